@@ -1,0 +1,44 @@
+# Two commands: `make demo` and `make test`. Each sets up .venv first when there is none.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: demo test lint setup lock bench clean
+
+demo: .venv/ready
+	$(BIN)/belated demo
+
+test: .venv/ready
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
+	$(BIN)/pytest -n 2 -m compiled
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: .venv/ready
+
+.venv/ready: requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+# Names and hashes only: uv.lock is full of addresses and stays out of the repository.
+lock: .venv/bin/uv
+	$(BIN)/uv export --quiet --all-extras --no-emit-project --no-header --format requirements-txt \
+		--output-file requirements.lock
+
+.venv/bin/uv:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/online.py
+
+clean:
+	rm -rf .venv demo

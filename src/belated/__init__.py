@@ -1,0 +1,72 @@
+"""Generalised linear bandits with delayed feedback.
+
+>>> import numpy as np
+>>> from belated import Bandit, Bernoulli, DelayedOFUGLM
+>>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM(m1=1.0, delta=0.05), seed=7)
+>>> decision = bandit.decide([[0.6, 0.8], [0.1, 0.0]])
+>>> decision.index
+0
+>>> bandit.n_missing
+1
+>>> bandit.learn(decision.id, 1.0)
+1
+>>> bandit.n_missing
+0
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from belated.bandit import Bandit as Bandit
+    from belated.core.events import Certificate as Certificate
+    from belated.core.events import ConflictingRewardError as ConflictingRewardError
+    from belated.core.events import Decision as Decision
+    from belated.core.events import UnknownDecisionError as UnknownDecisionError
+    from belated.families import Bernoulli as Bernoulli
+    from belated.families import Binomial as Binomial
+    from belated.families import Bounded as Bounded
+    from belated.families import Gaussian as Gaussian
+    from belated.families import Poisson as Poisson
+    from belated.families import Probit as Probit
+    from belated.families import Tanh as Tanh
+    from belated.features import Features as Features
+    from belated.features import Transformed as Transformed
+    from belated.policies import DelayedOFUGLM as DelayedOFUGLM
+    from belated.snapshot import SnapshotError as SnapshotError
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Loaded on first use: importing belated costs no Numba.
+_HOMES = {
+    "Bandit": "bandit",
+    "Bernoulli": "families",
+    "Binomial": "families",
+    "Bounded": "families",
+    "Certificate": "core.events",
+    "ConflictingRewardError": "core.events",
+    "Decision": "core.events",
+    "DelayedOFUGLM": "policies",
+    "Features": "features",
+    "Gaussian": "families",
+    "Poisson": "families",
+    "Probit": "families",
+    "SnapshotError": "snapshot",
+    "Tanh": "families",
+    "Transformed": "features",
+    "UnknownDecisionError": "core.events",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'belated' has no attribute {name!r}")
+    value = getattr(import_module(f"belated.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

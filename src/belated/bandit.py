@@ -1,0 +1,349 @@
+"""Bandit: decide now, learn when the reward returns."""
+
+import math
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from belated import snapshot
+from belated.core.arguments import positive, whole, wrong
+from belated.core.events import (
+    Certificate,
+    ConflictingRewardError,
+    Decision,
+    UnknownDecisionError,
+)
+from belated.core.protocols import Family, Policy, mean, radius, sqrt_beta
+from belated.core.state import (
+    DECIDED,
+    ERROR,
+    OBSERVED,
+    PASSES,
+    ROWS,
+    SLACK,
+    grown,
+    new_history,
+    new_state,
+)
+from belated.core.steps import decide_step, learn_step
+from belated.core.types import Matrix, Vector
+from belated.features import FeatureMap
+
+NORM_ROUNDING = 1.0 + 1e-9  # a unit vector computed in floating point may exceed 1 by this much
+
+
+def _numbers(name: str, values: Any) -> Matrix:
+    """``values`` as a contiguous array of floats."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise wrong(name, values, f"an array of numbers ({error})") from None
+    if array.dtype.kind not in "fiub":
+        raise wrong(name, values, f"an array of numbers, not of {array.dtype}")
+    return np.ascontiguousarray(array, np.float64)
+
+
+class Bandit:
+    """A generalised linear bandit whose rewards come back late, in any order, or never.
+
+    Parameters
+    ----------
+    dim
+        Number of features of an action. May be left out when ``features`` are given.
+    family
+        Law of the reward, such as ``Bernoulli()``.
+    policy
+        How to choose, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``.
+    seed
+        For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
+    max_norm
+        Bound on the Euclidean norm of every action; a longer one is refused.
+    features
+        Turns raw actions and contexts into vectors of norm at most ``max_norm``; see
+        ``belated.features.Features``.
+
+    Examples
+    --------
+    >>> from belated import Bandit, Gaussian, DelayedOFUGLM
+    >>> bandit = Bandit(dim=2, family=Gaussian(sd=0.1), policy=DelayedOFUGLM(), seed=1)
+    >>> first = bandit.decide([[1.0, 0.0], [0.0, 0.5]])
+    >>> second = bandit.decide([[1.0, 0.0], [0.0, 0.5]])
+    >>> bandit.learn([(second.id, 0.8), (first.id, 0.9)])
+    2
+    >>> bandit.theta.round(3)
+    array([0.567, 0.   ])
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *,
+        family: Family,
+        policy: Policy,
+        seed: int | np.random.SeedSequence | None = None,
+        max_norm: float = 1.0,
+        features: FeatureMap | None = None,
+    ) -> None:
+        if dim is None:
+            if features is None:
+                raise TypeError("dim = None: expected the number of features, or features=")
+            dim = features.dim
+        self.dim = whole("dim", dim)
+        if features is not None and features.dim != self.dim:
+            raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
+        self.max_norm = positive("max_norm", max_norm)
+        self.features = features
+        self.family = family
+        self.policy = policy.resolve(family, self.dim, self.max_norm)
+        self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
+        self._rng = np.random.default_rng(seed)
+        self._state = new_state(self.dim, self.policy.lam, self.estimator.new_fit(self.dim))
+        self._history = new_history(64, self.dim)
+
+    # ------------------------------------------------------------------------------- the loop
+
+    def decide(self, actions: Any, context: Any = None) -> Decision:
+        """Choose one of ``actions``.
+
+        Parameters
+        ----------
+        actions
+            A (K, dim) array, one row an action; K may differ from call to call. With
+            ``features``, a list of dicts or a data frame, one row an action.
+        context
+            With ``features``: what all these actions have in common, as a dict.
+        """
+        matrix = self._action_matrix(actions, context)
+        if self.n_decided == self._history.y.shape[0]:
+            self._history = grown(self._history)
+        row, index, score, estimate, width = decide_step(
+            self.policy, self._state, self._history, matrix, self._rng
+        )
+        return Decision(row + 1, index, score, estimate, width)
+
+    @overload
+    def learn(self, id: int, reward: float, /) -> int: ...
+
+    @overload
+    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int: ...
+
+    def learn(self, id_or_rewards: Any, reward: Any = None, /) -> int:
+        """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
+
+        The same reward again for the same decision changes nothing; another one is an error. When
+        any of several rewards is refused, none is taken in.
+
+        Returns
+        -------
+        int
+            How many rewards were new.
+        """
+        pairs = self._pairs(id_or_rewards) if reward is None else [(id_or_rewards, reward)]
+        new: dict[int, float] = {}
+        for id, y in pairs:
+            row, value = self._reward(id, y)
+            known = new.get(row, self._history.y[row])
+            if known != known:  # NaN: not returned yet
+                new[row] = value
+            elif known != value:
+                raise ConflictingRewardError(
+                    f"reward = {y!r} for id = {id!r}: expected {float(known)!r}, the reward "
+                    "this decision already has"
+                )
+        if new:
+            learn_step(
+                self.estimator,
+                self.family,
+                self._state,
+                self._history,
+                np.array(list(new), np.int64),
+                np.array(list(new.values()), np.float64),
+            )
+        return len(new)
+
+    # --------------------------------------------------------------------------- what it knows
+
+    @property
+    def theta(self) -> Vector:
+        """Estimate of the parameter from the rewards that have returned."""
+        return self._state.theta.copy()
+
+    @property
+    def W(self) -> Matrix:
+        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
+        return self._state.W.copy()
+
+    @property
+    def V(self) -> Matrix:
+        """``lam I + sum of x x'`` over all decisions."""
+        return self._state.V.copy()
+
+    @property
+    def n_decided(self) -> int:
+        """Decisions made: t."""
+        return int(self._state.counts[DECIDED])
+
+    @property
+    def n_observed(self) -> int:
+        """Rewards that have returned."""
+        return int(self._state.counts[OBSERVED])
+
+    @property
+    def n_missing(self) -> int:
+        """Rewards that have not: G_t."""
+        return self.n_decided - self.n_observed
+
+    @property
+    def sqrt_beta(self) -> float:
+        """Width of the confidence set, as the paper defines it."""
+        return sqrt_beta(self.policy, self._state)
+
+    @property
+    def radius(self) -> float:
+        """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
+        return radius(self.policy, self._state)
+
+    @property
+    def certificate(self) -> Certificate:
+        """How close ``theta`` is, provably, to the exact estimate, and what that took."""
+        scalars, counts = self._state.scalars, self._state.counts
+        return Certificate(
+            float(scalars[ERROR]), float(scalars[SLACK]), int(counts[PASSES]), int(counts[ROWS])
+        )
+
+    def interval(self, x: ArrayLike) -> tuple[float, float]:
+        """Confidence interval of the mean reward of an action, valid in all rounds at once.
+
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM
+        >>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM())
+        >>> low, high = bandit.interval([0.1, 0.1])
+        >>> 0.0 < low < 0.5 < high < 1.0
+        True
+        """
+        (row,) = self._action_matrix(_numbers("x", x)[np.newaxis], None, name="x")
+        z = float(row @ self._state.theta)
+        width = self.radius * math.sqrt(row @ self._state.W_inv @ row)
+        return mean(self.family, z - width), mean(self.family, z + width)
+
+    def __repr__(self) -> str:
+        return (
+            f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
+            f"n_observed={self.n_observed}, n_missing={self.n_missing})"
+        )
+
+    # ------------------------------------------------------------------------ what is let in
+
+    def _action_matrix(self, actions: Any, context: Any, name: str = "actions") -> Matrix:
+        if self.features is not None and name == "actions":
+            matrix = self.features.transform(actions, context)
+        elif context is not None:
+            raise TypeError(f"context = {context!r}: expected None for a bandit without features")
+        else:
+            matrix = _numbers(name, actions)
+        if matrix.ndim != 2 or matrix.shape[1] != self.dim or matrix.shape[0] == 0:
+            shape = f"(K, {self.dim}) with K >= 1" if name == "actions" else f"({self.dim},)"
+            got = matrix.shape if name == "actions" else matrix.shape[1:]
+            raise ValueError(f"{name} has shape {got}: expected {shape}")
+        longest = np.einsum("ij,ij->i", matrix, matrix).max()
+        if not longest <= (self.max_norm * NORM_ROUNDING) ** 2:  # NaN is not
+            for k, x in enumerate(matrix):
+                where = f"{name}[{k}]" if name == "actions" else name
+                if not np.isfinite(x).all():
+                    raise wrong(where, x.tolist(), "finite numbers")
+                if (norm := math.hypot(*x)) > self.max_norm * NORM_ROUNDING:
+                    raise ValueError(
+                        f"{where} has norm {norm:.6g}: expected at most max_norm = "
+                        f"{self.max_norm:g}; scale the actions, raise max_norm, or pass features="
+                    )
+        return matrix
+
+    def _pairs(self, rewards: Any) -> list[tuple[Any, Any]]:
+        try:
+            return [(id, y) for id, y in rewards]
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"learn({rewards!r}): expected learn(id, reward) or learn([(id, reward), ...])"
+            ) from None
+
+    def _reward(self, id: Any, y: Any) -> tuple[int, float]:
+        try:
+            if isinstance(id, bool) or isinstance(y, str | bytes | complex):
+                raise TypeError
+            row, value = id.__index__() - 1, float(y)
+        except (AttributeError, TypeError, ValueError):
+            raise TypeError(
+                f"learn({id!r}, {y!r}): expected the id of a decision, a whole number, and a "
+                "reward, a number"
+            ) from None
+        if not 0 <= row < self.n_decided:
+            raise UnknownDecisionError(
+                f"id = {id!r}: expected the id of a decision this bandit made, "
+                + (f"1 to {self.n_decided}" if self.n_decided else "and it has made none yet")
+            )
+        if not self.family.support.contains(value):
+            raise wrong(f"reward (of id = {id!r})", y, str(self.family.support))
+        return row, value
+
+    # ------------------------------------------------------------------------ state on disk
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything the bandit knows to ``path``, all of it or nothing."""
+        header = {
+            "dim": self.dim,
+            "max_norm": self.max_norm,
+            "family": snapshot.describe("FAMILIES", self.family),
+            "policy": snapshot.describe("POLICIES", self.policy),
+            "features": None if self.features is None else self.features.to_dict(),
+            "stream": self._rng.bit_generator.state,
+        }
+        snapshot.write(path, header, snapshot.flatten(self._state, self._history))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        seed: int | np.random.SeedSequence | None = None,
+        same_stream: bool = False,
+        features: Any = None,
+        types: Iterable[type] = (),
+    ) -> Self:
+        """Read a bandit back; it goes on exactly where the saved one stopped.
+
+        Parameters
+        ----------
+        path
+            A file that ``save`` wrote.
+        seed
+            Of the random stream the policy draws from. A fresh one by default, so that twins
+            loaded from one file do not explore alike.
+        same_stream
+            Go on with the saved random stream instead.
+        features
+            What cannot be stored as plain data, where the saved bandit had it: the fitted
+            scikit-learn transformer inside ``Transformed``, or a feature map of your own.
+        types
+            Policy and family types of your own that the saved bandit uses.
+        """
+        header, arrays = snapshot.read(path)
+        types = list(types)
+        try:
+            bandit = cls(
+                header["dim"],
+                family=snapshot.rebuild("FAMILIES", header["family"], types),
+                policy=snapshot.rebuild("POLICIES", header["policy"], types),
+                seed=seed,
+                max_norm=header["max_norm"],
+                features=snapshot.rebuild_features(header["features"], features),
+            )
+            bandit._history = snapshot.fill(bandit._state, arrays)
+            if same_stream:
+                bandit._rng.bit_generator.state = header["stream"]
+        except (KeyError, TypeError) as error:
+            raise snapshot.SnapshotError(
+                f"{path} does not hold a whole bandit: {error!r}"
+            ) from error
+        return bandit

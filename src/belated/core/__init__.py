@@ -1,0 +1,1 @@
+"""What everything else stands on: compiled kernels, state, and the functions one extends."""

@@ -1,0 +1,45 @@
+"""Where compiled kernels are kept. Imports no Numba, so that the command line stays quick.
+
+Numba decides whether a cached binary is fresh by looking at the file of the outermost function
+only; an edit to a callee in another file goes unnoticed and the old machine code is served.
+Keying the directory by a digest of the whole package source removes that hazard.
+"""
+
+import os
+import shutil
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def cache_root() -> Path:
+    """Directory that holds the kernels of every version of the package ever run here."""
+    base = os.environ.get("BELATED_CACHE_DIR")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "belated"
+
+
+@cache
+def source_digest() -> str:
+    """Digest of the names and contents of all source files of the package."""
+    digest = sha256()
+    for file in sorted(PACKAGE.rglob("*.py")):
+        digest.update(str(file.relative_to(PACKAGE)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_dir() -> Path:
+    """Directory of the kernels compiled from exactly this source."""
+    return cache_root() / source_digest()
+
+
+def clear() -> int:
+    """Delete all cached kernels, of this and of other versions; return the bytes freed."""
+    root = cache_root()
+    freed = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
+    shutil.rmtree(root, ignore_errors=True)
+    return freed

@@ -1,0 +1,60 @@
+"""What passes between a bandit and its caller. Plain data: no Numba here."""
+
+from dataclasses import dataclass
+
+
+class UnknownDecisionError(ValueError):
+    """A reward names a decision that this bandit never made."""
+
+
+class ConflictingRewardError(ValueError):
+    """A second reward for a decision differs from the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One choice. Scores are on the scale of the linear predictor ``x'theta``.
+
+    Attributes
+    ----------
+    id
+        What to hand to ``learn`` with the reward: the round, counted from 1.
+    index
+        Row of the chosen action.
+    score
+        What the policy maximised: for an optimistic one, ``estimate + width``.
+    estimate
+        ``x'theta`` of the chosen action.
+    width
+        How far the truth may lie above or below the estimate.
+    """
+
+    id: int
+    index: int
+    score: float
+    estimate: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Proof of how close the estimate is to the exact penalised maximum likelihood estimate.
+
+    Attributes
+    ----------
+    error
+        Upper bound on ``||theta - theta_hat||`` in the norm of the Hessian; 0 where the estimate
+        has a closed form.
+    slack
+        Upper bound on the same distance in the norm of ``W``; the radius of the confidence set is
+        widened by it.
+    passes
+        Passes over all returned rewards so far.
+    rows
+        Rewards looked at in those passes.
+    """
+
+    error: float
+    slack: float
+    passes: int
+    rows: int

@@ -1,0 +1,64 @@
+"""Functions chosen by the type of their first argument, at compile time and at call time.
+
+Inside a kernel Numba makes the choice during type inference, so it costs nothing at run time.
+Parameter types are NamedTuples, which pickle by name; compiled code therefore stays valid in the
+disk cache, unlike code specialised on closures, function arguments or jitclasses.
+"""
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, Protocol, TypeVar, cast
+
+from numba.extending import overload
+
+from belated.core.jit import OPTIONS, kernel, note_source
+
+F = TypeVar("F", bound=Callable[..., Any])
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Generic(Protocol[R_co]):
+    """A function with one case per type of its first argument."""
+
+    cases: dict[type, Callable[..., Any]]
+
+    def __call__(self, params: Any, /, *args: Any) -> R_co:
+        """The case of the type of ``params``."""
+
+    def case(self, *types: type) -> Callable[[F], F]:
+        """Decorator: the case for these types."""
+
+
+def generic(stub: Callable[..., R_co]) -> Generic[R_co]:
+    """Make ``stub`` a generic function; add cases with ``@stub.case(ParamsType)``."""
+    cases: dict[type, Callable[..., Any]] = {}
+
+    def call(params: Any, *args: Any) -> R_co:
+        try:
+            chosen = cases[type(params)]
+        except KeyError:
+            known = ", ".join(sorted(t.__name__ for t in cases)) or "none"
+            raise TypeError(
+                f"{stub.__name__} has no case for {type(params).__name__} (known: {known}); "
+                f"register one with @{stub.__name__}.case({type(params).__name__})"
+            ) from None
+        return cast(R_co, chosen(params, *args))
+
+    @overload(call, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+    def resolve(params: Any, *args: Any) -> Any:
+        chosen = cases.get(getattr(params, "instance_class", None))  # type: ignore[arg-type]
+        return chosen and chosen.py_func  # type: ignore[attr-defined]
+
+    def case(*types: type) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            note_source(function)
+            compiled = kernel(function)
+            for params_type in types:
+                cases[params_type] = compiled
+            return compiled
+
+        return register
+
+    update_wrapper(call, stub)
+    call.case, call.cases = case, cases  # type: ignore[attr-defined]
+    return cast(Generic[R_co], call)

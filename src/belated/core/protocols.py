@@ -1,0 +1,185 @@
+"""The whole extension surface on one page: functions chosen by their first argument.
+
+A family, a policy, an estimator, a delay or an environment is a NamedTuple of parameters plus the
+cases it registers here, ``@choose.case(MyPolicy)``. What Python alone needs (derived defaults,
+names, moments) are methods of the NamedTuple, listed in the ``Protocol`` classes below.
+"""
+
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from belated.core.generic import generic
+from belated.core.jit import kernel
+from belated.core.state import History, State
+from belated.core.types import Matrix, Vector
+
+# ------------------------------------------------------------------------------------- families
+
+
+class Support(NamedTuple):
+    """The rewards a family can produce: an interval, or the whole numbers in it."""
+
+    low: float
+    high: float
+    integer: bool = False
+
+    def contains(self, y: float) -> bool:
+        """Whether ``y`` is a possible reward."""
+        return np.isfinite(y) and self.low <= y <= self.high and (not self.integer or y == int(y))
+
+    def __str__(self) -> str:
+        if self.low == -np.inf and self.high == np.inf:
+            return "a finite number"
+        if self.high == np.inf:
+            return f"a {'whole' if self.integer else 'finite'} number, {self.low:g} or more"
+        numbers = "a whole number" if self.integer else "a number"
+        return f"{numbers} from {self.low:g} to {self.high:g}"
+
+
+class Family(Protocol):
+    """Law of the reward given the linear predictor ``z = x'theta``. All bounds are on ``|z|``."""
+
+    @property
+    def support(self) -> Support:
+        """The possible rewards."""
+
+    @property
+    def a_phi(self) -> float:
+        """Dispersion a(phi): the variance of the reward is ``a_phi * mu'(z)``."""
+
+    @property
+    def R(self) -> float | None:
+        """Sub-Gaussian scale of the noise; None where there is none."""
+
+    def kappa(self, bound: float) -> float:
+        """Least slope of the mean over ``|z| <= bound``."""
+
+    def lipschitz(self, bound: float) -> float:
+        """L_mu: greatest slope of the mean over ``|z| <= bound``."""
+
+    def curvature(self, bound: float) -> float:
+        """M_mu: greatest ``|mu''(z)|`` over ``|z| <= bound``."""
+
+
+@generic
+def derivatives(family: Any, z: float) -> tuple[float, float, float]:  # type: ignore[empty-body]
+    """``(mu(z), mu'(z), mu''(z))`` of the mean function."""
+
+
+@generic
+def cumulant(family: Any, z: float) -> float:  # type: ignore[empty-body]
+    """b(z), with b' = mu."""
+
+
+@generic
+def reward_quantile(family: Any, z: float, u: float) -> float:  # type: ignore[empty-body]
+    """Inverse distribution function of the reward at ``u`` in (0, 1)."""
+
+
+@generic
+def least_slope(family: Any, bound: float) -> float:  # type: ignore[empty-body]
+    """Minimum of mu' over ``|z| <= bound``: kappa, where a kernel needs it."""
+
+
+@generic
+def self_concordance(family: Any, bound: float) -> float:  # type: ignore[empty-body]
+    """M with ``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'`` over ``|z| <= bound``."""
+
+
+@kernel
+def mean(family: Any, z: float) -> float:
+    """mu(z): expected reward at linear predictor ``z``."""
+    return derivatives(family, z)[0]
+
+
+# ----------------------------------------------------------------------------------- estimators
+
+
+class Estimator(Protocol):
+    """How theta follows from returned rewards."""
+
+    def new_fit(self, dim: int) -> Any:
+        """What it keeps between rewards: a NamedTuple of arrays."""
+
+
+@generic
+def take_in(estimator: Any, family: Any, state: State, x: Vector, y: float) -> None:
+    """One reward returned: update ``state.fit``. ``W`` and the history know it already."""
+
+
+@generic
+def refit(estimator: Any, family: Any, state: State, history: History) -> None:
+    """Bring ``state.theta`` and its certified error up to date."""
+
+
+# ------------------------------------------------------------------------------------- policies
+
+
+class Policy(Protocol):
+    """How to choose."""
+
+    @property
+    def lam(self) -> Any:
+        """Ridge in the design matrices; None may stand for "derive it" until resolved."""
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> Self:
+        """The same policy with every parameter that was left open derived from the family."""
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The estimator a resolved policy learns with."""
+
+
+@generic
+def choose(  # type: ignore[empty-body]
+    policy: Any, state: State, actions: Matrix, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    """Row of ``actions`` (K, d) to play, its score, estimate and width.
+
+    Must not modify anything but ``state.work`` and ``rng``.
+    """
+
+
+@generic
+def sqrt_beta(policy: Any, state: State) -> float:  # type: ignore[empty-body]
+    """Width of the confidence set as the paper defines it."""
+
+
+@generic
+def radius(policy: Any, state: State) -> float:  # type: ignore[empty-body]
+    """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
+
+
+# --------------------------------------------------------------------- delays and environments
+
+
+class Delay(Protocol):
+    """How many rounds, or any other unit of time, a reward takes to return.
+
+    A law that looks at the reward says so with a class attribute ``informative = True``.
+    """
+
+    @property
+    def mean(self) -> float:
+        """Expected delay."""
+
+    def survival(self, t: float) -> float:
+        """P(delay > t)."""
+
+
+@generic
+def delay_quantile(delay: Any, u: float, y: float) -> float:  # type: ignore[empty-body]
+    """Inverse distribution function of the delay at ``u`` in (0, 1), for a reward ``y``."""
+
+
+class Environment(Protocol):
+    """Where decision sets come from."""
+
+    @property
+    def n_actions(self) -> int:
+        """K."""
+
+
+@generic
+def draw_actions(environment: Any, actions: Matrix, rng: np.random.Generator) -> None:
+    """Fill ``actions`` (K, d) with the decision set of a round."""

@@ -1,0 +1,46 @@
+"""Functions Numba does not bring along."""
+
+import math
+
+from belated.core.jit import kernel
+
+
+@kernel
+def normal_cdf(z: float) -> float:
+    """Phi(z), accurate in both tails."""
+    return 0.5 * math.erfc(-z * 0.7071067811865476)
+
+
+@kernel
+def normal_pdf(z: float) -> float:
+    """phi(z)."""
+    return 0.3989422804014327 * math.exp(-0.5 * z * z)
+
+
+@kernel
+def sigmoid(z: float) -> float:
+    """1 / (1 + exp(-z)) without overflow."""
+    if z >= 0.0:
+        return 1.0 / (1.0 + math.exp(-z))
+    e = math.exp(z)
+    return e / (1.0 + e)
+
+
+@kernel
+def normal_quantile(u: float) -> float:
+    """Inverse of ``normal_cdf`` on (0, 1).
+
+    A rational start (Hastings 1955, error below 5e-4) and three Halley steps, each of which
+    triples the number of correct digits. The smaller tail is solved and mirrored.
+    """
+    tail = min(u, 1.0 - u)
+    if tail <= 0.0:
+        return -math.inf if u <= 0.0 else math.inf
+    s = math.sqrt(-2.0 * math.log(tail))
+    top = 2.515517 + s * (0.802853 + s * 0.010328)
+    bottom = 1.0 + s * (1.432788 + s * (0.189269 + s * 0.001308))
+    z = top / bottom - s
+    for _ in range(3):
+        f = (normal_cdf(z) - tail) / normal_pdf(z)
+        z -= f / (1.0 + 0.5 * z * f)
+    return z if u <= 0.5 else -z

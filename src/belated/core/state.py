@@ -1,0 +1,97 @@
+"""The two things that change: what a policy knows, and what it has done.
+
+Arrays only, updated in place, so that one object serves compiled and plain Python code. Scalars
+live in two small arrays whose slots are named below.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.jit import kernel
+from belated.core.linalg import add_outer, grow
+from belated.core.types import Integers, Matrix, Vector
+
+LOG_DET, ERROR, SLACK = 0, 1, 2  # slots of State.scalars
+DECIDED, OBSERVED, PASSES, ROWS = 0, 1, 2, 3  # slots of State.counts
+
+REFACTOR_EVERY = 1000  # rank-one updates between fresh inverses
+
+
+class State(NamedTuple):
+    """What a policy knows, in the paper's notation."""
+
+    theta: Vector  # (d,)   estimate from the rewards that have returned
+    W: Matrix  # (d, d) lam I + sum of x x' over returned rounds
+    W_inv: Matrix  # (d, d) its inverse
+    V: Matrix  # (d, d) lam I + sum of x x' over all rounds
+    scalars: Vector  # (3,)   log det W, certified error of theta, the same in the norm of W
+    counts: Integers  # (4,)   decisions, rewards, full passes, rows in those passes
+    work: Vector  # (d,)   scratch
+    fit: Any  # what the estimator keeps between rewards
+
+
+class History(NamedTuple):
+    """Every decision in the order it was made."""
+
+    x: Matrix  # (capacity, d) chosen feature vectors
+    y: Vector  # (capacity,)   rewards; NaN until returned
+
+
+def new_state(dim: int, lam: float, fit: Any) -> State:
+    """State before the first decision."""
+    scalars = np.zeros(3)
+    scalars[LOG_DET] = dim * np.log(lam)
+    eye = np.eye(dim)
+    return State(
+        theta=np.zeros(dim),
+        W=lam * eye,
+        W_inv=eye / lam,
+        V=lam * eye,
+        scalars=scalars,
+        counts=np.zeros(4, np.int64),
+        work=np.zeros(dim),
+        fit=fit,
+    )
+
+
+def new_history(capacity: int, dim: int) -> History:
+    """Empty history with room for ``capacity`` decisions."""
+    return History(np.zeros((capacity, dim)), np.full(capacity, np.nan))
+
+
+def grown(history: History) -> History:
+    """The same history with room for half as many decisions again."""
+    old, dim = history.x.shape
+    bigger = new_history(old + old // 2 + 16, dim)
+    bigger.x[:old] = history.x
+    bigger.y[:old] = history.y
+    return bigger
+
+
+@kernel
+def append(state: State, history: History, x: Vector) -> int:
+    """A decision was made: returns its row in the history."""
+    row = state.counts[DECIDED]
+    for i in range(x.shape[0]):
+        history.x[row, i] = x[i]
+    state.counts[DECIDED] += 1
+    add_outer(state.V, 1.0, x)
+    return row
+
+
+@kernel
+def absorb(state: State, history: History, row: int, y: float) -> None:
+    """The reward of the decision in ``row`` returned: record it and grow ``W``."""
+    history.y[row] = y
+    state.counts[OBSERVED] += 1
+    fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0
+    state.scalars[LOG_DET] = grow(
+        state.W, state.W_inv, state.scalars[LOG_DET], 1.0, history.x[row], fresh, state.work
+    )
+
+
+@kernel
+def n_missing(state: State) -> int:
+    """G_t: decisions whose reward has not returned."""
+    return state.counts[DECIDED] - state.counts[OBSERVED]

@@ -1,0 +1,341 @@
+"""How long a reward takes to return, in rounds or any other unit of time.
+
+A delay is a NamedTuple with ``mean``, ``survival`` and a ``delay_quantile`` kernel; ``sample``
+draws from any of them. One uniform number a decision, pushed through the quantile function, gives
+the delay, so that different laws can be compared on the same luck.
+
+Confidence sets hold for delays that do not depend on the reward. ``Informative`` ones do, on
+purpose: they show what then breaks.
+
+>>> import numpy as np
+>>> rng = np.random.default_rng(1)
+>>> sample(Exponential(100.0), 3, rng).round(1)
+array([ 71.7, 300.5,  15.6])
+>>> quantile(Uniform(100.0), 0.5)
+100.0
+>>> round(expected_missing(Exponential(100.0), 100_000), 5)
+100.50083
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from belated.core.arguments import checked, not_negative, positive, probability, wrong
+from belated.core.protocols import Delay, delay_quantile
+from belated.core.types import Vector
+
+
+def quantile(delay: Delay, u: float, y: float = math.nan) -> float:
+    """Inverse distribution function at ``u`` in [0, 1), of a delay with reward ``y``."""
+    if not 0.0 <= u < 1.0:
+        raise wrong("u", u, "a number in [0, 1)")
+    if is_informative(delay) and math.isnan(y):
+        raise wrong("y", y, f"a reward: {type(delay).__name__} delays depend on it")
+    return float(delay_quantile(delay, u, y))
+
+
+def sample(delay: Delay, size: int, rng: np.random.Generator, y: ArrayLike = math.nan) -> Vector:
+    """``size`` delays, of decisions with rewards ``y`` where that matters."""
+    rewards = np.broadcast_to(np.asarray(y, float), (size,))
+    return np.array([quantile(delay, u, r) for u, r in zip(rng.random(size), rewards, strict=True)])
+
+
+def is_informative(delay: Delay) -> bool:
+    """Whether the delay depends on the reward, which every confidence set here excludes."""
+    return bool(getattr(delay, "informative", False))
+
+
+def arrival(row: int, tau: float) -> float:
+    """Round at whose end the reward of round ``row`` is delivered: ``row + ceil(tau)``.
+
+    The sum is taken on integers; ``row + tau`` could round to the wrong side.
+    """
+    return math.inf if tau == math.inf else row + math.ceil(tau)
+
+
+def expected_missing(delay: Delay, rounds: int) -> float:
+    """E[G_t] after ``rounds`` rounds: E[min(ceil tau, t)], the sum of P(tau > i) over i < t."""
+    return math.fsum(delay.survival(i) for i in range(rounds))
+
+
+@checked
+class Exponential(NamedTuple):
+    """Exponential with the given expected value."""
+
+    expected: float = 100.0
+
+    def checked(self) -> "Exponential":
+        """Raise where a parameter does not fit."""
+        return self._replace(expected=positive("expected", self.expected))
+
+    @property
+    def mean(self) -> float:
+        """``expected``."""
+        return self.expected
+
+    def survival(self, t: float) -> float:
+        """exp(-t / expected)."""
+        return math.exp(-max(t, 0.0) / self.expected)
+
+
+@delay_quantile.case(Exponential)
+def _exponential(delay: Exponential, u: float, y: float) -> float:
+    return -delay.expected * math.log1p(-u)
+
+
+@checked
+class Uniform(NamedTuple):
+    """Uniform on [0, 2 expected]."""
+
+    expected: float = 100.0
+
+    def checked(self) -> "Uniform":
+        """Raise where a parameter does not fit."""
+        return self._replace(expected=positive("expected", self.expected))
+
+    @property
+    def mean(self) -> float:
+        """``expected``."""
+        return self.expected
+
+    def survival(self, t: float) -> float:
+        """1 - t / (2 expected)."""
+        return min(1.0, max(0.0, 1.0 - t / (2.0 * self.expected)))
+
+
+@delay_quantile.case(Uniform)
+def _uniform(delay: Uniform, u: float, y: float) -> float:
+    return 2.0 * delay.expected * u
+
+
+@checked
+class Lomax(NamedTuple):
+    """Pareto as NumPy draws it: P(tau > t) = (1 + t)^-a with a = (1 + expected) / expected.
+
+    The reading of the paper's Pareto delays whose mean is the number on its axis. The variance is
+    infinite.
+    """
+
+    expected: float = 100.0
+
+    def checked(self) -> "Lomax":
+        """Raise where a parameter does not fit."""
+        return self._replace(expected=positive("expected", self.expected))
+
+    @property
+    def shape(self) -> float:
+        """Tail exponent a."""
+        return (1.0 + self.expected) / self.expected
+
+    @property
+    def mean(self) -> float:
+        """1 / (a - 1) = ``expected``."""
+        return self.expected
+
+    def survival(self, t: float) -> float:
+        """(1 + t)^-a."""
+        return float((1.0 + max(t, 0.0)) ** -self.shape)
+
+
+@delay_quantile.case(Lomax)
+def _lomax(delay: Lomax, u: float, y: float) -> float:
+    exponent = -delay.expected / (1.0 + delay.expected)
+    return math.expm1(exponent * math.log1p(-u))
+
+
+@checked
+class Pareto(NamedTuple):
+    """Pareto of type I, as the paper words it: P(tau > t) = t^-a for t >= 1, same a as ``Lomax``.
+
+    No delay is below 1, and the mean is 1 + expected, not ``expected``.
+    """
+
+    expected: float = 100.0
+
+    def checked(self) -> "Pareto":
+        """Raise where a parameter does not fit."""
+        return self._replace(expected=positive("expected", self.expected))
+
+    @property
+    def shape(self) -> float:
+        """Tail exponent a."""
+        return (1.0 + self.expected) / self.expected
+
+    @property
+    def mean(self) -> float:
+        """A / (a - 1) = 1 + ``expected``."""
+        return 1.0 + self.expected
+
+    def survival(self, t: float) -> float:
+        """t^-a from 1 on."""
+        return float(max(t, 1.0) ** -self.shape)
+
+
+@delay_quantile.case(Pareto)
+def _pareto(delay: Pareto, u: float, y: float) -> float:
+    exponent = -delay.expected / (1.0 + delay.expected)
+    return math.exp(exponent * math.log1p(-u))
+
+
+@checked
+class Geometric(NamedTuple):
+    """Whole numbers 0, 1, 2, ... with P(tau > t) = q^(t+1), q = expected / (1 + expected)."""
+
+    expected: float = 100.0
+
+    def checked(self) -> "Geometric":
+        """Raise where a parameter does not fit."""
+        return self._replace(expected=positive("expected", self.expected))
+
+    @property
+    def mean(self) -> float:
+        """Q / (1 - q) = ``expected``."""
+        return self.expected
+
+    def survival(self, t: float) -> float:
+        """q^(floor(t) + 1)."""
+        q = self.expected / (1.0 + self.expected)
+        return 1.0 if t < 0.0 else float(q ** (math.floor(t) + 1))
+
+
+@delay_quantile.case(Geometric)
+def _geometric(delay: Geometric, u: float, y: float) -> float:
+    log_q = -math.log1p(1.0 / delay.expected)
+    return max(0.0, math.ceil(math.log1p(-u) / log_q) - 1.0)
+
+
+@checked
+class Constant(NamedTuple):
+    """Always the same delay."""
+
+    value: float = 0.0
+
+    def checked(self) -> "Constant":
+        """Raise where a parameter does not fit."""
+        return self._replace(value=not_negative("value", self.value))
+
+    @property
+    def mean(self) -> float:
+        """``value``."""
+        return self.value
+
+    def survival(self, t: float) -> float:
+        """A step at ``value``."""
+        return 1.0 if t < self.value else 0.0
+
+
+@delay_quantile.case(Constant)
+def _constant(delay: Constant, u: float, y: float) -> float:
+    return delay.value
+
+
+@checked
+class PacketLoss(NamedTuple):
+    """At once with probability ``arrive``, otherwise never (Lancewicki et al. 2021)."""
+
+    arrive: float = 0.9
+
+    def checked(self) -> "PacketLoss":
+        """Raise where a parameter does not fit."""
+        return self._replace(arrive=probability("arrive", self.arrive))
+
+    @property
+    def mean(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    def survival(self, t: float) -> float:
+        """1 - arrive."""
+        return 1.0 if t < 0.0 else 1.0 - self.arrive
+
+
+@delay_quantile.case(PacketLoss)
+def _packet_loss(delay: PacketLoss, u: float, y: float) -> float:
+    return 0.0 if u <= delay.arrive else math.inf
+
+
+class Never(NamedTuple):
+    """No reward ever returns."""
+
+    @property
+    def mean(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    def survival(self, t: float) -> float:
+        """1."""
+        return 1.0
+
+
+@delay_quantile.case(Never)
+def _never(delay: Never, u: float, y: float) -> float:
+    return math.inf
+
+
+@checked
+class Empirical(NamedTuple):
+    """Delays as they were seen: each of ``values`` equally likely; infinity means never.
+
+    >>> Empirical([3.0, 1.0, 2.0]).mean
+    2.0
+    """
+
+    values: Any = (0.0,)
+
+    def checked(self) -> "Empirical":
+        """Raise where a parameter does not fit; keep the values sorted."""
+        try:
+            values = np.sort(np.asarray(self.values, float))
+        except (TypeError, ValueError):
+            raise wrong("values", self.values, "delays, as numbers") from None
+        if values.ndim != 1 or values.size == 0 or not values[0] >= 0.0 or np.isnan(values).any():
+            raise wrong("values", self.values, "one or more delays, 0 or more, none of them NaN")
+        return self._replace(values=values)
+
+    @property
+    def mean(self) -> float:
+        """Average of the values."""
+        return float(self.values.mean())
+
+    def survival(self, t: float) -> float:
+        """Share of values above t."""
+        return float((self.values > t).mean())
+
+
+@delay_quantile.case(Empirical)
+def _empirical(delay: Empirical, u: float, y: float) -> float:
+    n = delay.values.shape[0]
+    return delay.values[max(0, math.ceil(u * n) - 1)]
+
+
+class Informative(NamedTuple):
+    """The delay depends on the reward: one law up to ``threshold``, another above it.
+
+    The theory excludes this. With successes at once and failures late (the default: never), the
+    returned rewards are a biased sample and no confidence set here covers theta_star.
+    """
+
+    above: Any = Constant(0.0)
+    below: Any = Never()
+    threshold: float = 0.5
+
+    informative = True  # type: ignore[misc]  # an attribute of the class, not a field
+
+    @property
+    def mean(self) -> float:
+        """Not a number: it depends on the law of the reward. See ``above.mean``, ``below.mean``."""
+        return math.nan
+
+    def survival(self, t: float) -> float:
+        """Not a number, like ``mean``."""
+        return math.nan
+
+
+@delay_quantile.case(Informative)
+def _informative(delay: Informative, u: float, y: float) -> float:
+    if y > delay.threshold:
+        return delay_quantile(delay.above, u, y)
+    return delay_quantile(delay.below, u, y)

@@ -1,0 +1,152 @@
+"""Playing a bandit against a simulated world, the rewards held back until they are due.
+
+>>> from belated import Bandit, Gaussian, DelayedOFUGLM
+>>> from belated.delays import Exponential
+>>> from belated.environments import UnitBall
+>>> world = draw_world(UnitBall(10), dim=3, rounds=200, seed=1)
+>>> bandit = Bandit(dim=3, family=Gaussian(), policy=DelayedOFUGLM(), seed=1)
+>>> run = play(bandit, world, Exponential(20.0))
+>>> run.regret.shape, bool(run.covered.all())
+((200,), True)
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from belated.core.arguments import whole, wrong
+from belated.core.events import Decision
+from belated.core.protocols import (
+    Delay,
+    Environment,
+    Family,
+    delay_quantile,
+    mean,
+    reward_quantile,
+)
+from belated.core.types import Integers, Matrix, Vector
+from belated.delays import arrival
+from belated.environments import point_in_ball, sample
+
+
+class Player(Protocol):
+    """What ``play`` needs of a bandit."""
+
+    family: Family
+
+    def decide(self, actions: Matrix) -> Decision:
+        """Choose a row."""
+
+    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int:
+        """Take in rewards that have returned."""
+
+
+class World(NamedTuple):
+    """Everything random about a run except what a policy draws itself.
+
+    Bandits played against the same world face the same decision sets, the same luck in the rewards
+    and the same luck in the delays, so their results can be compared in pairs.
+    """
+
+    theta_star: Vector  # (d,)
+    actions: Matrix  # (T, K, d)
+    luck: Vector  # (T,) uniforms behind the rewards
+    lateness: Vector  # (T,) uniforms behind the delays
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened, one entry a round."""
+
+    index: Integers  # action played
+    regret: Vector  # cumulative pseudo-regret
+    reward: Vector  # whether or not it has returned
+    arrives: Vector  # round, counted from 1, at whose end the reward is delivered
+    missing: Integers  # G_t, at the end of the round
+    covered: Any  # whether theta_star was in the confidence set when the decision was made
+
+
+def draw_world(
+    environment: Environment,
+    dim: int,
+    rounds: int,
+    seed: int | np.random.SeedSequence,
+    theta_star: Vector | None = None,
+) -> World:
+    """Draw a world; each part has a random stream of its own. theta_star is uniform in the ball."""
+    if not isinstance(seed, np.random.SeedSequence):
+        seed = np.random.SeedSequence(seed)
+    streams = [np.random.default_rng(child) for child in seed.spawn(4)]
+    if theta_star is None:
+        theta_star = point_in_ball(dim, streams[0])
+    elif np.shape(theta_star) != (dim,):
+        raise wrong("theta_star", theta_star, f"{dim} numbers")
+    sets = [sample(environment, dim, streams[1]) for _ in range(whole("rounds", rounds))]
+    return World(
+        np.asarray(theta_star, float),
+        np.array(sets),
+        streams[2].random(rounds),
+        streams[3].random(rounds),
+    )
+
+
+def play(
+    bandit: Player,
+    world: World,
+    delay: Delay,
+    *,
+    shuffle: Callable[[list[tuple[int, float]]], None] | None = None,
+) -> Run:
+    """Play all rounds of ``world``. Rewards due in a round are delivered together at its end.
+
+    ``shuffle`` may reorder them in place: nothing should depend on that order.
+    """
+    rounds = len(world.luck)
+    values = mean_of_predictors(bandit.family, world)
+    run = Run(
+        np.zeros(rounds, np.int64),
+        np.zeros(rounds),
+        np.zeros(rounds),
+        np.zeros(rounds),
+        np.zeros(rounds, np.int64),
+        np.zeros(rounds, bool),
+    )
+    due: defaultdict[float, list[tuple[int, float]]] = defaultdict(list)
+    missing, regret = 0, 0.0
+    for t in range(rounds):
+        run.covered[t] = _covers(bandit, world.theta_star)
+        decision = bandit.decide(world.actions[t])
+        z = float(world.actions[t, decision.index] @ world.theta_star)
+        y = float(reward_quantile(bandit.family, z, world.luck[t]))
+        tau = float(delay_quantile(delay, world.lateness[t], y))
+        regret += values[t].max() - values[t, decision.index]
+        run.index[t], run.regret[t], run.reward[t] = decision.index, regret, y
+        run.arrives[t] = arrival(t + 1, tau)
+        due[run.arrives[t]].append((decision.id, y))
+        returned = due.pop(t + 1, [])
+        if shuffle is not None:
+            shuffle(returned)
+        if returned:
+            bandit.learn(returned)
+        missing += 1 - len(returned)
+        run.missing[t] = missing
+    return run
+
+
+def mean_of_predictors(family: Family, world: World) -> Matrix:
+    """mu(x'theta_star) of every action of every round, (T, K)."""
+    z = world.actions @ world.theta_star
+    return np.array([[mean(family, v) for v in row] for row in z.tolist()])
+
+
+def _covers(bandit: Any, theta_star: Vector) -> bool:
+    """Whether theta_star is in the confidence set; False where the policy has none."""
+    try:
+        radius = bandit.radius
+    except (AttributeError, TypeError):
+        return False
+    error = bandit.theta - theta_star
+    return bool(error @ bandit.W @ error <= radius**2)

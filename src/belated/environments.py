@@ -1,0 +1,113 @@
+"""Where decision sets come from.
+
+>>> import numpy as np
+>>> actions = sample(UnitBall(n_actions=5), dim=3, rng=np.random.default_rng(1))
+>>> actions.shape, bool((np.linalg.norm(actions, axis=1) <= 1.0).all())
+((5, 3), True)
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import checked, whole, wrong
+from belated.core.jit import kernel
+from belated.core.protocols import Environment, draw_actions
+from belated.core.types import Matrix, Vector
+
+
+def sample(environment: Environment, dim: int, rng: np.random.Generator) -> Matrix:
+    """One decision set, (K, dim)."""
+    actions = np.empty((environment.n_actions, whole("dim", dim)))
+    draw_actions(environment, actions, rng)
+    return actions
+
+
+def point_in_ball(dim: int, rng: np.random.Generator) -> Vector:
+    """A point uniform in the unit ball, such as theta_star of the paper's experiments."""
+    return sample(UnitBall(1), dim, rng)[0]
+
+
+@checked
+class UnitBall(NamedTuple):
+    """K fresh points a round, uniform in the unit ball: the paper's experiments."""
+
+    n_actions: int = 100
+
+    def checked(self) -> "UnitBall":
+        """Raise where a parameter does not fit."""
+        return self._replace(n_actions=whole("n_actions", self.n_actions))
+
+
+@checked
+class Sphere(NamedTuple):
+    """K fresh points a round, uniform on the unit sphere."""
+
+    n_actions: int = 100
+
+    def checked(self) -> "Sphere":
+        """Raise where a parameter does not fit."""
+        return self._replace(n_actions=whole("n_actions", self.n_actions))
+
+
+@checked
+class FixedArms(NamedTuple):
+    """The same actions in every round.
+
+    >>> FixedArms([[1.0, 0.0], [0.0, 1.0]]).n_actions
+    2
+    """
+
+    arms: Any
+
+    def checked(self) -> "FixedArms":
+        """Raise where a parameter does not fit."""
+        try:
+            arms = np.array(self.arms, float)
+        except (TypeError, ValueError):
+            raise wrong("arms", self.arms, "an array of numbers") from None
+        if arms.ndim != 2 or 0 in arms.shape or not np.isfinite(arms).all():
+            raise wrong("arms", self.arms, "a (K, d) array of finite numbers, K and d at least 1")
+        return self._replace(arms=arms)
+
+    @property
+    def n_actions(self) -> int:
+        """K."""
+        return int(self.arms.shape[0])
+
+
+@kernel
+def _fill(actions: Matrix, inside: float, rng: np.random.Generator) -> None:
+    """Rows ``g / sqrt(|g|^2 + 2 inside E)``, g normal and E exponential: 1 ball, 0 sphere."""
+    K, d = actions.shape
+    for a in range(K):
+        norm2 = 0.0
+        for i in range(d):
+            g = rng.standard_normal()
+            actions[a, i] = g
+            norm2 += g * g
+        if inside > 0.0:
+            norm2 += 2.0 * inside * rng.standard_exponential()
+        scale = 1.0 / math.sqrt(norm2)
+        for i in range(d):
+            actions[a, i] *= scale
+
+
+@draw_actions.case(UnitBall)
+def _unit_ball(environment: UnitBall, actions: Matrix, rng: np.random.Generator) -> None:
+    _fill(actions, 1.0, rng)
+
+
+@draw_actions.case(Sphere)
+def _sphere(environment: Sphere, actions: Matrix, rng: np.random.Generator) -> None:
+    _fill(actions, 0.0, rng)
+
+
+@draw_actions.case(FixedArms)
+def _fixed_arms(environment: FixedArms, actions: Matrix, rng: np.random.Generator) -> None:
+    if actions.shape[1] != environment.arms.shape[1]:
+        raise ValueError("dim must be the number of columns of arms")
+    for a in range(actions.shape[0]):
+        for i in range(actions.shape[1]):
+            actions[a, i] = environment.arms[a, i]

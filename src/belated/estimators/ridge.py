@@ -1,0 +1,36 @@
+"""Ridge regression: the penalised maximum likelihood estimate of the Gaussian family."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.linalg import matvec
+from belated.core.protocols import refit, take_in
+from belated.core.state import History, State
+from belated.core.types import Vector
+
+
+class RidgeFit(NamedTuple):
+    """Sufficient statistic besides ``W``."""
+
+    b: Vector  # (d,) sum of y x over returned rounds
+
+
+class Ridge(NamedTuple):
+    """``theta = W^-1 sum of y x`` over returned rounds: exact, O(d^2), never looks back."""
+
+    def new_fit(self, dim: int) -> RidgeFit:
+        """No reward has returned yet."""
+        return RidgeFit(np.zeros(dim))
+
+
+@take_in.case(Ridge)
+def _take_in(estimator: Ridge, family: Any, state: State, x: Vector, y: float) -> None:
+    b = state.fit.b
+    for i in range(x.shape[0]):
+        b[i] += y * x[i]
+
+
+@refit.case(Ridge)
+def _refit(estimator: Ridge, family: Any, state: State, history: History) -> None:
+    matvec(state.W_inv, state.fit.b, state.theta)

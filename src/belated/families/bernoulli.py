@@ -1,0 +1,207 @@
+"""Families with a logistic mean: successes, fractions, and counts of successes."""
+
+import math
+from typing import NamedTuple
+
+from belated.core.arguments import checked, whole
+from belated.core.jit import kernel
+from belated.core.protocols import (
+    Support,
+    cumulant,
+    derivatives,
+    least_slope,
+    reward_quantile,
+    self_concordance,
+)
+from belated.core.special import sigmoid
+
+
+class Bernoulli(NamedTuple):
+    """Success or failure, logistic mean. R = 1/2 by Hoeffding's lemma.
+
+    >>> from belated.core.protocols import mean
+    >>> mean(Bernoulli(), 0.0), round(Bernoulli().kappa(1.0), 8)
+    (0.5, 0.19661193)
+    """
+
+    @property
+    def support(self) -> Support:
+        """0 or 1."""
+        return Support(0.0, 1.0, integer=True)
+
+    @property
+    def a_phi(self) -> float:
+        """a(phi) = 1."""
+        return 1.0
+
+    @property
+    def R(self) -> float:
+        """Half the range."""
+        return 0.5
+
+    def kappa(self, bound: float) -> float:
+        """sigma'(bound)."""
+        return least_slope(self, bound)
+
+    def lipschitz(self, bound: float) -> float:
+        """Slope at zero."""
+        return 0.25
+
+    def curvature(self, bound: float) -> float:
+        """Max |sigma''| = 1 / (6 sqrt 3), where |z| may reach its place log(2 + sqrt 3)."""
+        return _curvature(bound)
+
+
+class Bounded(NamedTuple):
+    """Rewards anywhere in [0, 1], logistic mean, fitted by the Bernoulli quasi-likelihood.
+
+    The confidence set needs the mean and the bounded range only, never the law. Simulated rewards
+    are u^((1-p)/p) of a uniform u, that is Beta(p/(1-p), 1), whose mean is p.
+    """
+
+    @property
+    def support(self) -> Support:
+        """From 0 to 1."""
+        return Support(0.0, 1.0)
+
+    @property
+    def a_phi(self) -> float:
+        """a(phi) = 1."""
+        return 1.0
+
+    @property
+    def R(self) -> float:
+        """Half the range."""
+        return 0.5
+
+    def kappa(self, bound: float) -> float:
+        """sigma'(bound)."""
+        return least_slope(self, bound)
+
+    def lipschitz(self, bound: float) -> float:
+        """Slope at zero."""
+        return 0.25
+
+    def curvature(self, bound: float) -> float:
+        """As for Bernoulli."""
+        return _curvature(bound)
+
+
+@checked
+class Binomial(NamedTuple):
+    """Successes in ``trials`` independent tries, mean ``trials * sigma(z)``.
+
+    R = sqrt(trials) / 2: a sum of independent 1/2-sub-Gaussian variables.
+    """
+
+    trials: int = 1
+
+    def checked(self) -> "Binomial":
+        """Raise where a parameter does not fit."""
+        return self._replace(trials=whole("trials", self.trials))
+
+    @property
+    def support(self) -> Support:
+        """0, 1, ..., trials."""
+        return Support(0.0, float(self.trials), integer=True)
+
+    @property
+    def a_phi(self) -> float:
+        """a(phi) = 1."""
+        return 1.0
+
+    @property
+    def R(self) -> float:
+        """Sub-Gaussian scale of the noise."""
+        return math.sqrt(self.trials) / 2.0
+
+    def kappa(self, bound: float) -> float:
+        """Trials sigma'(bound)."""
+        return least_slope(self, bound)
+
+    def lipschitz(self, bound: float) -> float:
+        """Slope at zero."""
+        return self.trials / 4.0
+
+    def curvature(self, bound: float) -> float:
+        """As for Bernoulli, ``trials`` times."""
+        return self.trials * _curvature(bound)
+
+
+def _curvature(bound: float) -> float:
+    z = min(bound, math.log(2.0 + math.sqrt(3.0)))
+    return -_logistic(z)[2]
+
+
+@kernel
+def _logistic(z: float) -> tuple[float, float, float]:
+    """Sigma and its first two derivatives; the slope keeps its digits in the tails."""
+    p = sigmoid(z)
+    slope = p * sigmoid(-z)
+    return p, slope, slope * (1.0 - 2.0 * p)
+
+
+@kernel
+def _log1p_exp(z: float) -> float:
+    """log(1 + e^z) without overflow."""
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+
+@derivatives.case(Bernoulli, Bounded)
+def _derivatives(family: Bernoulli, z: float) -> tuple[float, float, float]:
+    return _logistic(z)
+
+
+@derivatives.case(Binomial)
+def _binomial_derivatives(family: Binomial, z: float) -> tuple[float, float, float]:
+    p, slope, bend = _logistic(z)
+    return family.trials * p, family.trials * slope, family.trials * bend
+
+
+@cumulant.case(Bernoulli, Bounded)
+def _cumulant(family: Bernoulli, z: float) -> float:
+    return _log1p_exp(z)
+
+
+@cumulant.case(Binomial)
+def _binomial_cumulant(family: Binomial, z: float) -> float:
+    return family.trials * _log1p_exp(z)
+
+
+@least_slope.case(Bernoulli, Bounded)
+def _least_slope(family: Bernoulli, bound: float) -> float:
+    return _logistic(bound)[1]
+
+
+@least_slope.case(Binomial)
+def _binomial_least_slope(family: Binomial, bound: float) -> float:
+    return family.trials * _logistic(bound)[1]
+
+
+@self_concordance.case(Bernoulli, Bounded, Binomial)
+def _self_concordance(family: Bernoulli, bound: float) -> float:
+    return 1.0
+
+
+@reward_quantile.case(Bernoulli)
+def _reward_quantile(family: Bernoulli, z: float, u: float) -> float:
+    return 1.0 if u > sigmoid(-z) else 0.0
+
+
+@reward_quantile.case(Bounded)
+def _bounded_quantile(family: Bounded, z: float, u: float) -> float:
+    return u ** math.exp(min(-z, 700.0))  # (1 - p) / p = e^-z
+
+
+@reward_quantile.case(Binomial)
+def _binomial_quantile(family: Binomial, z: float, u: float) -> float:
+    n = family.trials
+    odds = math.exp(min(z, 700.0))
+    # the probability of k successes, from k = 0 up; its logarithm because (1-p)^n may underflow
+    log_pmf = -n * _log1p_exp(z)
+    cdf, k = math.exp(log_pmf), 0
+    while cdf < u and k < n:
+        log_pmf += math.log((n - k) / (k + 1.0) * odds)
+        cdf += math.exp(log_pmf)
+        k += 1
+    return float(k)

@@ -1,0 +1,86 @@
+"""Rewards with Gaussian (or any sub-Gaussian) noise around the linear predictor."""
+
+import math
+from typing import NamedTuple
+
+from belated.core.arguments import checked, positive
+from belated.core.protocols import (
+    Support,
+    cumulant,
+    derivatives,
+    least_slope,
+    reward_quantile,
+    self_concordance,
+)
+from belated.core.special import normal_quantile
+
+
+@checked
+class Gaussian(NamedTuple):
+    """Identity mean, noise of standard deviation ``sd``.
+
+    The paper's assumption is read as sub-Gaussian noise of scale R = sd; the bound |noise| <= R
+    printed beside it would exclude the Gaussian.
+
+    >>> from belated.core.protocols import mean
+    >>> mean(Gaussian(), 0.25), Gaussian(sd=0.5).R
+    (0.25, 0.5)
+    """
+
+    sd: float = 1.0
+
+    def checked(self) -> "Gaussian":
+        """Raise where a parameter does not fit."""
+        return self._replace(sd=positive("sd", self.sd))
+
+    @property
+    def support(self) -> Support:
+        """Every finite number."""
+        return Support(-math.inf, math.inf)
+
+    @property
+    def a_phi(self) -> float:
+        """a(phi) = sd^2."""
+        return self.sd**2
+
+    @property
+    def R(self) -> float:
+        """Sub-Gaussian scale of the noise."""
+        return self.sd
+
+    def kappa(self, bound: float) -> float:
+        """Slope 1 everywhere."""
+        return 1.0
+
+    def lipschitz(self, bound: float) -> float:
+        """Slope 1 everywhere."""
+        return 1.0
+
+    def curvature(self, bound: float) -> float:
+        """None."""
+        return 0.0
+
+
+@derivatives.case(Gaussian)
+def _derivatives(family: Gaussian, z: float) -> tuple[float, float, float]:
+    return z, 1.0, 0.0
+
+
+@cumulant.case(Gaussian)
+def _cumulant(family: Gaussian, z: float) -> float:
+    return 0.5 * z * z
+
+
+@reward_quantile.case(Gaussian)
+def _reward_quantile(family: Gaussian, z: float, u: float) -> float:
+    return z + family.sd * normal_quantile(u)
+
+
+@least_slope.case(Gaussian)
+def _least_slope(family: Gaussian, bound: float) -> float:
+    return 1.0
+
+
+@self_concordance.case(Gaussian)
+def _self_concordance(family: Gaussian, bound: float) -> float:
+    return 0.0

@@ -1,0 +1,84 @@
+"""Counts with a log-linear mean."""
+
+import math
+from typing import NamedTuple
+
+from belated.core.protocols import (
+    Support,
+    cumulant,
+    derivatives,
+    least_slope,
+    reward_quantile,
+    self_concordance,
+)
+
+
+class Poisson(NamedTuple):
+    """Counts with mean e^z.
+
+    The paper lists it among its examples, yet Poisson noise is not sub-Gaussian: no R exists, and
+    a policy that needs one refuses unless the user passes ``R=``. Rewards are never clipped; that
+    would bias the estimate.
+    """
+
+    @property
+    def support(self) -> Support:
+        """0, 1, 2, ..."""
+        return Support(0.0, math.inf, integer=True)
+
+    @property
+    def a_phi(self) -> float:
+        """a(phi) = 1."""
+        return 1.0
+
+    @property
+    def R(self) -> None:
+        """None: the noise is not sub-Gaussian."""
+        return None
+
+    def kappa(self, bound: float) -> float:
+        """e^-bound."""
+        return least_slope(self, bound)
+
+    def lipschitz(self, bound: float) -> float:
+        """e^bound; no global constant exists."""
+        return math.exp(bound)
+
+    def curvature(self, bound: float) -> float:
+        """e^bound."""
+        return math.exp(bound)
+
+
+@derivatives.case(Poisson)
+def _derivatives(family: Poisson, z: float) -> tuple[float, float, float]:
+    e = math.exp(min(z, 700.0))  # beyond this the estimator only has to see that it is too far
+    return e, e, e
+
+
+@cumulant.case(Poisson)
+def _cumulant(family: Poisson, z: float) -> float:
+    return math.exp(min(z, 700.0))
+
+
+@least_slope.case(Poisson)
+def _least_slope(family: Poisson, bound: float) -> float:
+    return math.exp(-bound)
+
+
+@self_concordance.case(Poisson)
+def _self_concordance(family: Poisson, bound: float) -> float:
+    return 1.0
+
+
+@reward_quantile.case(Poisson)
+def _reward_quantile(family: Poisson, z: float, u: float) -> float:
+    m = math.exp(min(z, 700.0))
+    # start where the distribution function is still zero to double precision
+    k = max(0.0, math.floor(m - 40.0 * math.sqrt(m) - 40.0))
+    pmf = math.exp(k * z - m - math.lgamma(k + 1.0))
+    cdf = pmf
+    while cdf < u and (k < m or pmf > 0.0):
+        k += 1.0
+        pmf *= m / k
+        cdf += pmf
+    return k

@@ -1,0 +1,273 @@
+"""Features built from named columns, with a norm that is guaranteed."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from functools import lru_cache
+from hashlib import blake2b
+from numbers import Integral
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from belated.core.arguments import positive, whole, wrong
+from belated.core.types import Integers, Matrix, Vector
+from belated.features.rows import MISSING, Key, merged, numbers_in, text_of, texts_in
+
+# A block of features has at most one nonzero entry a row: its position in the block, its value.
+Slot: TypeAlias = tuple[int, int]
+Entries: TypeAlias = tuple[Integers, Vector]  # of all rows
+NOTHING: Slot = 0, 0
+
+
+class Features:
+    """Scaling, one-hot encoding, hashing and interactions, with a norm that is guaranteed.
+
+    Every row of ``transform`` has Euclidean norm at most ``max_norm``, whether its values were
+    seen in ``fit`` or not. Each column, each interaction and the intercept is a block of norm at
+    most 1; all are multiplied by the same constant, ``max_norm / sqrt(number of blocks)``.
+
+    Parameters
+    ----------
+    numeric
+        Columns of numbers. The range seen in ``fit`` becomes [-1, 1]; a value beyond it is
+        clipped to -1 or 1. A column that was constant in ``fit`` becomes the difference from
+        that constant, clipped to [-1, 1].
+    categorical
+        Columns to encode one-hot, by the categories seen in ``fit`` in the order they came. An
+        unseen category, or a row without the key, gives all zeros.
+    hashed
+        Number of buckets of each column to hash: one entry of -1 or 1, found by blake2b of the
+        value's JSON text and so the same everywhere. A row without the key gives all zeros.
+    interactions
+        Pairs of the columns above: all products of a feature of one and a feature of the other.
+    intercept
+        Whether to add a constant feature.
+    max_norm
+        Bound on the norm of every row.
+
+    Notes
+    -----
+    Rows are a list of dicts, a 2-d numpy array (its columns are 0, 1, ...) or a pandas, polars or
+    pyarrow table. Columns that are not listed are ignored; a listed column that is in no row of
+    ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action; no
+    key may be in both an action and its context.
+
+    A category is a str, int, bool, None or finite float. Numbers are compared as numbers, so 1 and
+    1.0 are the same category, but 1, True and "1" are three. None is a category like others.
+
+    Examples
+    --------
+    >>> from belated.features import Features
+    >>> features = Features(numeric=["price"], categorical=["ad"], interactions=[("price", "ad")])
+    >>> features.fit_transform([{"price": 10, "ad": "a"}, {"price": 30, "ad": "b"}])
+    array([[-0.5,  0.5,  0. , -0.5,  0. ,  0.5],
+           [ 0.5,  0. ,  0.5,  0. ,  0.5,  0.5]])
+    >>> features.names
+    ['price', 'ad=a', 'ad=b', 'price * ad=a', 'price * ad=b', 'intercept']
+    >>> features.transform([{"ad": "unseen"}], context={"price": 25})
+    array([[0.25, 0.  , 0.  , 0.  , 0.  , 0.5 ]])
+    """
+
+    def __init__(
+        self,
+        *,
+        numeric: Iterable[Key] = (),
+        categorical: Iterable[Key] = (),
+        hashed: Mapping[Key, int] | None = None,
+        interactions: Iterable[tuple[Key, Key]] = (),
+        intercept: bool = True,
+        max_norm: float = 1.0,
+    ) -> None:
+        if not isinstance(hashed, Mapping | None):
+            raise TypeError(f"hashed = {hashed!r}: expected a dict of column to number of buckets")
+        self.numeric = _columns("numeric", numeric)
+        self.categorical = _columns("categorical", categorical)
+        self.hashed = {
+            column: whole(f"hashed[{column!r}]", (hashed or {})[column])
+            for column in _columns("hashed", hashed or {})
+        }
+        listed = [*self.numeric, *self.categorical, *self.hashed]
+        for column, times in Counter(listed).items():
+            if times > 1:
+                raise ValueError(f"column {column!r} is listed twice: expected once")
+        self.interactions = _pairs(interactions, listed)
+        self.intercept = bool(intercept)
+        self.max_norm = positive("max_norm", max_norm)
+        if not listed and not self.intercept:
+            raise wrong("intercept", intercept, "True, or a column in numeric, categorical, hashed")
+        self._fitted: _Fitted | None = None
+
+    def fit(self, actions: Any, context: Any = None) -> "Features":
+        """Learn the ranges of the numbers and the categories; refused rows change nothing."""
+        records = merged(actions, context)
+        ranges, categories = [], []
+        for column in self.numeric:
+            numbers = numbers_in(column, records)
+            ranges.append([column, float(numbers.min()), float(numbers.max())])
+        for column in (*self.categorical, *self.hashed):
+            texts = dict.fromkeys(texts_in(column, records))
+            if not any(texts):
+                raise ValueError(f"column {column!r} is in no row: expected one of {[*records[0]]}")
+            if column in self.categorical:
+                categories.append([column, [json.loads(text) for text in texts if text]])
+        self._fitted = self._with_names(ranges, categories)
+        return self
+
+    def transform(self, actions: Any, context: Any = None) -> Matrix:
+        """One row of features for each action, of shape (K, dim)."""
+        names, ranges, slots, _ = self._need_fit()
+        records = merged(actions, context)
+        n = len(records)
+        entries: dict[Any, Entries] = {}
+        for column in self.numeric:
+            entries[column] = _scaled(numbers_in(column, records), *ranges[column])
+        for column in self.categorical:
+            texts = texts_in(column, records)
+            entries[column] = _arrays([slots[column].get(text, NOTHING) for text in texts])
+        for column, buckets in self.hashed.items():
+            texts = texts_in(column, records)
+            entries[column] = _arrays([_hash_slot(text, buckets) for text in texts])
+        for left, right in self.interactions:
+            (i, a), (j, b) = entries[left], entries[right]
+            entries[left, right] = i * len(names[right]) + j, a * b
+        if self.intercept:
+            entries[None] = np.zeros(n, np.int64), np.ones(n)
+
+        # No entry exceeds this and a row has one per block, so rounding cannot add up: the norm
+        # stays within a few ulps of max_norm whatever the number of blocks.
+        scale = self.max_norm / math.sqrt(len(entries))
+        x = np.zeros((n, self.dim))
+        rows, start = np.arange(n), 0
+        for block, (position, value) in entries.items():
+            x[rows, start + position] = value * scale
+            start += len(names[block])
+        return x
+
+    def fit_transform(self, actions: Any, context: Any = None) -> Matrix:
+        """``fit``, then ``transform`` of the same rows."""
+        records = merged(actions, context)
+        return self.fit(records).transform(records)
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return sum(map(len, self._need_fit().names.values()))
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each feature, such as ``price``, ``country=NO`` or ``user#17``."""
+        return [name for block in self._need_fit().names.values() for name in block]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All options and what ``fit`` learned, exactly, as JSON can hold it."""
+        # Pairs in place of dicts, since JSON would turn the column 0 into "0".
+        return {
+            "kind": "features",
+            "numeric": list(self.numeric),
+            "categorical": list(self.categorical),
+            "hashed": [list(item) for item in self.hashed.items()],
+            "interactions": [list(pair) for pair in self.interactions],
+            "intercept": self.intercept,
+            "max_norm": self.max_norm,
+            "fitted": deepcopy(self._fitted and self._fitted.learned),
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> "Features":
+        """Inverse of ``to_dict``: the same features to the last bit.
+
+        >>> features = Features(categorical=[0]).fit(np.array([[7], [8]]))
+        >>> Features.from_dict(json.loads(json.dumps(features.to_dict()))).names
+        ['0=7', '0=8', 'intercept']
+        """
+        if d.get("kind") != "features":
+            raise wrong("kind", d.get("kind"), "'features'")
+        options = {name: value for name, value in d.items() if name not in ("kind", "fitted")}
+        features = cls(**options | {"hashed": dict(d["hashed"])})
+        if d["fitted"] is not None:
+            features._fitted = features._with_names(**deepcopy(d["fitted"]))
+        return features
+
+    def _need_fit(self) -> "_Fitted":
+        if self._fitted is None:
+            raise ValueError("these Features have seen no rows yet: call fit first")
+        return self._fitted
+
+    def _with_names(self, ranges: list[Any], categories: list[Any]) -> "_Fitted":
+        values = dict(categories)
+        names: dict[Any, list[str]] = {column: [str(column)] for column in self.numeric}
+        for column in self.categorical:
+            names[column] = [f"{column}={value}" for value in values[column]]
+        for column, buckets in self.hashed.items():
+            names[column] = [f"{column}#{bucket}" for bucket in range(buckets)]
+        for left, right in self.interactions:
+            names[left, right] = [f"{a} * {b}" for a in names[left] for b in names[right]]
+        if self.intercept:
+            names[None] = ["intercept"]
+        slots = {
+            column: {text_of(value): (position, 1) for position, value in enumerate(values[column])}
+            for column in self.categorical
+        }
+        learned = {"ranges": ranges, "categories": categories}
+        return _Fitted(names, {column: ends for column, *ends in ranges}, slots, learned)
+
+
+class _Fitted(NamedTuple):
+    names: dict[Any, list[str]]  # of each block: a column, a pair of them, or None: the intercept
+    ranges: dict[Key, list[float]]
+    slots: dict[Key, dict[str, Slot]]  # of each category, by its text
+    learned: dict[str, Any]  # the same, as ``to_dict`` gives it
+
+
+# ------------------------------------------------------------------------------------- options
+
+
+def _columns(name: str, columns: Iterable[Key]) -> list[Key]:
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise TypeError(f"{name} = {columns!r}: expected a list of columns")
+    checked: list[Key] = []
+    for column in columns:
+        if isinstance(column, bool) or not isinstance(column, str | Integral):
+            raise TypeError(f"{name} has column {column!r}: expected a str or an int")
+        checked.append(column if isinstance(column, str) else int(column))
+    return checked
+
+
+def _pairs(interactions: Iterable[Any], columns: list[Key]) -> list[tuple[Key, Key]]:
+    pairs: list[tuple[Key, Key]] = []
+    for k, pair in enumerate(interactions):
+        listed = isinstance(pair, tuple | list) and all(column in columns for column in pair)
+        if not listed or len(pair) != 2:
+            raise wrong(f"interactions[{k}]", pair, f"a pair of the columns {columns}")
+        left, right = (columns[columns.index(column)] for column in pair)
+        if (left, right) in pairs or (right, left) in pairs:
+            raise wrong(f"interactions[{k}]", pair, "every pair listed once")
+        pairs.append((left, right))
+    return pairs
+
+
+# -------------------------------------------------------------------------------------- blocks
+
+
+def _scaled(numbers: Vector, low: float, high: float) -> Entries:
+    width = high / 2 - low / 2  # halves, since high - low may overflow
+    with np.errstate(over="ignore"):  # infinity is clipped to 1
+        scaled = (numbers / 2 - low / 2) / width * 2 - 1 if width else numbers - low
+    return np.zeros(len(numbers), np.int64), np.clip(scaled, -1.0, 1.0)
+
+
+def _arrays(slots: list[Slot]) -> Entries:
+    positions, values = zip(*slots, strict=True)
+    return np.array(positions, np.int64), np.array(values, np.float64)
+
+
+@lru_cache(maxsize=2**16)
+def _hash_slot(text: str, buckets: int) -> Slot:
+    """Bucket and sign of a value; not by Python's ``hash``, which differs between processes."""
+    if text == MISSING:
+        return NOTHING
+    number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+    return (number >> 1) % buckets, 1 - 2 * (number & 1)

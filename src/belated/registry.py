@@ -1,0 +1,54 @@
+"""Names a user can type, and where each one lives. Nothing is imported until it is asked for."""
+
+from importlib import import_module
+from typing import Any
+
+POLICIES = {
+    "delayed-ofu-glm": "policies:DelayedOFUGLM",
+}
+FAMILIES = {
+    "gaussian": "families:Gaussian",
+    "bernoulli": "families:Bernoulli",
+    "bounded": "families:Bounded",
+    "binomial": "families:Binomial",
+    "tanh": "families:Tanh",
+    "probit": "families:Probit",
+    "poisson": "families:Poisson",
+}
+DELAYS = {
+    "exponential": "delays:Exponential",
+    "uniform": "delays:Uniform",
+    "lomax": "delays:Lomax",
+    "pareto": "delays:Pareto",
+    "geometric": "delays:Geometric",
+    "constant": "delays:Constant",
+    "packet": "delays:PacketLoss",
+    "empirical": "delays:Empirical",
+    "never": "delays:Never",
+    "informative": "delays:Informative",
+}
+ENVIRONMENTS = {
+    "unit-ball": "environments:UnitBall",
+    "sphere": "environments:Sphere",
+    "fixed-arms": "environments:FixedArms",
+}
+
+
+def load(registry: dict[str, str], name: str) -> Any:
+    """The parameter type registered under ``name``.
+
+    >>> load(FAMILIES, "poisson").__name__
+    'Poisson'
+    """
+    if name not in registry:
+        raise ValueError(f"name = {name!r}: expected one of {', '.join(registry)}")
+    module, attribute = registry[name].split(":")
+    return getattr(import_module(f"belated.{module}"), attribute)
+
+
+def name_of(registry: dict[str, str], params: object) -> str | None:
+    """The name under which the type of ``params`` is registered, if it is."""
+    for name in registry:
+        if load(registry, name) is type(params):
+            return name
+    return None

@@ -1,0 +1,131 @@
+"""A bandit on disk: one zip file of plain arrays and a JSON header. No pickle.
+
+The header names the format, its version, the types and all parameters with every derived default
+filled in; the arrays are the whole state, so a bandit that is read back goes on byte for byte.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from belated import registry
+from belated.core.arguments import wrong
+from belated.core.state import DECIDED, History, State, new_history
+from belated.features import FeatureMap, Features, Transformed
+
+FORMAT, VERSION = "belated-bandit", 1
+
+
+class SnapshotError(ValueError):
+    """A file that cannot be read as a bandit."""
+
+
+def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write to a temporary file beside ``path``, flush it to disk, then move it into place."""
+    path = Path(path)
+    header = {"format": FORMAT, "version": VERSION, **header}
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # the move itself
+    finally:
+        os.close(directory)
+
+
+def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a file that ``write`` made."""
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            if header["format"] != FORMAT:
+                raise ValueError(f"format {header['format']!r}")
+            version = header["version"]
+            # another version may hold anything: look no further
+            arrays = {k: file[k] for k in file.files if k != "header" and version == VERSION}
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:  # damaged bytes can break the reader anywhere
+        raise SnapshotError(
+            f"{os.fspath(path)}: expected a file that Bandit.save wrote; this is none, or it is "
+            f"damaged ({error})"
+        ) from error
+    if version != VERSION:
+        raise SnapshotError(
+            f"{os.fspath(path)} has format version {version!r}: expected {VERSION}, the one this "
+            "belated reads. Read it with the belated that wrote it"
+        )
+    return header, arrays
+
+
+def describe(kind: str, params: Any) -> dict[str, Any]:
+    """Type and values of a NamedTuple of parameters, as JSON can hold them."""
+    name = registry.name_of(getattr(registry, kind), params)
+    return {"type": name or type(params).__qualname__, "values": params._asdict()}
+
+
+def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> Any:
+    """The NamedTuple that ``describe`` described; ``types`` are the user's own."""
+    known, name = getattr(registry, kind), description["type"]
+    own = {t.__qualname__: t for t in types}
+    if name not in known and name not in own:
+        raise SnapshotError(
+            f"types = {list(own)}: expected {name} among them, a type of the saved bandit that is "
+            "not part of belated"
+        )
+    params_type = registry.load(known, name) if name in known else own[name]
+    return params_type(**description["values"])
+
+
+def rebuild_features(description: dict[str, Any] | None, given: Any) -> FeatureMap | None:
+    """The feature map that was saved; ``given`` is what the file cannot hold of it."""
+    kind = None if description is None else description.get("kind")
+    if given is not None and (description is None or kind == "features"):
+        raise wrong("features", given, "None: the file holds the features, if there were any")
+    if description is None:
+        return None
+    if kind == "features":
+        return Features.from_dict(description)
+    if given is None:
+        wanted = description.get("transformer", "feature map")
+        raise wrong("features", None, f"the fitted {wanted} of the saved bandit: no file holds it")
+    return Transformed.restore(description, given) if kind == "transformed" else given
+
+
+def flatten(state: State, history: History) -> dict[str, Any]:
+    """All arrays by name; of the history, the decisions made."""
+    n = int(state.counts[DECIDED])
+    arrays = {name: value for name, value in state._asdict().items() if name != "fit"}
+    arrays |= {f"fit.{name}": value for name, value in state.fit._asdict().items()}
+    return arrays | {"history.x": history.x[:n], "history.y": history.y[:n]}
+
+
+def fill(state: State, arrays: dict[str, Any]) -> History:
+    """Copy saved arrays into the fresh ``state``; returns the saved history."""
+    y = arrays["history.y"]
+    history = new_history(max(len(y), 64), state.theta.shape[0])
+    state.counts[:] = arrays["counts"]
+    if len(y) != state.counts[DECIDED]:
+        raise SnapshotError(f"history of {len(y)} rounds: expected {state.counts[DECIDED]}")
+    for name, target in flatten(state, history).items():
+        if arrays[name].shape != target.shape or arrays[name].dtype != target.dtype:
+            raise SnapshotError(
+                f"{name} is {arrays[name].dtype}{arrays[name].shape}: expected "
+                f"{target.dtype}{target.shape}"
+            )
+        target[...] = arrays[name]
+    return history

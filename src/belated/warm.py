@@ -1,0 +1,50 @@
+"""Compiling ahead of time: one small job for each thing in the registry."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from belated import registry
+from belated.bandit import Bandit
+from belated.checks import example_policy
+from belated.core.protocols import (
+    Delay,
+    Environment,
+    Family,
+    Policy,
+    cumulant,
+    delay_quantile,
+    reward_quantile,
+)
+from belated.environments import FixedArms, sample
+
+
+def jobs() -> Iterator[Callable[[], None]]:
+    """Calls that between them compile all that a user of the registry can reach."""
+    for family_name in registry.FAMILIES:
+        family = registry.load(registry.FAMILIES, family_name)()
+        for policy_name in registry.POLICIES:
+            policy = example_policy(registry.load(registry.POLICIES, policy_name), family)
+            yield partial(_use_bandit, policy, family)
+    for name in registry.DELAYS:
+        yield partial(_use_delay, registry.load(registry.DELAYS, name)())
+    for name in registry.ENVIRONMENTS:
+        kind = registry.load(registry.ENVIRONMENTS, name)
+        yield partial(_use_environment, FixedArms(np.eye(2)) if kind is FixedArms else kind(2))
+
+
+def _use_bandit(policy: Policy, family: Family) -> None:
+    bandit = Bandit(2, family=family, policy=policy)
+    decision = bandit.decide(np.eye(2))
+    bandit.learn(decision.id, float(reward_quantile(family, 0.0, 0.5)))
+    bandit.interval(np.eye(2)[0])
+    cumulant(family, 0.0)
+
+
+def _use_delay(delay: Delay) -> None:
+    delay_quantile(delay, 0.5, 0.0)
+
+
+def _use_environment(environment: Environment) -> None:
+    sample(environment, 2, np.random.default_rng(0))

@@ -1,0 +1,150 @@
+"""Slow and obvious twins of everything the package does quickly. Written from the formulas alone.
+
+Nothing here imports the package; families are given by name.
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, log1p, ndtr
+
+LOG = {
+    "gaussian": (lambda z: z, lambda z: np.ones_like(z), lambda z: z**2 / 2),
+    "bernoulli": (expit, lambda z: expit(z) * expit(-z), lambda z: np.logaddexp(0.0, z)),
+    "tanh": (np.tanh, lambda z: np.cosh(z) ** -2.0, lambda z: np.logaddexp(z, -z) - math.log(2)),
+    "probit": (
+        ndtr,
+        lambda z: np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi),
+        lambda z: z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi),
+    ),
+    "poisson": (np.exp, np.exp, np.exp),
+}
+TRIALS = 4  # of the binomial family in the tests
+LOG["bounded"] = LOG["bernoulli"]
+LOG["binomial"] = tuple(lambda z, f=f: TRIALS * f(z) for f in LOG["bernoulli"])
+CONCORDANCE = {"gaussian": 0.0, "tanh": 2.0, "probit": 6.0}  # others 1; probit for |z| <= 6
+
+
+def objective(family, X, y, ridge, theta):
+    """F(theta), its gradient and its Hessian: ALGORITHMS A.2."""
+    mu, slope, cumulant = LOG[family]
+    z = X @ theta
+    F = (cumulant(z) - y * z).sum() + ridge / 2 * theta @ theta
+    gradient = X.T @ (mu(z) - y) + ridge * theta
+    hessian = (X * slope(z)[:, None]).T @ X + ridge * np.eye(len(theta))
+    return F, gradient, hessian
+
+
+def unconstrained_mle(family, X, y, ridge):
+    """Newton's method from zero, damped by backtracking, to a decrement of 1e-12."""
+    theta = np.zeros(X.shape[1])
+    for _ in range(500):
+        F, gradient, hessian = objective(family, X, y, ridge, theta)
+        step = -np.linalg.solve(hessian, gradient)
+        decrement = math.sqrt(max(0.0, -gradient @ step))
+        if decrement < 1e-12:
+            break
+        t = 1.0
+        while (
+            t > 1e-12
+            and decrement > 1e-6
+            and not (
+                objective(family, X, y, ridge, theta + t * step)[0] <= F - 0.25 * t * decrement**2
+            )
+        ):
+            t /= 2
+        theta = theta + t * step
+    return theta
+
+
+def mle(family, X, y, ridge, radius=math.inf):
+    """argmin of F over the ball: a larger ridge, found by root finding, where the ball binds."""
+    theta = unconstrained_mle(family, X, y, ridge)
+    if np.linalg.norm(theta) <= radius:
+        return theta
+
+    def excess(nu):
+        return np.linalg.norm(unconstrained_mle(family, X, y, ridge + nu)) - radius
+
+    upper = ridge
+    while excess(upper) > 0:
+        upper *= 4
+    nu = brentq(excess, 0.0, upper, xtol=1e-15, rtol=8.9e-16)
+    return unconstrained_mle(family, X, y, ridge + nu)
+
+
+def sqrt_beta(W, lam, m1, R, kappa, delta):
+    """Equation (confidence width) of the paper."""
+    d = len(W)
+    log_det = np.linalg.slogdet(W)[1] - d * math.log(lam)
+    return math.sqrt(lam) * m1 + R / kappa * math.sqrt(log_det + 2 * log1p(1 / delta - 1))
+
+
+class DelayedOFUGLM:
+    """Algorithm 1 of the paper, everything recomputed from the stored data at every step."""
+
+    def __init__(self, family, d, *, lam, m1, R, kappa, delta, radius):
+        self.family, self.d, self.radius = family, d, radius
+        self.lam, self.m1, self.R, self.kappa, self.delta = lam, m1, R, kappa, delta
+        self.x, self.y = [], {}
+        self.theta = np.zeros(d)
+
+    @property
+    def W(self):
+        W = self.lam * np.eye(self.d)
+        for s in self.y:
+            W += np.outer(self.x[s], self.x[s])
+        return W
+
+    def scores(self, actions):
+        W_inv = np.linalg.inv(self.W)
+        width = sqrt_beta(self.W, self.lam, self.m1, self.R, self.kappa, self.delta)
+        return np.array([x @ self.theta + width * math.sqrt(x @ W_inv @ x) for x in actions])
+
+    def learn(self, rewards):
+        for id, y in rewards:
+            self.y[id - 1] = y
+        X, y = np.array([self.x[s] for s in self.y]), np.array(list(self.y.values()))
+        self.theta = mle(self.family, X, y, self.lam * self.kappa, self.radius)
+
+
+class PlainBandit:
+    """A competent plain NumPy bandit: the yardstick of the benchmarks.
+
+    Keeps W and its inverse by rank-one updates, scores with matrix products, and refits by Newton's
+    method from the previous estimate: what one writes without laziness or compilation.
+    """
+
+    def __init__(self, family, d, *, lam, m1, R, kappa, delta):
+        self.family, self.lam, self.m1, self.R = family, lam, m1, R
+        self.kappa, self.delta = kappa, delta
+        self.theta, self.W, self.W_inv = np.zeros(d), lam * np.eye(d), np.eye(d) / lam
+        self.X, self.Y, self.pending = np.zeros((16, d)), np.zeros(16), {}
+        self.n = self.decided = 0
+
+    def decide(self, actions):
+        width = sqrt_beta(self.W, self.lam, self.m1, self.R, self.kappa, self.delta)
+        norms = np.sqrt(((actions @ self.W_inv) * actions).sum(axis=1))
+        index = int(np.argmax(actions @ self.theta + width * norms))
+        self.decided += 1
+        self.pending[self.decided] = actions[index].copy()
+        return self.decided, index
+
+    def learn(self, id, y):
+        x = self.pending.pop(id)
+        if self.n == len(self.Y):
+            self.X, self.Y = np.resize(self.X, (2 * self.n, len(x))), np.resize(self.Y, 2 * self.n)
+        self.X[self.n], self.Y[self.n] = x, y
+        self.n += 1
+        self.W += np.outer(x, x)
+        u = self.W_inv @ x
+        self.W_inv -= np.outer(u, u) / (1 + x @ u)
+        for _ in range(20):
+            _, gradient, hessian = objective(
+                self.family, self.X[: self.n], self.Y[: self.n], self.lam * self.kappa, self.theta
+            )
+            step = np.linalg.solve(hessian, gradient)
+            self.theta = self.theta - step
+            if math.sqrt(gradient @ step) < 1e-2:
+                break

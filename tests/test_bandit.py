@@ -1,0 +1,306 @@
+"""The online API: what goes in, what comes out, and what is refused."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    Binomial,
+    ConflictingRewardError,
+    DelayedOFUGLM,
+    Features,
+    Gaussian,
+    Poisson,
+    Tanh,
+    UnknownDecisionError,
+)
+from belated.checks import _bytes
+from belated.delays import Exponential
+from belated.engine import draw_world, play
+from belated.environments import UnitBall
+
+D = 3
+
+
+def make_bandit(family=None, **options):
+    return Bandit(D, family=family or Bernoulli(), policy=DelayedOFUGLM(), seed=7, **options)
+
+
+def test_the_loop():
+    bandit = make_bandit()
+    first = bandit.decide(np.eye(D))
+    second = bandit.decide(np.eye(D)[:2])  # K may differ
+    assert (first.id, second.id) == (1, 2)
+    assert (bandit.n_decided, bandit.n_observed, bandit.n_missing) == (2, 0, 2)
+    assert not bandit.theta.any()
+    assert bandit.learn(second.id, 1.0) == 1  # in any order
+    assert bandit.theta.any()
+    assert bandit.learn([(first.id, 0.0)]) == 1
+    assert bandit.learn([]) == 0
+    assert (bandit.n_observed, bandit.n_missing) == (2, 0)
+    assert "n_missing=0" in repr(bandit)
+
+
+def test_what_is_shown_cannot_be_used_to_change_it():
+    bandit = make_bandit()
+    for name in ("theta", "W", "V"):
+        getattr(bandit, name)[:] = 7.0
+        assert not (getattr(bandit, name) == 7.0).any()
+
+
+def test_batch_equals_one_by_one_within_the_certificate():
+    world = draw_world(UnitBall(5), D, 100, seed=1)
+    one, many = make_bandit(), make_bandit()
+    for actions in world.actions:
+        one.decide(actions)
+        many.decide(actions)
+    rewards = [(s + 1, float(u > 0.4)) for s, u in enumerate(world.luck)]
+    for pair in rewards:
+        one.learn(*pair)
+    many.learn(rewards)
+    gap = one.theta - many.theta
+    assert math.sqrt(gap @ one.W @ gap) <= one.certificate.slack + many.certificate.slack
+
+
+def test_rewards_of_many_kinds():
+    bandit = make_bandit()
+    for _ in range(5):
+        bandit.decide(np.eye(D))
+    assert bandit.learn(np.int64(1), np.float32(1.0)) == 1
+    assert bandit.learn(2, True) == 1
+    assert bandit.learn(np.array([[3.0, 1.0]]).astype(int)) == 1
+    assert bandit.learn({4: 0, 5: 1}.items()) == 1 + 1
+
+
+def test_the_same_reward_again_is_no_news_and_another_is_an_error():
+    bandit = make_bandit()
+    bandit.decide(np.eye(D))
+    bandit.decide(np.eye(D))
+    assert bandit.learn(1, 1.0) == 1
+    before = _bytes(bandit)
+    assert bandit.learn(1, 1.0) == 0
+    with pytest.raises(ConflictingRewardError, match=r"reward = 0\.0 for id = 1: expected 1\.0"):
+        bandit.learn(1, 0.0)
+    with pytest.raises(ConflictingRewardError):
+        bandit.learn([(2, 1.0), (2, 0.0)])  # within one batch
+    assert _bytes(bandit) == before
+    assert bandit.learn([(2, 1.0), (2, 1.0), (1, 1.0)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (np.zeros((0, D)), r"actions has shape \(0, 3\): expected \(K, 3\) with K >= 1"),
+        (np.zeros(D), r"actions has shape \(3,\): expected \(K, 3\)"),
+        (np.zeros((2, D + 1)), r"actions has shape \(2, 4\): expected \(K, 3\)"),
+        (np.zeros((2, 2, D)), r"actions has shape \(2, 2, 3\)"),
+        ([[0, 0, math.nan]], r"actions\[0\] = \[0\.0, 0\.0, nan\]: expected finite numbers"),
+        ([[0, 0, 0], [0, -math.inf, 0]], r"actions\[1\] = .*: expected finite numbers"),
+        ([[0, 0, 1.1]], r"actions\[0\] has norm 1\.1: expected at most max_norm = 1; scale"),
+        ([[1e200, 0, 0]], r"actions\[0\] has norm 1e\+200: expected at most"),
+        ("left", r"actions = 'left': expected an array of numbers"),
+        ([["0.1", "0.2", "0.3"]], r"expected an array of numbers"),
+        ([[1j, 0, 0]], r"expected an array of numbers"),
+        (None, r"actions = None: expected an array of numbers"),
+        ([[0, 0], [0]], r"expected an array of numbers"),
+    ],
+)
+def test_bad_actions(actions, message):
+    bandit = make_bandit()
+    before = _bytes(bandit)
+    with pytest.raises(ValueError, match=message):
+        bandit.decide(actions)
+    assert _bytes(bandit) == before
+
+
+def test_context_needs_features():
+    with pytest.raises(TypeError, match="expected None for a bandit without features"):
+        make_bandit().decide(np.eye(D), {"user": 1})
+
+
+@pytest.mark.parametrize(
+    ("family", "reward", "expected"),
+    [
+        (Bernoulli(), 0.5, "a whole number from 0 to 1"),
+        (Bernoulli(), 2, "a whole number from 0 to 1"),
+        (Tanh(), -1.5, "a number from -1 to 1"),
+        (Binomial(3), 4, "a whole number from 0 to 3"),
+        (Poisson(), -1, "a whole number, 0 or more"),
+        (Poisson(), 0.5, "a whole number, 0 or more"),
+        (Gaussian(), math.nan, "a finite number"),
+        (Gaussian(), -math.inf, "a finite number"),
+    ],
+)
+def test_bad_rewards(family, reward, expected):
+    policy = DelayedOFUGLM(R=1.0)
+    bandit = Bandit(D, family=family, policy=policy)
+    bandit.decide(np.eye(D))
+    before = _bytes(bandit)
+    with pytest.raises(ValueError, match=f"reward .*1.* = {reward!r}: expected {expected}"):
+        bandit.learn(1, reward)
+    assert _bytes(bandit) == before
+
+
+@pytest.mark.parametrize("call", [(1.0, 1.0), ("1", 1.0), (True, 1.0), (1, "1"), (1, 1j), (1, [])])
+def test_rewards_that_are_none(call):
+    bandit = make_bandit()
+    bandit.decide(np.eye(D))
+    with pytest.raises(TypeError, match="expected the id of a decision, a whole number, and a"):
+        bandit.learn(*call)
+
+
+@pytest.mark.parametrize("rewards", [5, None, [1, 2], [(1, 1.0, 2)], "ab"])
+def test_batches_that_are_none(rewards):
+    bandit = make_bandit()
+    bandit.decide(np.eye(D))
+    with pytest.raises(TypeError, match=r"learn\(\[\(id, reward\), ...\]\)|expected the id"):
+        bandit.learn(rewards)
+
+
+def test_unknown_ids():
+    bandit = make_bandit()
+    with pytest.raises(UnknownDecisionError, match=r"id = 1: .* it has made none yet"):
+        bandit.learn(1, 1.0)
+    bandit.decide(np.eye(D))
+    for id in (0, -1, 2, 10**30):
+        with pytest.raises(UnknownDecisionError, match=f"id = {id}: .* 1 to 1"):
+            bandit.learn(id, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 0}, "dim = 0: expected a whole number, 1 or more"),
+        ({"dim": 2.5}, "dim = 2.5: expected a whole number"),
+        ({"dim": None}, "dim = None: expected the number of features, or features="),
+        ({"max_norm": 0.0}, "max_norm = 0.0: expected a finite number above 0"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Bandit(**{"dim": 2, "family": Gaussian(), "policy": DelayedOFUGLM()} | options)
+
+
+def test_interval_is_checked_too():
+    bandit = make_bandit()
+    with pytest.raises(ValueError, match=r"x has shape \(2,\): expected \(3,\)"):
+        bandit.interval([0.0, 0.0])
+    with pytest.raises(ValueError, match=r"x has norm 2: expected at most max_norm = 1"):
+        bandit.interval([2.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match=r"x = .*: expected finite numbers"):
+        bandit.interval([math.nan, 0.0, 0.0])
+
+
+# ------------------------------------------------------------------ good calls among bad ones
+
+ball = st.lists(st.lists(st.floats(-0.5, 0.5), min_size=D, max_size=D), min_size=1, max_size=4).map(
+    np.array
+)
+junk = st.sampled_from(
+    [None, "x", [], {}, object(), math.nan, [[math.nan] * D], [[9.0] * D], [[0.0] * (D + 1)], 1j]
+)
+bad_call = st.one_of(
+    st.tuples(st.just("decide"), junk),
+    st.tuples(
+        st.just("learn"),
+        st.one_of(junk.filter(lambda j: j not in ([], {})), st.integers(-5, 10**6), st.floats()),
+        st.one_of(st.floats(), st.integers(), st.text(), junk),
+    ).filter(lambda call: not isinstance(call[1], int) or call[2] not in (0, 1, None)),
+    st.tuples(st.just("interval"), junk),
+    st.tuples(st.just("batch"), st.integers(-3, 0), st.sampled_from([0.0, 1.0])),
+)
+operation = st.one_of(
+    st.tuples(st.just("good decide"), ball),
+    st.tuples(
+        st.just("good learn"), st.floats(0, 1, exclude_max=True), st.sampled_from([0.0, 1.0])
+    ),
+    bad_call,
+    bad_call,
+    bad_call,
+)
+
+
+@settings(max_examples=120)
+@given(st.lists(operation, min_size=20, max_size=60))
+def test_bad_calls_leave_no_trace(operations):
+    """Thousands of bad calls between good ones, against a bandit that never saw them."""
+    tried, clean = make_bandit(), make_bandit()
+    for name, *args in operations:
+        if name == "good decide":
+            assert tried.decide(*args) == clean.decide(*args)
+        elif name == "good learn":
+            if clean.n_decided == 0:
+                continue
+            id = 1 + int(args[0] * clean.n_decided)
+            known = clean._history.y[id - 1]
+            y = args[1] if math.isnan(known) else known
+            assert tried.learn(id, y) == clean.learn(id, y)
+        else:
+            if name == "batch":  # one good reward, if there can be one, and one bad id
+                name, args = "learn", [[(max(1, tried.n_decided), args[1]), (args[0], 1.0)]]
+            with pytest.raises((ValueError, TypeError)):
+                getattr(tried, name)(*args)
+    assert _bytes(tried) == _bytes(clean)
+    assert tried.decide(np.eye(D)) == clean.decide(np.eye(D))
+
+
+# ----------------------------------------------------------------------------------- size, features
+
+
+def test_memory_of_the_history():
+    """At most 16 d + 64 bytes a decision, all that the bandit keeps included."""
+    d = 20
+    bandit = Bandit(d, family=Gaussian(), policy=DelayedOFUGLM())
+    actions = np.eye(d)[:1]
+    tracemalloc.start()
+    try:
+        for _ in range(1000):  # the interpreter fills its free lists
+            bandit.decide(actions)
+        base, _ = tracemalloc.get_traced_memory()
+        for k in range(1, 5000):
+            bandit.decide(actions)
+            grown = tracemalloc.get_traced_memory()[0] - base
+            # new room comes in steps, of half of what there is
+            assert grown <= (16 * d + 64) * (k + 1000)
+    finally:
+        tracemalloc.stop()
+    assert grown >= 8 * d * 4000, "nothing was measured"
+
+
+def test_features_in_the_loop():
+    rows = [{"ad": ad, "price": p} for ad, p in [("a", 1.0), ("b", 2.0), ("c", 9.0)]]
+    features = Features(numeric=["price"], categorical=["ad", "country"])
+    contexts = [{"country": c} for c in ("NO", "UK", "NO")]
+    features.fit(rows, contexts)
+    bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+    assert bandit.dim == features.dim == 7
+    decision = bandit.decide(rows, {"country": "NO"})
+    bandit.learn(decision.id, 1.0)
+    x = features.transform(rows, {"country": "NO"})[decision.index]
+    assert np.array_equal(bandit._history.x[0], x)
+    low, high = bandit.interval(x)
+    assert low < high
+    before = _bytes(bandit)
+    with pytest.raises(ValueError, match="price"):
+        bandit.decide([{"ad": "a"}], {"country": "NO"})
+    assert _bytes(bandit) == before
+    with pytest.raises(ValueError, match="dim = 3: expected 7"):
+        Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+
+
+def test_ten_thousand_rewards_drift_nowhere():
+    """Rank-one updates stay near their definition, also when the first ones are violent."""
+    for lam in (1.0, 1e-8):
+        policy = DelayedOFUGLM(lam=lam)
+        bandit = Bandit(D, family=Gaussian(), policy=policy)
+        world = draw_world(UnitBall(3), D, 2500, seed=9)
+        play(bandit, world, Exponential(10.0))
+        state = bandit._state
+        assert np.abs(state.W @ state.W_inv - np.eye(D)).max() < 1e-9
+        assert state.scalars[0] == pytest.approx(np.linalg.slogdet(state.W)[1], rel=1e-10)

@@ -1,0 +1,82 @@
+"""The command line, as a user meets it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from belated import __version__
+
+
+def belated(*args, check=True, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "belated", *args],
+        env={**os.environ, "COLUMNS": "100", **environment},
+        capture_output=True,
+        text=True,
+        check=check,
+    )
+
+
+def test_help_needs_no_numba():
+    code = (
+        "import sys; sys.argv = ['belated', '--help']\n"
+        "from belated.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'numba', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for command in ("demo", "cache"):
+        assert command in out.stdout
+
+
+def test_version():
+    assert belated("--version").stdout.strip() == f"belated {__version__}"
+
+
+def test_unknown_command():
+    result = belated("nonsense", check=False)
+    assert result.returncode == 2
+    assert "No such command 'nonsense'" in result.stderr
+
+
+def test_cache_clear(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "kernel.nbc").write_bytes(b"x" * 1_000_000)
+    place = {"BELATED_CACHE_DIR": str(tmp_path)}
+    assert belated("cache", "path", **place).stdout.startswith(str(tmp_path))
+    assert "freed 1.0 MB" in belated("cache", "clear", **place).stdout
+    assert not tmp_path.exists()
+    assert "freed 0.0 MB" in belated("cache", "clear", **place).stdout
+
+
+@pytest.mark.compiled
+def test_cache_warm(tmp_path):
+    """After warming, the first decision and the first reward of every family compile nothing."""
+    place = {"BELATED_CACHE_DIR": str(tmp_path)}
+    belated("cache", "warm", **place)
+    filled = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    assert filled
+    belated("cache", "warm", **place)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == filled
+
+
+@pytest.mark.compiled
+def test_demo(tmp_path):
+    result = belated("demo", "--out", str(tmp_path), "--rounds", "60", "--runs", "2")
+    assert "no delay" in result.stdout
+    picture = tmp_path / "demo.png"
+    assert str(picture) in result.stdout
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    again = belated("demo", "--out", str(tmp_path), "--rounds", "60", "--runs", "2")
+    assert again.stdout == result.stdout
+
+
+def test_errors_are_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = belated("demo", "--out", str(tmp_path / "file"), "--rounds", "10", check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("belated: ")
+    assert "Traceback" not in result.stderr

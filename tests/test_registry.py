@@ -1,0 +1,50 @@
+"""Every shared check, on everything in the registry."""
+
+import numpy as np
+import pytest
+
+from belated import checks, registry
+from belated.delays import Empirical, Informative, Lomax, Pareto, Uniform
+from belated.families import Binomial, Gaussian
+
+
+def families():
+    kinds = [registry.load(registry.FAMILIES, name)() for name in registry.FAMILIES]
+    return [*kinds, Gaussian(sd=0.3), Binomial(trials=4)]
+
+
+def delays():
+    kinds = [registry.load(registry.DELAYS, name)() for name in registry.DELAYS]
+    late = Empirical([5.0, 0.5, 2.0, np.inf])
+    return [*kinds, Lomax(3.0), Pareto(3.0), Empirical([3.0, 1.0]), late, Informative(Uniform(3.0))]
+
+
+@pytest.mark.parametrize("check", checks.POLICY_CHECKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("family", families(), ids=repr)
+@pytest.mark.parametrize("policy", registry.POLICIES)
+def test_policy(policy, family, check):
+    check(checks.example_policy(registry.load(registry.POLICIES, policy), family), family)
+
+
+@pytest.mark.parametrize("check", checks.FAMILY_CHECKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("family", families(), ids=repr)
+def test_family(family, check):
+    check(family)
+
+
+@pytest.mark.parametrize("check", checks.DELAY_CHECKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("delay", delays(), ids=repr)
+def test_delay(delay, check):
+    check(delay)
+
+
+def test_all_checks_are_listed():
+    """A check that is written but not listed would never run."""
+    listed = checks.POLICY_CHECKS + checks.FAMILY_CHECKS + checks.DELAY_CHECKS
+    written = {v for k, v in vars(checks).items() if k.startswith("check_")}
+    assert written - set(listed) == {checks.check_policy, checks.check_family, checks.check_delay}
+
+
+def test_unknown_name():
+    with pytest.raises(ValueError, match="name = 'gama': expected one of gaussian, bernoulli"):
+        registry.load(registry.FAMILIES, "gama")

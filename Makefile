@@ -38,7 +38,8 @@ lock: .venv/bin/uv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
 
 bench: .venv/ready
-	$(BIN)/python benchmarks/online.py
+	$(BIN)/python benchmarks/online.py > docs/performance.new
+	mv docs/performance.new docs/performance.md
 
 clean:
 	rm -rf .venv demo

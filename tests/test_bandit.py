@@ -253,6 +253,7 @@ def test_bad_calls_leave_no_trace(operations):
 # ----------------------------------------------------------------------------------- size, features
 
 
+@pytest.mark.compiled
 def test_memory_of_the_history():
     """At most 16 d + 64 bytes a decision, all that the bandit keeps included."""
     d = 20

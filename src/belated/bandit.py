@@ -122,7 +122,8 @@ class Bandit:
         row, index, score, estimate, width = decide_step(
             self.policy, self._state, self._history, matrix, self._rng
         )
-        return Decision(row + 1, index, score, estimate, width)
+        # plain numbers, whatever the kernel was: they go into JSON and logs
+        return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
     @overload
     def learn(self, id: int, reward: float, /) -> int: ...
@@ -199,12 +200,12 @@ class Bandit:
     @property
     def sqrt_beta(self) -> float:
         """Width of the confidence set, as the paper defines it."""
-        return sqrt_beta(self.policy, self._state)
+        return float(sqrt_beta(self.policy, self._state))
 
     @property
     def radius(self) -> float:
         """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
-        return radius(self.policy, self._state)
+        return float(radius(self.policy, self._state))
 
     @property
     def certificate(self) -> Certificate:
@@ -226,7 +227,7 @@ class Bandit:
         (row,) = self._action_matrix(_numbers("x", x)[np.newaxis], None, name="x")
         z = float(row @ self._state.theta)
         width = self.radius * math.sqrt(row @ self._state.W_inv @ row)
-        return mean(self.family, z - width), mean(self.family, z + width)
+        return float(mean(self.family, z - width)), float(mean(self.family, z + width))
 
     def __repr__(self) -> str:
         return (

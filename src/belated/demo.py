@@ -17,8 +17,8 @@ from belated.policies import DelayedOFUGLM
 DIM, ACTIONS = 5, 20
 DELAYS: dict[str, Delay] = {
     "no delay": Constant(0.0),
-    "mean delay 50": Exponential(50.0),
-    "mean delay 200": Exponential(200.0),
+    "mean delay 100": Exponential(100.0),
+    "mean delay 400": Exponential(400.0),
 }
 
 
@@ -75,11 +75,12 @@ def _draw(path: Path, regret: dict[str, Matrix]) -> Path:
     right.set(
         title="Cost of the delay: paired difference", ylabel="regret beyond no delay (reward)"
     )
+    left.legend(title=f"mean of {len(base)} runs, band: standard error", frameon=False)
+    left.set_ylim(bottom=0)
+    right.axhline(0.0, color="#222222", lw=1)
     for axes in (left, right):
         axes.set_xlabel("round t")
         axes.set_xlim(0, base.shape[1])
-        axes.set_ylim(bottom=0)
-        axes.legend(title=f"mean of {len(base)} runs, band: standard error", frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

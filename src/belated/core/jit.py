@@ -6,6 +6,7 @@ from hashlib import sha256
 from inspect import getsourcefile
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from uuid import uuid4
 
 from numba import config, njit
 from numba.core.caching import FunctionCache
@@ -25,10 +26,13 @@ def note_source(function: Callable[..., Any]) -> None:
     Package kernels are compiled around it, so their cached binaries are fresh only while that
     file is the same: its digest becomes part of the key they are stored under.
     """
-    file = getsourcefile(function)
-    if file is None or PACKAGE in Path(file).resolve().parents or not Path(file).is_file():
+    file = Path(getsourcefile(function) or "")
+    if PACKAGE in file.resolve().parents:
         return
-    _foreign_sources[file] = sha256(Path(file).read_bytes()).hexdigest()
+    if file.is_file():
+        _foreign_sources[str(file)] = sha256(file.read_bytes()).hexdigest()
+    else:  # typed into a notebook or a prompt: no later session can know whether it changed
+        _foreign_sources[str(file)] = uuid4().hex
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped

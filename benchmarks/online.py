@@ -1,0 +1,230 @@
+"""How fast the online API is, beside a plain NumPy bandit that does the same work.
+
+Prints a whole page of documentation: ``make bench`` writes it to docs/performance.md. Everything
+in one table is measured in one run, the contenders taking turns, because machines are noisy;
+the ratios are what to look at.
+"""
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from belated import Bandit, Bernoulli, DelayedOFUGLM
+from belated.core.types import Matrix
+from naive import PlainBandit  # type: ignore[import-not-found]
+
+K, D = 100, 20
+DELTA = 0.05 / 3
+
+
+def decision_sets(rng: np.random.Generator, rounds: int, d: int = D) -> Matrix:
+    """Fresh actions uniform in the unit ball, (rounds, K, d)."""
+    g = rng.standard_normal((rounds, K, d))
+    radius = np.sqrt((g**2).sum(2) + 2 * rng.exponential(size=(rounds, K)))
+    return np.asarray(g / radius[:, :, None])
+
+
+def theta_star(rng: np.random.Generator, d: int = D) -> Matrix:
+    g = rng.standard_normal(d)
+    return np.asarray(0.9 * g / np.linalg.norm(g))
+
+
+def reward(rng: np.random.Generator, z: float) -> float:
+    return float(rng.random() < 1 / (1 + np.exp(-z)))
+
+
+def new_bandit(d: int = D, order: int | None = None, constrained: bool = True) -> Bandit:
+    policy = DelayedOFUGLM(delta=DELTA, order=order, constrained=constrained)
+    return Bandit(d, family=Bernoulli(), policy=policy, seed=1)
+
+
+def grown_bandit(n: int, rng: np.random.Generator, star: Matrix) -> Bandit:
+    """A bandit that has made ``n`` decisions and seen their rewards."""
+    bandit = new_bandit()
+    for start in range(0, n, 1000):
+        for actions in decision_sets(rng, min(1000, n - start)):
+            decision = bandit.decide(actions)
+            bandit.learn(decision.id, reward(rng, actions[decision.index] @ star))
+    return bandit
+
+
+def plain_twin(bandit: Bandit) -> Any:
+    """The NumPy bandit in the same state."""
+    p: Any = bandit.policy
+    twin = PlainBandit("bernoulli", D, lam=p.lam, m1=p.m1, R=p.R, kappa=p.kappa, delta=p.delta)
+    n = bandit.n_observed
+    twin.X, twin.Y = bandit._history.x[:n].copy(), bandit._history.y[:n].copy()
+    twin.n = twin.decided = n
+    twin.W, twin.theta = bandit.W, bandit.theta
+    twin.W_inv = np.linalg.inv(twin.W)
+    return twin
+
+
+def timed(times: list[float], call: Callable[..., Any], *args: Any) -> Any:
+    start = time.perf_counter_ns()
+    result = call(*args)
+    times.append((time.perf_counter_ns() - start) / 1000)
+    return result
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    header = list(header)
+    print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
+    for row in rows:
+        print(f"| {' | '.join(str(cell) for cell in row)} |")
+    print()
+
+
+def against_numpy() -> None:
+    rng = np.random.default_rng(1)
+    star = theta_star(rng)
+    ours = grown_bandit(10_000, rng, star)
+    plain = plain_twin(ours)
+    names = ("ours decide", "ours learn", "plain decide", "plain learn")
+    times: dict[str, list[float]] = {name: [] for name in names}
+    same = 0
+    for _ in range(20):  # in turns, but long ones: neither should pay for the other's use of caches
+        sets = decision_sets(rng, 50)
+        chosen = []
+        for actions in sets:
+            decision = timed(times["ours decide"], ours.decide, actions)
+            y = reward(rng, actions[decision.index] @ star)
+            timed(times["ours learn"], ours.learn, decision.id, y)
+            chosen.append((decision.index, y))
+        for actions, (index, y) in zip(sets, chosen, strict=True):
+            id, own_index = timed(times["plain decide"], plain.decide, actions)
+            same += own_index == index
+            plain.pending[id] = actions[index].copy()  # both learn from the same decision
+            timed(times["plain learn"], plain.learn, id, y)
+    median = {name: float(np.median(values)) for name, values in times.items()}
+    print(f"## One decision, one reward: logistic, K = {K}, d = {D}, n = 10,000 rewards seen\n")
+    print(
+        "Median microseconds of 1,000 calls. The plain bandit keeps W^-1 by rank-one updates, scores\n"
+        "with matrix products and refits by Newton's method from its last estimate to the same\n"
+        f"tolerance. Both chose the same action in {same} of 1,000 rounds (their estimates differ\n"
+        "within that tolerance).\n"
+    )
+    rows = []
+    for step in ("decide", "learn"):
+        mine, theirs = median[f"ours {step}"], median[f"plain {step}"]
+        rows.append((step, f"{mine:.1f}", f"{theirs:.1f}", f"{theirs / mine:.1f}"))
+    both = [median[f"{who} decide"] + median[f"{who} learn"] for who in ("ours", "plain")]
+    rows.append(("both", f"{both[0]:.1f}", f"{both[1]:.1f}", f"{both[1] / both[0]:.1f}"))
+    table(("step", "belated", "plain NumPy", "ratio"), rows)
+
+
+def against_n() -> None:
+    rng = np.random.default_rng(2)
+    star = theta_star(rng)
+    sizes = (1_000, 10_000, 100_000)
+    bandits = [grown_bandit(n, rng, star) for n in sizes]
+    times: list[list[float]] = [[] for _ in sizes]
+    for actions in decision_sets(rng, 1500):
+        for bandit, own in zip(bandits, times, strict=True):
+            decision = bandit.decide(actions)
+            y = reward(rng, actions[decision.index] @ star)
+            timed(own, bandit.learn, decision.id, y)
+    print(f"## Cost of a reward against the number already seen: logistic, d = {D}\n")
+    print(
+        "Microseconds of `learn`, three bandits taking turns, 1,500 rewards each. Passes over all\n"
+        "data are in the mean, if one fell into the window. Early on the cubic model and the ball\n"
+        "are needed more often, so the cost falls.\n"
+    )
+    base = float(np.median(times[0]))
+    rows = [
+        (f"{n:,}", f"{np.median(own):.1f}", f"{np.median(own) / base:.3f}", f"{np.mean(own):.1f}")
+        for n, own in zip(sizes, times, strict=True)
+    ]
+    table(("rewards seen", "median", "ratio to the first", "mean"), rows)
+    certificate = bandits[-1].certificate
+    print(
+        f"The last bandit passed {certificate.passes} times over its data on the way to "
+        f"{bandits[-1].n_observed:,} rewards\nand looked at "
+        f"{certificate.rows / bandits[-1].n_observed:.1f} rows a reward in those passes.\n"
+    )
+
+
+def passes() -> None:
+    rows = []
+    for d in (5, 10, 20):
+        row: list[Any] = [d]
+        for order, constrained in ((2, False), (3, False), (3, True)):
+            rng = np.random.default_rng(3)
+            star = theta_star(rng, d)
+            bandit = new_bandit(d, order, constrained)
+            due: dict[int, list[tuple[int, float]]] = {}
+            for start in range(0, 100_000, 1000):
+                late = np.ceil(rng.exponential(100.0, 1000)).astype(int)
+                for k, actions in enumerate(decision_sets(rng, 1000, d)):
+                    decision = bandit.decide(actions)
+                    y = reward(rng, actions[decision.index] @ star)
+                    due.setdefault(start + k + late[k], []).append((decision.id, y))
+                    bandit.learn(due.pop(start + k, []))
+            c = bandit.certificate
+            row.append(f"{c.passes} ({c.rows / 100_000:.1f})")
+        rows.append(row)
+    print("## Passes over the data in 100,000 rounds: logistic, exponential delays of mean 100\n")
+    print(
+        "K = 100, `tol = 0.01`, one seed. In brackets: rows looked at, as a multiple of the rounds.\n"
+    )
+    table(("d", "order 2, paper's estimate", "order 3, paper's", "order 3, in the ball"), rows)
+
+
+def start_up() -> None:
+    def seconds(*command: str) -> float:
+        best = np.inf
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], check=True, capture_output=True)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    subprocess.run(
+        [sys.executable, "-m", "belated", "cache", "warm"], check=True, capture_output=True
+    )
+    first = (
+        "import time, numpy as np\n"
+        "from belated import Bandit, Bernoulli, DelayedOFUGLM\n"
+        "bandit = Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM())\n"
+        "start = time.perf_counter()\n"
+        "bandit.learn(bandit.decide(np.eye(3)).id, 1.0)\n"
+        "print(time.perf_counter() - start)"
+    )
+    calls = [
+        float(subprocess.run([sys.executable, "-c", first], capture_output=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    numpy, both = seconds("-c", "import numpy"), seconds("-c", "import numpy, belated")
+    print("## Start-up\n")
+    print("Seconds, best of five processes.\n")
+    table(
+        ("what", "seconds"),
+        [
+            ("`import numpy`", f"{numpy:.3f}"),
+            ("`import belated` on top of it", f"{both - numpy:.3f}"),
+            ("`belated --help`", f"{seconds('-m', 'belated', '--help'):.3f}"),
+            ("first `decide` and `learn` after `belated cache warm`", f"{min(calls):.3f}"),
+        ],
+    )
+
+
+def main() -> None:
+    print("# Performance\n")
+    print("Printed by `make bench` (benchmarks/online.py); no number here is typed by hand.")
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
+    print(f"{versions}, {platform.machine()}. The machine is shared: trust the ratios.\n")
+    against_numpy()
+    against_n()
+    passes()
+    start_up()
+
+
+if __name__ == "__main__":
+    main()

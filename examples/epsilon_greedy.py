@@ -1,0 +1,61 @@
+"""A policy of your own: copy this file, change `choose`, run it.
+
+A policy is a NamedTuple of parameters, two methods, and kernels registered on its type. This one
+plays a random action with probability epsilon and the best-looking one otherwise.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from belated.checks import check_policy
+from belated.core.arguments import checked, positive, probability
+from belated.core.protocols import Estimator, Family, choose
+from belated.core.state import State
+from belated.core.types import Matrix
+from belated.estimators import LazyNewton
+from belated.families import Bernoulli, Gaussian
+from belated.policies.scores import most_optimistic
+
+
+@checked
+class EpsilonGreedy(NamedTuple):
+    """Explore at random with probability epsilon. No guarantee."""
+
+    epsilon: float = 0.1
+    lam: float = 1.0
+
+    def checked(self) -> "EpsilonGreedy":
+        """Raise where a parameter does not fit."""
+        return EpsilonGreedy._make(
+            (probability("epsilon", self.epsilon), positive("lam", self.lam))
+        )
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "EpsilonGreedy":
+        """Nothing is left open that would have to be derived from the family."""
+        return self
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The penalised maximum likelihood estimate with ridge lam."""
+        return LazyNewton(
+            lam=self.lam, kappa=1.0, radius=math.inf, max_norm=max_norm, tol=1e-2, order=2
+        )
+
+
+@choose.case(EpsilonGreedy)
+def _choose(
+    policy: EpsilonGreedy, state: State, actions: Matrix, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    if rng.random() < policy.epsilon:
+        row = int(rng.random() * actions.shape[0])
+        one = actions[row : row + 1]
+        _, score, estimate, width = most_optimistic(state.theta, state.W_inv, 0.0, one)
+        return row, score, estimate, width
+    return most_optimistic(state.theta, state.W_inv, 0.0, actions)
+
+
+if __name__ == "__main__":
+    for family in (Gaussian(), Bernoulli()):
+        check_policy(EpsilonGreedy(), family)
+    print("EpsilonGreedy satisfies everything a policy must")

@@ -38,9 +38,7 @@ class EpsilonGreedy(NamedTuple):
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate with ridge lam."""
-        return LazyNewton(
-            lam=self.lam, kappa=1.0, radius=math.inf, max_norm=max_norm, tol=1e-2, order=2
-        )
+        return LazyNewton(lam=self.lam, kappa=1.0, radius=math.inf, tol=1e-2, order=2)
 
 
 @choose.case(EpsilonGreedy)

@@ -74,6 +74,16 @@ def mle(family, X, y, ridge, radius=math.inf):
     return unconstrained_mle(family, X, y, ridge + nu)
 
 
+def certificate(M, X, order, residual, step_H, step_2, lmin):
+    """ALGORITHMS G.2 and G.3: bound on the distance of the model's minimiser from the true one."""
+    u = M * X * step_2
+    psi = (math.exp(u) - 1 - u) / u
+    chi = psi - u / 2
+    eps = math.exp(u) * (residual + (psi if order == 2 else chi) * step_H)
+    k = M * X / math.sqrt(lmin)
+    return -math.log(1 - k * eps) / k if k * eps < 1 else math.inf
+
+
 def sqrt_beta(W, lam, m1, R, kappa, delta):
     """Equation (confidence width) of the paper."""
     d = len(W)

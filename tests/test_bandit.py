@@ -1,7 +1,11 @@
 """The online API: what goes in, what comes out, and what is refused."""
 
+import copy
 import math
+import pickle
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -75,7 +79,7 @@ def test_rewards_of_many_kinds():
     assert bandit.learn(np.int64(1), np.float32(1.0)) == 1
     assert bandit.learn(2, True) == 1
     assert bandit.learn(np.array([[3.0, 1.0]]).astype(int)) == 1
-    assert bandit.learn({4: 0, 5: 1}.items()) == 1 + 1
+    assert bandit.learn({4: 0, 5: Decimal(1)}.items()) == 1 + 1
 
 
 def test_the_same_reward_again_is_no_news_and_another_is_an_error():
@@ -131,10 +135,10 @@ def test_context_needs_features():
         (Bernoulli(), 2, "a whole number from 0 to 1"),
         (Tanh(), -1.5, "a number from -1 to 1"),
         (Binomial(3), 4, "a whole number from 0 to 3"),
-        (Poisson(), -1, "a whole number, 0 or more"),
-        (Poisson(), 0.5, "a whole number, 0 or more"),
-        (Gaussian(), math.nan, "a finite number"),
-        (Gaussian(), -math.inf, "a finite number"),
+        (Poisson(), -1, "a whole number from 0 to 9"),
+        (Poisson(), 0.5, "a whole number from 0 to 9"),
+        (Gaussian(), math.nan, "a number from -1e"),
+        (Gaussian(), -math.inf, "a number from -1e"),
     ],
 )
 def test_bad_rewards(family, reward, expected):
@@ -147,7 +151,9 @@ def test_bad_rewards(family, reward, expected):
     assert _bytes(bandit) == before
 
 
-@pytest.mark.parametrize("call", [(1.0, 1.0), ("1", 1.0), (True, 1.0), (1, "1"), (1, 1j), (1, [])])
+@pytest.mark.parametrize(
+    "call", [(1.0, 1.0), ("1", 1.0), (True, 1.0), (1, "1"), (1, 1j), (1, []), (1, None), (1, b"1")]
+)
 def test_rewards_that_are_none(call):
     bandit = make_bandit()
     bandit.decide(np.eye(D))
@@ -185,6 +191,98 @@ def test_unknown_ids():
 def test_bad_options(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         Bandit(**{"dim": 2, "family": Gaussian(), "policy": DelayedOFUGLM()} | options)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "expected"),
+    [
+        ("family", Bernoulli, "a family, such as Bernoulli"),
+        ("family", "bernoulli", "a family, such as Bernoulli"),
+        ("policy", DelayedOFUGLM, "a policy, such as DelayedOFUGLM"),
+        ("policy", None, "a policy, such as DelayedOFUGLM"),
+        ("seed", "abc", "a whole number, 0 or more"),
+        ("seed", -1, "a whole number, 0 or more"),
+        ("seed", True, "a whole number, 0 or more"),
+        ("max_norm", 1e60, "a number from 1e-50 to 1e50"),
+        ("max_norm", 10**400, "a number above 0"),
+    ],
+)
+def test_wrong_kinds_of_things(argument, value, expected):
+    good = {"dim": 2, "family": Bernoulli(), "policy": DelayedOFUGLM()}
+    with pytest.raises((ValueError, TypeError), match=f"{argument} = .*: expected {expected}"):
+        Bandit(**good | {argument: value})
+
+
+def test_arrays_of_every_kind_are_one_kind():
+    """Whatever its layout, an action is the same action, and nothing is compiled anew."""
+    bandit = make_bandit()
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (4, D))
+    frozen = rows.copy()
+    frozen.flags.writeable = False
+    strided = np.repeat(rows, 2, axis=0)[::2]
+    kinds = [rows, frozen, np.asfortranarray(rows), strided, rows.astype(">f8"), rows.tolist()]
+    assert len({bandit.decide(kind).score for kind in kinds}) == 1
+    single = np.array([[0.6, 0.8, 0.0]], np.float32)
+    assert bandit.decide(single).index == 0
+    with pytest.raises(ValueError, match="expected an array of numbers, not MaskedArray"):
+        bandit.decide(np.ma.masked_less(rows, 0.0))
+
+
+def test_a_copy_is_its_own_bandit():
+    bandit = make_bandit()
+    for _ in range(64):
+        bandit.decide(np.eye(D))
+    for twin in (copy.copy(bandit), copy.deepcopy(bandit), pickle.loads(pickle.dumps(bandit))):
+        before = _bytes(bandit)
+        for _ in range(100):
+            twin.decide(np.eye(D))
+        twin.learn(1, 1.0)
+        assert _bytes(bandit) == before
+
+
+def test_threads_wait_for_each_other():
+    bandit = make_bandit()
+
+    def work(_):
+        ids = [bandit.decide(np.eye(D)).id for _ in range(200)]
+        return sum(bandit.learn(id, 1.0) for id in ids), ids
+
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(work, range(4)))
+    assert sorted(id for _, ids in done for id in ids) == list(range(1, 801))
+    assert bandit.n_observed == sum(n for n, _ in done) == 800
+
+
+def test_features_of_a_bandit_are_its_own():
+    rows = [{"p": 1.0}, {"p": 3.0}]
+    features = Features(numeric=["p"]).fit(rows)
+    bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+    expected = bandit.decide(rows).score
+    features.fit([{"p": 0.0}, {"p": 300.0}])
+    assert bandit.decide(rows).score == expected
+
+
+def test_features_must_give_one_row_an_action():
+    class Broken:
+        dim = 2
+
+        def transform(self, actions, context=None):
+            return np.zeros((1, 2))
+
+        def to_dict(self):
+            return {}
+
+    bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=Broken())
+    with pytest.raises(ValueError, match="features gave 1 rows: expected 3, one an action"):
+        bandit.decide([{}, {}, {}])
+
+
+def test_an_error_of_the_caller_passes_through():
+    bandit = make_bandit()
+    bandit.decide(np.eye(D))
+    with pytest.raises(ValueError, match="invalid literal for int"):
+        bandit.learn((int(x), 1.0) for x in ["1", "x"])
+    assert bandit.n_observed == 0
 
 
 def test_interval_is_checked_too():

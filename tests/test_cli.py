@@ -43,12 +43,13 @@ def test_unknown_command():
 
 
 def test_cache_clear(tmp_path):
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "kernel.nbc").write_bytes(b"x" * 1_000_000)
+    (tmp_path / "belated" / "old").mkdir(parents=True)
+    (tmp_path / "belated" / "old" / "kernel.nbc").write_bytes(b"x" * 1_000_000)
+    (tmp_path / "photos").mkdir()
     place = {"BELATED_CACHE_DIR": str(tmp_path)}
     assert belated("cache", "path", **place).stdout.startswith(str(tmp_path))
     assert "freed 1.0 MB" in belated("cache", "clear", **place).stdout
-    assert not tmp_path.exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["photos"], "nothing else may be deleted"
     assert "freed 0.0 MB" in belated("cache", "clear", **place).stdout
 
 

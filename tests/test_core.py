@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from belated import Bandit, Bernoulli, DelayedOFUGLM, delays, environments
+from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Poisson, delays, environments
 from belated.core.linalg import cholesky, grow, inverse_and_log_det, solve_transposed, solve_upper
-from belated.core.protocols import choose, mean
+from belated.core.protocols import choose, mean, reward_quantile
 from belated.core.special import normal_cdf, normal_quantile, sigmoid
 
 
@@ -52,6 +53,41 @@ def test_rank_one_growth(weight, fresh):
         assert np.allclose(A_inv, np.linalg.inv(A), rtol=1e-6, atol=1e-14)
 
 
+def test_inverse_recovers_from_violent_updates():
+    """Hardly any ridge: Sherman-Morrison alone would keep an error of 1e-4 for good."""
+    rng = np.random.default_rng(0)
+    A, A_inv, work = 1e-12 * np.eye(4), 1e12 * np.eye(4), np.empty(4)
+    for _ in range(12):
+        x = rng.standard_normal(4)
+        grow(A, A_inv, 0.0, 1.0, x, False, work)
+    assert np.allclose(A_inv, np.linalg.inv(A), rtol=1e-12, atol=1e-13)
+
+
+def test_cholesky_of_a_singular_matrix_is_finite():
+    ones, U = np.ones((3, 3)), np.zeros((3, 3))
+    cholesky(ones, 0.0, U)
+    assert np.isfinite(U).all()
+    assert np.allclose(U.T @ U, ones, atol=1e-7)
+
+
+@pytest.mark.parametrize("z", [-3.0, 0.0, 2.0, math.log(800.0), math.log(3e4)])
+def test_poisson_quantiles(z):
+    u = [2.0**-54, 1e-6, 0.01, 0.3, 0.5, 0.9, 0.99, 1 - 1e-7]
+    ours = [reward_quantile(Poisson(), z, v) for v in u]
+    assert ours == stats.poisson.ppf(u, math.exp(z)).tolist()
+    assert reward_quantile(Poisson(), z, 1 - 2.0**-53) < 20 + 10 * math.exp(z)
+    with pytest.raises(ValueError, match="mean above 1e9 cannot be simulated"):
+        reward_quantile(Poisson(), 30.0, 0.5)
+
+
+@pytest.mark.parametrize("z", [-700.0, -3.0, 0.0, 4.0, 700.0])
+@pytest.mark.parametrize("n", [1, 7, 1000, 50_000])
+def test_binomial_quantiles(n, z):
+    u = [2.0**-54, 1e-6, 0.01, 0.3, 0.5, 0.9, 0.99, 1 - 1e-7]
+    ours = [reward_quantile(Binomial(n), z, v) for v in u]
+    assert ours == stats.binom.ppf(u, n, 1 / (1 + math.exp(-z))).tolist()
+
+
 def test_normal_quantile():
     u = np.concatenate([10.0 ** -np.arange(1, 300, 7), np.linspace(0.001, 0.999, 999)])
     ours = np.array([normal_quantile(v) for v in u])
@@ -82,17 +118,18 @@ def test_environments_have_their_law():
     """Uniform in the ball: E|x|^2 = d / (d + 2), P(|x| < r) = r^d, no direction preferred."""
     rng = np.random.default_rng(0)
     for d in (1, 2, 5):
-        x = environments.sample(environments.UnitBall(4000), d, rng)
-        r = np.linalg.norm(x, axis=1)
-        assert r.max() <= 1.0
+        for kind in (environments.UnitBall(4000), environments.Sphere(4000)):
+            x = environments.sample(kind, d, rng)
+            r = np.linalg.norm(x, axis=1)
+            assert r.max() <= 1.0 + 1e-12
+            for u in (0.1, 0.5, 0.9):
+                assert np.quantile(r, u) == pytest.approx(kind.norm_quantile(d, u), abs=0.03)
+            assert np.abs(x.mean(0) - kind.mean(d)).max() < 0.05
+        r = np.linalg.norm(environments.sample(environments.UnitBall(4000), d, rng), axis=1)
         assert (r**2).mean() == pytest.approx(d / (d + 2), abs=0.02)
-        assert np.quantile(r, [0.1, 0.5, 0.9]) == pytest.approx(
-            np.array([0.1, 0.5, 0.9]) ** (1 / d), abs=0.03
-        )
-        assert np.abs(x.mean(0)).max() < 0.05
-        s = environments.sample(environments.Sphere(500), d, rng)
-        assert np.allclose(np.linalg.norm(s, axis=1), 1.0, atol=1e-12)
     arms = environments.FixedArms([[1, 0], [0, 0.5]])
+    assert arms.mean(2).tolist() == [0.5, 0.25]
+    assert [arms.norm_quantile(2, u) for u in (0.4, 0.6)] == [0.5, 1.0]
     assert np.array_equal(environments.sample(arms, 2, rng), [[1, 0], [0, 0.5]])
     with pytest.raises(ValueError, match="number of columns of arms"):
         environments.sample(arms, 3, rng)
@@ -105,6 +142,7 @@ def test_sampled_delays_have_their_mean():
         assert sampled.mean() == pytest.approx(5.0, rel=0.05)
     early = delays.sample(delays.Informative(), 4, rng, y=[1.0, 0.0, 1.0, 0.0])
     assert early.tolist() == [0.0, math.inf, 0.0, math.inf]
+    assert delays.quantile(delays.Informative(threshold=0.5), 0.5, y=0.5) == math.inf  # not above
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ def test_derived_parameters():
     assert by_alpha.lam == pytest.approx(5.086, abs=1e-3)
     noisy = DelayedOFUGLM(alpha=1.0).resolve(Gaussian(sd=2.0), dim=5, max_norm=1.0)
     assert noisy.lam == 4.0
+    assert DelayedOFUGLM(lam=3.0).resolve(Gaussian(sd=2.0), dim=5, max_norm=1.0).alpha == 0.75
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,9 @@ def test_parameters_that_do_not_fit_each_other():
         Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(lam=1.0, alpha=1.0))
     with pytest.raises(ValueError, match=r"m1 = 2000\.0: expected a bound at which the slope"):
         Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(m1=2000.0))
+    for options in ({"m1": 40.0}, {"lam": 1e-20}, {"lam": 1e200}, {"kappa": 1e-300}):
+        with pytest.raises(ValueError, match="expected lam and lam kappa between"):
+            Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(**options))
 
 
 def test_poisson_is_refused_without_R():

@@ -12,7 +12,13 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
 from belated.core.protocols import reward_quantile
-from belated.estimators.lazy_newton import _certify, _propose, _remainder, _third_form
+from belated.estimators.lazy_newton import (
+    LazyNewton,
+    _certify,
+    _propose,
+    _remainder,
+    _third_form,
+)
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
 
 FAMILIES = sorted(registry.FAMILIES)
@@ -23,11 +29,11 @@ def make_family(name):
     return kind(trials=naive.TRIALS) if name == "binomial" else kind()
 
 
-def stream(family, n, d, norm, seed):
-    """Vectors uniform in the ball and rewards at a theta_star of the given norm."""
+def stream(family, n, d, norm, seed, longest=1.0):
+    """Vectors uniform in a ball and rewards at a theta_star of the given norm."""
     rng = np.random.default_rng(seed)
     g = rng.standard_normal((n, d))
-    X = g / np.sqrt((g**2).sum(1) + 2 * rng.exponential(size=n))[:, None]
+    X = longest * g / np.sqrt((g**2).sum(1) + 2 * rng.exponential(size=n))[:, None]
     theta_star = rng.standard_normal(d)
     theta_star *= norm / np.linalg.norm(theta_star)
     u = rng.random(n)
@@ -64,11 +70,14 @@ def test_certificate_is_never_violated(name, order, constrained):
     ratios = []
     for seed in range(12):
         d, m1 = int(rng.integers(1, 7)), float(rng.choice([0.5, 1.0, 2.0]))
-        tol = float(10 ** rng.uniform(-5, -0.5))
+        tol, longest = float(10 ** rng.uniform(-5, 1)), float(rng.choice([0.3, 1.0, 3.0]))
         # the truth may lie outside the ball: the certificate does not care
-        X, y = stream(family, 300, d, norm=m1 * rng.uniform(0.2, 1.5), seed=seed)
-        policy = DelayedOFUGLM(m1=m1, R=1.0, order=order, constrained=constrained, tol=tol)
-        bandit = Bandit(d, family=family, policy=policy)
+        star = m1 / longest * rng.uniform(0.2, 1.5)
+        X, y = stream(family, 300, d, norm=star, seed=seed, longest=longest)
+        policy = DelayedOFUGLM(
+            m1=m1 / longest, R=1.0, order=order, constrained=constrained, tol=tol
+        )
+        bandit = Bandit(d, family=family, policy=policy, max_norm=longest)
         for x in X:
             bandit.decide(x[np.newaxis])
         stops = set(rng.integers(1, 300, 8))
@@ -223,12 +232,133 @@ def test_remainders():
         assert _remainder(u, 3) == pytest.approx(math.fsum(terms[1:]), rel=2e-5)
 
 
+def taylor(radius=math.inf, longest=0.4, **changes):
+    """An estimator and coefficients made by hand: rho = 0.02, H = diag(3, 0.5)."""
+    estimator = LazyNewton(lam=0.1, kappa=0.2, radius=radius, tol=1e-2, order=3)
+    fit = estimator.new_fit(2)._replace(
+        ref=np.array([0.3, -0.2]),
+        gradient=np.array([0.1, -0.3]),
+        H=np.diag([3.0, 0.5]),
+        H_inv=np.diag([1 / 3.0, 2.0]),
+        scalars=np.array([0.0, longest, 0.1]),
+    )
+    return estimator, fit._replace(**changes)
+
+
+@pytest.mark.parametrize(("name", "M"), [("bernoulli", 1.0), ("tanh", 2.0), ("poisson", 1.0)])
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("longest", [0.4, 1.0])
+def test_certificate_is_the_formula(name, M, order, longest):
+    """Every factor of it, at a step of moderate length and a gradient that is not zero there."""
+    step, bent, off = np.array([0.1, -0.2]), np.array([0.02, 0.05]), np.array([0.01, -0.03])
+    estimator, fit = taylor(longest=longest)
+    fit = fit._replace(gradient=off - fit.H @ step - bent)
+    residual = math.sqrt(off @ fit.H_inv @ off)
+    lmin = 1 / math.hypot(1 / 3.0, 2.0)
+    step_H = math.sqrt(step @ fit.H @ step)
+    step_2 = math.hypot(*step)
+    expected = naive.certificate(M, longest, order, residual, step_H, step_2, lmin)
+    assert 0.04 < expected < math.inf
+    assert _certify(estimator, make_family(name), fit, order, step, bent) == pytest.approx(expected)
+
+
+def test_certificate_on_the_ball_counts_the_multiplier():
+    """On the sphere, gradient = -nu theta is optimal, whatever nu >= 0."""
+    step, nu = np.array([0.1, 0.2]), 0.7
+    _, fit = taylor()
+    theta = fit.ref + step
+    estimator, fit = taylor(
+        radius=math.hypot(*theta),
+        gradient=-fit.H @ step - nu * theta,
+        scalars=np.array([nu, 0.4, 0.1]),
+    )
+    step_H, step_2 = math.sqrt(step @ fit.H @ step), math.hypot(*step)
+    lmin = 1 / math.hypot(1 / 3.0, 2.0)
+    expected = naive.certificate(1.0, 0.4, 2, 0.0, step_H, step_2, lmin)
+    got = _certify(estimator, Bernoulli(), fit, 2, step, np.zeros(2))
+    assert got == pytest.approx(expected)
+
+
+def test_probit_constant_reaches_as_far_as_the_argument():
+    """M is |z| at the farthest point: half a unit beyond the step, or the ball."""
+    _, fit = taylor(longest=1.0)
+    step, zero = np.array([0.02, -0.03]), np.zeros(2)
+    fit = fit._replace(gradient=-fit.H @ step, ref=np.array([1.2, -0.9]))
+    step_H, step_2 = math.sqrt(step @ fit.H @ step), math.hypot(*step)
+    lmin = 1 / math.hypot(1 / 3.0, 2.0)
+    for radius, M in ((math.inf, 1.5 + step_2 + 0.5), (1.6, 1.6), (99.0, 1.5 + step_2 + 0.5)):
+        estimator, _ = taylor(radius=radius)
+        expected = naive.certificate(M, 1.0, 2, 0.0, step_H, step_2, lmin)
+        got = _certify(estimator, make_family("probit"), fit, 2, step, zero)
+        assert got == pytest.approx(expected)
+    # a bound that would allow theta_hat farther away than M is known for proves nothing
+    far = fit._replace(gradient=np.array([0.0, -0.25]))
+    bounds = [
+        _certify(taylor(radius=r)[0], make_family("probit"), far, 2, np.zeros(2), zero)
+        for r in (math.inf, 1.6)
+    ]
+    assert bounds[0] == math.inf
+    assert 0.5 * math.sqrt(lmin) < bounds[1] < math.inf
+
+
 def test_certificate_refuses_what_it_cannot_prove():
-    policy = DelayedOFUGLM().resolve(Bernoulli(), 2, 1.0)
-    estimator = policy.estimator(Bernoulli(), 2, 1.0)
-    assert _certify(estimator, 1.0, 2, 0.0, 10.0, 10.0) == math.inf
-    assert _certify(estimator, 1.0, 2, 0.0, 1e5, 1e5) == math.inf
-    assert _certify(estimator, 1.0, 2, 0.0, 0.0, 0.0) == 0.0
+    for length in (10.0, 1e5):
+        estimator, fit = taylor(gradient=np.zeros(2))
+        step = np.array([length, 0.0])
+        assert _certify(estimator, Bernoulli(), fit, 2, step, np.zeros(2)) == math.inf
+    estimator, fit = taylor(gradient=np.zeros(2))
+    assert _certify(estimator, Bernoulli(), fit, 2, np.zeros(2), np.zeros(2)) == 0.0
+
+
+def test_slack_uses_the_least_slope_seen():
+    """Outside the ball slopes fall below kappa, and the norm of W says so."""
+    X, y = np.ones((40, 1)), np.ones(40)
+    policy = DelayedOFUGLM(m1=1.0, constrained=False, tol=0.5)
+    bandit = fed(Bernoulli(), policy, X, y, batches=range(1, 40))
+    slope = 1 / (2 + 2 * math.cosh(bandit._state.fit.ref[0]))
+    assert slope < bandit.policy.kappa
+    error, slack = bandit.certificate.error, bandit.certificate.slack
+    assert error > 0.0
+    assert slack == pytest.approx(error / math.sqrt(slope))
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "probit"])
+def test_ill_conditioned_streams(name):
+    """One direction only, and a kappa of next to nothing: no NaN, and the certificate holds."""
+    family = make_family(name)
+    m1 = 28.0 if name == "bernoulli" else 7.0
+    x = np.array([0.6, 0.8])
+    for constrained in (True, False):
+        policy = DelayedOFUGLM(m1=m1, constrained=constrained)
+        bandit = Bandit(2, family=family, policy=policy)
+        for k in range(400):
+            bandit.learn(bandit.decide([x]).id, float(k % 3 > 0))
+        assert np.isfinite(bandit.theta).all()
+        y = np.array([float(k % 3 > 0) for k in range(400)])
+        ridge = bandit.policy.lam * bandit.policy.kappa
+        along = naive.mle(name, np.ones((400, 1)), y, ridge, m1)[0]  # theta = along * x
+        gap = bandit.theta - along * x
+        distance = math.sqrt(gap @ bandit._state.fit.H @ gap)
+        assert distance <= bandit.certificate.error * (1 + 1e-6) + 1e-9
+        assert bandit.certificate.error <= bandit.policy.tol
+
+
+def test_damping_reaches_far_estimates():
+    """Short vectors and hardly any ridge: the estimate is far away, and found."""
+    for name, lam in (("bernoulli", 1e-6), ("probit", 1e-2), ("poisson", 1e-3)):
+        family = make_family(name)
+        policy = DelayedOFUGLM(lam=lam, constrained=False, R=1.0)
+        bandit = Bandit(1, family=family, policy=policy)
+        for _ in range(30):
+            bandit.decide([[0.01]])
+        y = np.full(30, 1.0 if name != "poisson" else 50.0)
+        bandit.learn(list(enumerate(y, start=1)))
+        exact = naive.mle(name, np.full((30, 1), 0.01), y, lam * bandit.policy.kappa)
+        assert exact[0] > 40.0
+        assert bandit.certificate.error <= policy.tol
+        assert bandit.certificate.passes < 60
+        gap = abs(bandit.theta[0] - exact[0]) * math.sqrt(bandit._state.fit.H[0, 0])
+        assert gap <= bandit.certificate.error * (1 + 1e-6) + 1e-9
 
 
 def test_third_derivative():

@@ -109,15 +109,44 @@ def test_newer_format(path):
         lambda header, arrays: arrays.update(W=arrays["W"][:2]),
         lambda header, arrays: arrays.update(theta=arrays["theta"].astype(np.float32)),
         lambda header, arrays: arrays.update({"history.y": arrays["history.y"][:-1]}),
-        lambda header, arrays: header["policy"]["values"].update(delta=-1.0),
-        lambda header, arrays: header["policy"]["values"].update(new_option=1.0),
+        lambda header, arrays: header["POLICIES"]["values"].update(delta=-1.0),
+        lambda header, arrays: header["POLICIES"]["values"].update(new_option=1.0),
         lambda header, arrays: header.update(format="something else"),
+        lambda header, arrays: header.update(dim=10**6),
+        lambda header, arrays: header.update(max_norm=-1.0),
+        lambda header, arrays: arrays["W"].fill(np.nan),
+        lambda header, arrays: arrays["counts"].__setitem__(1, -7),
     ],
 )
 def test_files_that_do_not_add_up(path, change):
     rewrite(path, change)
     with pytest.raises(ValueError):
         Bandit.load(path)
+
+
+def test_bad_arguments_are_not_blamed_on_the_file(path):
+    with pytest.raises(TypeError, match="seed = 'a': expected a whole number"):
+        Bandit.load(path, seed="a")
+    with pytest.raises(ValueError, match="seed = 3: expected None with same_stream=True"):
+        Bandit.load(path, seed=3, same_stream=True)
+    with pytest.raises(TypeError, match=r"types = Bernoulli.*: expected types such as MyPolicy"):
+        Bandit.load(path, types=[Bernoulli()])
+
+
+def test_where_it_is_saved(bandit, path, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    path.chmod(0o640)
+    bandit.decide(np.eye(3))
+    bandit.save(str(link))
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert Bandit.load(path).n_decided == 101
+    with pytest.raises(FileNotFoundError, match="its directory does not exist"):
+        bandit.save(tmp_path / "nowhere" / "bandit")
+    with pytest.raises(IsADirectoryError, match="this is a directory"):
+        bandit.save(tmp_path)
+    bandit.save(tmp_path / ("x" * 250))
 
 
 def test_other_files(tmp_path):

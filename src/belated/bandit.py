@@ -2,21 +2,33 @@
 
 import math
 from collections.abc import Iterable
+from copy import deepcopy
+from decimal import Decimal
+from numbers import Real
 from os import PathLike
+from threading import Lock
 from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from belated import snapshot
-from belated.core.arguments import positive, whole, wrong
+from belated.core.arguments import positive, shown, whole, wrong, wrong_type
 from belated.core.events import (
     Certificate,
     ConflictingRewardError,
     Decision,
     UnknownDecisionError,
 )
-from belated.core.protocols import Family, Policy, mean, radius, sqrt_beta
+from belated.core.protocols import (
+    Family,
+    Policy,
+    choose,
+    derivatives,
+    mean,
+    radius,
+    sqrt_beta,
+)
 from belated.core.state import (
     DECIDED,
     ERROR,
@@ -32,18 +44,53 @@ from belated.core.steps import decide_step, learn_step
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap
 
-NORM_ROUNDING = 1.0 + 1e-9  # a unit vector computed in floating point may exceed 1 by this much
+NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
+_NO_REWARD = object()
 
 
 def _numbers(name: str, values: Any) -> Matrix:
-    """``values`` as a contiguous array of floats."""
+    """``values`` as an array of floats of our own."""
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise wrong(name, values, f"an array of numbers ({error})") from None
-    if array.dtype.kind not in "fiub":
-        raise wrong(name, values, f"an array of numbers, not of {array.dtype}")
-    return np.ascontiguousarray(array, np.float64)
+    if array.dtype.kind not in "fiub" or isinstance(values, np.ma.MaskedArray):
+        raise wrong(
+            name, values, f"an array of numbers, not {type(values).__name__} of {array.dtype}"
+        )
+    return np.array(array, np.float64, order="C")
+
+
+def _number(value: Any) -> float:
+    """A scalar of any library as a float; what merely converts to one, such as text, is refused."""
+    if not isinstance(value, float | Real | Decimal):
+        if np.ndim(value) or getattr(getattr(value, "dtype", None), "kind", "O") not in "fiub":
+            raise TypeError
+        if value is np.ma.masked:
+            raise TypeError
+    return float(value)
+
+
+def _random_stream(seed: Any) -> np.random.Generator:
+    """Always PCG64, whose state a snapshot can hold."""
+    if seed is not None and not isinstance(seed, np.random.SeedSequence):
+        seed = whole("seed", seed, least=0)
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def _pairs(rewards: Any) -> list[tuple[Any, Any]]:
+    """The pairs of an iterable of them; an error of the iterable's own passes through."""
+    usage = "learn(id, reward) or learn([(id, reward), ...])"
+    if not isinstance(rewards, Iterable):
+        raise wrong_type("learn", rewards, usage)
+    pairs = []
+    for pair in rewards:
+        try:
+            id, y = pair
+        except (TypeError, ValueError):
+            raise wrong_type("learn", pair, usage) from None
+        pairs.append((id, y))
+    return pairs
 
 
 class Bandit:
@@ -63,7 +110,12 @@ class Bandit:
         Bound on the Euclidean norm of every action; a longer one is refused.
     features
         Turns raw actions and contexts into vectors of norm at most ``max_norm``; see
-        ``belated.features.Features``.
+        ``belated.features.Features``. The bandit keeps a copy: fitting it again elsewhere would
+        change what the numbers mean.
+
+    Notes
+    -----
+    A bandit may be shared between threads: calls wait for each other.
 
     Examples
     --------
@@ -95,11 +147,18 @@ class Bandit:
         if features is not None and features.dim != self.dim:
             raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
         self.max_norm = positive("max_norm", max_norm)
-        self.features = features
+        if not 1e-50 <= self.max_norm <= 1e50:
+            raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
+        if type(family) not in derivatives.cases:
+            raise wrong_type("family", family, "a family, such as Bernoulli()")
+        if type(policy) not in choose.cases:
+            raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
+        self.features = deepcopy(features)
         self.family = family
         self.policy = policy.resolve(family, self.dim, self.max_norm)
         self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
-        self._rng = np.random.default_rng(seed)
+        self._rng = _random_stream(seed)
+        self._lock = Lock()
         self._state = new_state(self.dim, self.policy.lam, self.estimator.new_fit(self.dim))
         self._history = new_history(64, self.dim)
 
@@ -117,11 +176,12 @@ class Bandit:
             With ``features``: what all these actions have in common, as a dict.
         """
         matrix = self._action_matrix(actions, context)
-        if self.n_decided == self._history.y.shape[0]:
-            self._history = grown(self._history)
-        row, index, score, estimate, width = decide_step(
-            self.policy, self._state, self._history, matrix, self._rng
-        )
+        with self._lock:
+            if self.n_decided >= self._history.y.shape[0]:
+                self._history = grown(self._history)
+            row, index, score, estimate, width = decide_step(
+                self.policy, self._state, self._history, matrix, self._rng
+            )
         # plain numbers, whatever the kernel was: they go into JSON and logs
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
@@ -131,7 +191,7 @@ class Bandit:
     @overload
     def learn(self, rewards: Iterable[tuple[int, float]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = None, /) -> int:
+    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -142,7 +202,11 @@ class Bandit:
         int
             How many rewards were new.
         """
-        pairs = self._pairs(id_or_rewards) if reward is None else [(id_or_rewards, reward)]
+        pairs = _pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
+        with self._lock:
+            return self._learn(pairs)
+
+    def _learn(self, pairs: list[tuple[Any, Any]]) -> int:
         new: dict[int, float] = {}
         for id, y in pairs:
             row, value = self._reward(id, y)
@@ -151,7 +215,7 @@ class Bandit:
                 new[row] = value
             elif known != value:
                 raise ConflictingRewardError(
-                    f"reward = {y!r} for id = {id!r}: expected {float(known)!r}, the reward "
+                    f"reward = {shown(y)} for id = {id!r}: expected {float(known)!r}, the reward "
                     "this decision already has"
                 )
         if new:
@@ -229,6 +293,15 @@ class Bandit:
         width = self.radius * math.sqrt(row @ self._state.W_inv @ row)
         return float(mean(self.family, z - width)), float(mean(self.family, z + width))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=Lock())
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # a copy that shared the arrays would corrupt them
+
     def __repr__(self) -> str:
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
@@ -239,9 +312,13 @@ class Bandit:
 
     def _action_matrix(self, actions: Any, context: Any, name: str = "actions") -> Matrix:
         if self.features is not None and name == "actions":
-            matrix = self.features.transform(actions, context)
+            matrix = _numbers("features", self.features.transform(actions, context))
+            if hasattr(actions, "__len__") and len(matrix) != len(actions):
+                raise ValueError(
+                    f"features gave {len(matrix)} rows: expected {len(actions)}, one an action"
+                )
         elif context is not None:
-            raise TypeError(f"context = {context!r}: expected None for a bandit without features")
+            raise wrong_type("context", context, "None for a bandit without features")
         else:
             matrix = _numbers(name, actions)
         if matrix.ndim != 2 or matrix.shape[1] != self.dim or matrix.shape[0] == 0:
@@ -256,32 +333,26 @@ class Bandit:
                     raise wrong(where, x.tolist(), "finite numbers")
                 if (norm := math.hypot(*x)) > self.max_norm * NORM_ROUNDING:
                     raise ValueError(
-                        f"{where} has norm {norm:.6g}: expected at most max_norm = "
+                        f"{where} has norm {norm:.9g}: expected at most max_norm = "
                         f"{self.max_norm:g}; scale the actions, raise max_norm, or pass features="
                     )
         return matrix
 
-    def _pairs(self, rewards: Any) -> list[tuple[Any, Any]]:
-        try:
-            return [(id, y) for id, y in rewards]
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"learn({rewards!r}): expected learn(id, reward) or learn([(id, reward), ...])"
-            ) from None
-
     def _reward(self, id: Any, y: Any) -> tuple[int, float]:
         try:
-            if isinstance(id, bool) or isinstance(y, str | bytes | complex):
+            if isinstance(id, bool):
                 raise TypeError
-            row, value = id.__index__() - 1, float(y)
+            row, value = id.__index__() - 1, _number(y)
+        except OverflowError:
+            raise wrong(f"reward (of id = {id!r})", y, str(self.family.support)) from None
         except (AttributeError, TypeError, ValueError):
             raise TypeError(
-                f"learn({id!r}, {y!r}): expected the id of a decision, a whole number, and a "
-                "reward, a number"
+                f"learn({shown(id)}, {shown(y)}): expected the id of a decision, a whole number, "
+                "and a reward, a number"
             ) from None
         if not 0 <= row < self.n_decided:
             raise UnknownDecisionError(
-                f"id = {id!r}: expected the id of a decision this bandit made, "
+                f"id = {shown(id)}: expected the id of a decision this bandit made, "
                 + (f"1 to {self.n_decided}" if self.n_decided else "and it has made none yet")
             )
         if not self.family.support.contains(value):
@@ -292,11 +363,15 @@ class Bandit:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the bandit knows to ``path``, all of it or nothing."""
+        with self._lock:
+            self._save(path)
+
+    def _save(self, path: str | PathLike[str]) -> None:
         header = {
             "dim": self.dim,
             "max_norm": self.max_norm,
-            "family": snapshot.describe("FAMILIES", self.family),
-            "policy": snapshot.describe("POLICIES", self.policy),
+            "FAMILIES": snapshot.describe("FAMILIES", self.family),
+            "POLICIES": snapshot.describe("POLICIES", self.policy),
             "features": None if self.features is None else self.features.to_dict(),
             "stream": self._rng.bit_generator.state,
         }
@@ -329,22 +404,25 @@ class Bandit:
         types
             Policy and family types of your own that the saved bandit uses.
         """
+        if same_stream and seed is not None:
+            raise wrong("seed", seed, "None with same_stream=True")
+        stream = _random_stream(seed)
         header, arrays = snapshot.read(path)
-        types = list(types)
-        try:
+        family = snapshot.rebuild("FAMILIES", header, types)
+        policy = snapshot.rebuild("POLICIES", header, types)
+        feature_map = snapshot.rebuild_features(header, features)
+        with snapshot.reading(path):
+            if arrays["theta"].shape != (header["dim"],):
+                raise ValueError(f"theta of shape {arrays['theta'].shape}")
             bandit = cls(
                 header["dim"],
-                family=snapshot.rebuild("FAMILIES", header["family"], types),
-                policy=snapshot.rebuild("POLICIES", header["policy"], types),
-                seed=seed,
+                family=family,
+                policy=policy,
                 max_norm=header["max_norm"],
-                features=snapshot.rebuild_features(header["features"], features),
+                features=feature_map,
             )
             bandit._history = snapshot.fill(bandit._state, arrays)
             if same_stream:
-                bandit._rng.bit_generator.state = header["stream"]
-        except (KeyError, TypeError) as error:
-            raise snapshot.SnapshotError(
-                f"{path} does not hold a whole bandit: {error!r}"
-            ) from error
+                stream.bit_generator.state = header["stream"]
+            bandit._rng = stream
         return bandit

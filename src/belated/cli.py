@@ -21,7 +21,7 @@ def main() -> None:
     """Entry point: what the user did wrong is one line, not a traceback."""
     try:
         app()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         raise SystemExit(f"belated: {error}") from None
 
 

@@ -116,7 +116,7 @@ class Lomax(NamedTuple):
     """Pareto as NumPy draws it: P(tau > t) = (1 + t)^-a with a = (1 + expected) / expected.
 
     The reading of the paper's Pareto delays whose mean is the number on its axis. The variance is
-    infinite.
+    infinite for ``expected`` of 1 or more.
     """
 
     expected: float = 100.0
@@ -166,7 +166,7 @@ class Pareto(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """A / (a - 1) = 1 + ``expected``."""
+        """1 + ``expected``, which is a / (a - 1)."""
         return 1.0 + self.expected
 
     def survival(self, t: float) -> float:
@@ -192,7 +192,7 @@ class Geometric(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Q / (1 - q) = ``expected``."""
+        """``expected``, which is q / (1 - q)."""
         return self.expected
 
     def survival(self, t: float) -> float:

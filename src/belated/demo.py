@@ -1,5 +1,6 @@
 """A small simulated run that ends in a picture: what does lateness cost?"""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ DELAYS: dict[str, Delay] = {
 
 def run_demo(out: Path, *, rounds: int, runs: int, seed: int) -> Path:
     """Play every delay on the same worlds, print the outcome, return the path of the picture."""
+    if find_spec("matplotlib") is None:  # before the work, not after it
+        raise ValueError("the picture needs matplotlib: pip install 'belated[plots]'")
     out.mkdir(parents=True, exist_ok=True)
     regret = {name: np.empty((runs, rounds)) for name in DELAYS}
     covered = dict.fromkeys(DELAYS, 0)
@@ -51,10 +54,8 @@ def run_demo(out: Path, *, rounds: int, runs: int, seed: int) -> Path:
 
 def _draw(path: Path, regret: dict[str, Matrix]) -> Path:
     """Regret, and regret beyond that without delay on the same worlds; bands: standard errors."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ValueError("the picture needs matplotlib: pip install 'belated[plots]'") from None
+    import matplotlib
+
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -88,7 +88,7 @@ def draw_world(
     return World(
         np.asarray(theta_star, float),
         np.array(sets),
-        streams[2].random(rounds),
+        np.maximum(streams[2].random(rounds), 2.0**-54),  # 0 would be a reward of -infinity
         streams[3].random(rounds),
     )
 

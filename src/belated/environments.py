@@ -39,6 +39,14 @@ class UnitBall(NamedTuple):
         """Raise where a parameter does not fit."""
         return self._replace(n_actions=whole("n_actions", self.n_actions))
 
+    def mean(self, dim: int) -> Vector:
+        """The average action."""
+        return np.zeros(dim)
+
+    def norm_quantile(self, dim: int, u: float) -> float:
+        """Quantile of the norm of an action: P(norm <= r) = r^dim."""
+        return float(u ** (1.0 / dim))
+
 
 @checked
 class Sphere(NamedTuple):
@@ -49,6 +57,14 @@ class Sphere(NamedTuple):
     def checked(self) -> "Sphere":
         """Raise where a parameter does not fit."""
         return self._replace(n_actions=whole("n_actions", self.n_actions))
+
+    def mean(self, dim: int) -> Vector:
+        """The average action."""
+        return np.zeros(dim)
+
+    def norm_quantile(self, dim: int, u: float) -> float:
+        """Quantile of the norm of an action: always 1."""
+        return 1.0
 
 
 @checked
@@ -75,6 +91,15 @@ class FixedArms(NamedTuple):
     def n_actions(self) -> int:
         """K."""
         return int(self.arms.shape[0])
+
+    def mean(self, dim: int) -> Vector:
+        """The average action."""
+        return np.asarray(self.arms.mean(axis=0))
+
+    def norm_quantile(self, dim: int, u: float) -> float:
+        """Quantile of the norm of an action, each arm equally likely."""
+        norms = np.linalg.norm(self.arms, axis=1)
+        return float(np.quantile(norms, u, method="inverted_cdf"))
 
 
 @kernel

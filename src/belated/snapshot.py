@@ -6,17 +6,18 @@ filled in; the arrays are the whole state, so a bandit that is read back goes on
 
 import json
 import os
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import wrong
-from belated.core.state import DECIDED, History, State, new_history
+from belated.core.arguments import wrong, wrong_type
+from belated.core.state import DECIDED, OBSERVED, History, State, new_history
 from belated.features import FeatureMap, Features, Transformed
 
 FORMAT, VERSION = "belated-bandit", 1
@@ -27,43 +28,63 @@ class SnapshotError(ValueError):
 
 
 def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write to a temporary file beside ``path``, flush it to disk, then move it into place."""
-    path = Path(path)
+    """Write to a temporary file beside ``path``, flush it to disk, then move it into place.
+
+    Links are followed, and a file that is replaced keeps its permissions.
+    """
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{os.fspath(path)}: its directory does not exist")
+    if target.is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)}: expected a file, this is a directory")
     header = {"format": FORMAT, "version": VERSION, **header}
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = target.parent / f".{uuid4().hex}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             np.savez(file, header=np.array(json.dumps(header)), **arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
+        if target.exists():
+            temporary.chmod(target.stat().st_mode)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)  # the move itself
     finally:
         os.close(directory)
 
 
-def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of a file that ``write`` made."""
+@contextmanager
+def reading(path: str | PathLike[str]) -> Iterator[None]:
+    """Whatever goes wrong with the contents of a file is a ``SnapshotError`` that names it."""
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            if header["format"] != FORMAT:
-                raise ValueError(f"format {header['format']!r}")
-            version = header["version"]
-            # another version may hold anything: look no further
-            arrays = {k: file[k] for k in file.files if k != "header" and version == VERSION}
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except Exception as error:  # damaged bytes can break the reader anywhere
+        yield
+    except Exception as error:  # damaged bytes can break a reader anywhere
         raise SnapshotError(
             f"{os.fspath(path)}: expected a file that Bandit.save wrote; this is none, or it is "
-            f"damaged ({error})"
+            f"damaged ({type(error).__name__}: {error})"
         ) from error
+
+
+def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a file that ``write`` made."""
+    with (
+        open(path, "rb") as raw,
+        reading(path),
+        np.load(raw, allow_pickle=False) as file,
+    ):
+        header = json.loads(str(file["header"]))
+        if header["format"] != FORMAT:
+            raise ValueError(f"format {header['format']!r}")
+        version = header["version"]
+        # another version may hold anything: look no further
+        arrays = {k: file[k] for k in file.files if k != "header" and version == VERSION}
+        if version == VERSION:
+            missing = {"dim", "max_norm", "FAMILIES", "POLICIES", "features", "stream"} - {*header}
+            if missing:
+                raise ValueError(f"without {', '.join(sorted(missing))}")
     if version != VERSION:
         raise SnapshotError(
             f"{os.fspath(path)} has format version {version!r}: expected {VERSION}, the one this "
@@ -78,22 +99,30 @@ def describe(kind: str, params: Any) -> dict[str, Any]:
     return {"type": name or type(params).__qualname__, "values": params._asdict()}
 
 
-def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> Any:
+def rebuild(kind: str, header: dict[str, Any], types: Iterable[type]) -> Any:
     """The NamedTuple that ``describe`` described; ``types`` are the user's own."""
-    known, name = getattr(registry, kind), description["type"]
-    own = {t.__qualname__: t for t in types}
-    if name not in known and name not in own:
-        raise SnapshotError(
-            f"types = {list(own)}: expected {name} among them, a type of the saved bandit that is "
-            "not part of belated"
-        )
-    params_type = registry.load(known, name) if name in known else own[name]
-    return params_type(**description["values"])
+    own: dict[str, Any] = {}
+    for t in types:
+        if not isinstance(t, type):
+            raise wrong_type("types", t, "types such as MyPolicy, not objects of them")
+        own[t.__qualname__] = t
+    try:
+        known, name = getattr(registry, kind), header[kind]["type"]
+        if name not in known and name not in own:
+            raise SnapshotError(
+                f"types = {list(own)}: expected {name} among them, a type of the saved bandit that "
+                "is not part of belated"
+            )
+        params_type = registry.load(known, name) if name in known else own[name]
+        return params_type(**header[kind]["values"])
+    except (TypeError, KeyError) as error:
+        raise SnapshotError(f"cannot make sense of {header[kind]} ({error})") from error
 
 
-def rebuild_features(description: dict[str, Any] | None, given: Any) -> FeatureMap | None:
+def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
     """The feature map that was saved; ``given`` is what the file cannot hold of it."""
-    kind = None if description is None else description.get("kind")
+    description = header["features"]
+    kind = description.get("kind") if isinstance(description, dict) else None
     if given is not None and (description is None or kind == "features"):
         raise wrong("features", given, "None: the file holds the features, if there were any")
     if description is None:
@@ -120,12 +149,12 @@ def fill(state: State, arrays: dict[str, Any]) -> History:
     history = new_history(max(len(y), 64), state.theta.shape[0])
     state.counts[:] = arrays["counts"]
     if len(y) != state.counts[DECIDED]:
-        raise SnapshotError(f"history of {len(y)} rounds: expected {state.counts[DECIDED]}")
+        raise ValueError(f"history of {len(y)} rounds, not {state.counts[DECIDED]}")
     for name, target in flatten(state, history).items():
         if arrays[name].shape != target.shape or arrays[name].dtype != target.dtype:
-            raise SnapshotError(
-                f"{name} is {arrays[name].dtype}{arrays[name].shape}: expected "
-                f"{target.dtype}{target.shape}"
-            )
+            raise ValueError(f"{name} is {arrays[name].dtype}{arrays[name].shape}")
         target[...] = arrays[name]
+    finite = np.isfinite(np.concatenate([a.ravel() for a in (state.W, state.W_inv, history.x)]))
+    if not finite.all() or state.counts[OBSERVED] != np.count_nonzero(~np.isnan(history.y)):
+        raise ValueError("numbers that do not belong together")
     return history

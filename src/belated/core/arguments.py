@@ -8,16 +8,32 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+LARGEST_WHOLE = 2**53  # up to here every whole number is a float
+
+
+def shown(value: object) -> str:
+    """``repr``, cut where it would drown the message."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
 
 def wrong(name: str, value: object, expected: str) -> ValueError:
     """The error for a value that does not fit."""
-    return ValueError(f"{name} = {value!r}: expected {expected}")
+    return ValueError(f"{name} = {shown(value)}: expected {expected}")
+
+
+def wrong_type(name: str, value: object, expected: str) -> TypeError:
+    """The error for a value of a type that cannot fit."""
+    return TypeError(f"{name} = {shown(value)}: expected {expected}, got {type(value).__name__}")
 
 
 def _number(name: str, value: object, expected: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} = {value!r}: expected {expected}, got {type(value).__name__}")
-    return float(value)
+        raise wrong_type(name, value, expected)
+    try:
+        return float(value)
+    except OverflowError:  # an int such as 10**400
+        raise wrong(name, "a huge int", expected) from None
 
 
 def positive(name: str, value: object) -> float:
@@ -47,12 +63,9 @@ def probability(name: str, value: object) -> float:
 def whole(name: str, value: object, least: int = 1) -> int:
     """``value`` as an int, ``least`` or more."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(
-            f"{name} = {value!r}: expected a whole number, {least} or more, "
-            f"got {type(value).__name__}"
-        )
-    if int(value) < least:
-        raise wrong(name, value, f"a whole number, {least} or more")
+        raise wrong_type(name, value, f"a whole number, {least} or more")
+    if not least <= int(value) <= LARGEST_WHOLE:
+        raise wrong(name, value, f"a whole number, {least} or more, {LARGEST_WHOLE} at most")
     return int(value)
 
 

@@ -16,10 +16,9 @@ PACKAGE = Path(__file__).parent.parent
 
 def cache_root() -> Path:
     """Directory that holds the kernels of every version of the package ever run here."""
-    base = os.environ.get("BELATED_CACHE_DIR")
-    if base:
-        return Path(base)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "belated"
+    chosen = os.environ.get("BELATED_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    # A folder of our own in any case: `clear` deletes it whole.
+    return (Path(chosen).expanduser() if chosen else Path.home() / ".cache") / "belated"
 
 
 @cache
@@ -40,6 +39,8 @@ def cache_dir() -> Path:
 def clear() -> int:
     """Delete all cached kernels, of this and of other versions; return the bytes freed."""
     root = cache_root()
+    if not root.is_dir():
+        return 0
     freed = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
-    shutil.rmtree(root, ignore_errors=True)
+    shutil.rmtree(root)
     return freed

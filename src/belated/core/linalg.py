@@ -59,14 +59,17 @@ def inverse_add_outer(A_inv: Matrix, weight: float, x: Vector, work: Vector) -> 
 
 @kernel
 def cholesky(A: Matrix, shift: float, U: Matrix) -> None:
-    """Upper factor ``U'U = A + shift I``; entries below the diagonal of ``U`` are left alone."""
+    """Upper factor ``U'U = A + shift I``; entries below the diagonal of ``U`` are left alone.
+
+    A pivot lost to rounding is taken to be of the size of that rounding, so no NaN can arise.
+    """
     d = A.shape[0]
     for i in range(d):
         for j in range(i, d):
             U[i, j] = A[i, j]
         U[i, i] += shift
     for k in range(d):
-        pivot = np.sqrt(U[k, k])
+        pivot = np.sqrt(max(U[k, k], 1e-16 * (A[k, k] + shift)))
         U[k, k] = pivot
         for j in range(k + 1, d):
             U[k, j] /= pivot

@@ -26,13 +26,9 @@ class Support(NamedTuple):
 
     def contains(self, y: float) -> bool:
         """Whether ``y`` is a possible reward."""
-        return np.isfinite(y) and self.low <= y <= self.high and (not self.integer or y == int(y))
+        return self.low <= y <= self.high and (not self.integer or y == int(y))
 
     def __str__(self) -> str:
-        if self.low == -np.inf and self.high == np.inf:
-            return "a finite number"
-        if self.high == np.inf:
-            return f"a {'whole' if self.integer else 'finite'} number, {self.low:g} or more"
         numbers = "a whole number" if self.integer else "a number"
         return f"{numbers} from {self.low:g} to {self.high:g}"
 
@@ -46,7 +42,7 @@ class Family(Protocol):
 
     @property
     def a_phi(self) -> float:
-        """Dispersion a(phi): the variance of the reward is ``a_phi * mu'(z)``."""
+        """Dispersion a(phi): the variance is ``a_phi mu'(z)`` where b is the law's cumulant."""
 
     @property
     def R(self) -> float | None:
@@ -178,6 +174,12 @@ class Environment(Protocol):
     @property
     def n_actions(self) -> int:
         """K."""
+
+    def mean(self, dim: int) -> Vector:
+        """The average action."""
+
+    def norm_quantile(self, dim: int, u: float) -> float:
+        """Inverse distribution function of the norm of an action."""
 
 
 @generic

@@ -10,17 +10,18 @@ term. The estimate is the minimiser of the Taylor model, ``ref + step``. Self-co
 far that is from the true minimiser (``_certify``); only when the bound exceeds ``tol`` does the
 reference move, at the price of one pass over the data.
 
-The certificate, with u = M max_norm ||step||, M the self-concordance constant:
+The certificate, with X the longest returned x, M the self-concordance constant, u = M X ||step||:
 
     ||grad F(ref + step) - model gradient||_{H^-1} <= c(u) ||step||_H,
         c(u) = (e^u - 1 - u) / u            for the quadratic model,
         c(u) = (e^u - 1 - u - u^2/2) / u    for the cubic one,
-    eps = e^u (residual + c(u) ||step||_H),   k = M max_norm / sqrt(rho),
+    eps = e^u (||r||_{H^-1} + c(u) ||step||_H),   k = M X / sqrt(lmin),
     ||ref + step - theta_hat||_H <= -log(1 - k eps) / k      if k eps < 1.
 
-``rho I <= H`` replaces the least eigenvalue of H: k enters only at second order in eps, so a
-sharper bound would not save a pass. The same bound holds on the ball, where the model is
-minimised under the constraint: add the variational inequalities of the two minimisers.
+r is what the model's optimality condition is off by, rounding of the solve included: its gradient
+plus, on the ball, the multiplier times theta (add the variational inequalities of the two
+minimisers). lmin is the larger of rho and 1 / ||H^-1||_F, both below the least eigenvalue of H. The
+one error not covered is rounding in the sums behind gradient and Hessian.
 """
 
 import math
@@ -40,7 +41,7 @@ from belated.core.linalg import (
     solve_transposed,
     solve_upper,
 )
-from belated.core.protocols import derivatives, least_slope, refit, self_concordance, take_in
+from belated.core.protocols import derivatives, refit, self_concordance, take_in
 from belated.core.state import (
     DECIDED,
     ERROR,
@@ -56,6 +57,8 @@ from belated.core.types import Matrix, Vector
 
 MOST_PASSES = 200  # in one refit; damped Newton needs a handful
 CUBIC_STEPS = 3  # fixed-point iterations on the cubic model
+MULTIPLIER, LONGEST, LEAST_SLOPE = 0, 1, 2  # slots of NewtonFit.scalars
+MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
 
 
 class LazyNewton(NamedTuple):
@@ -67,8 +70,6 @@ class LazyNewton(NamedTuple):
         The ridge is ``rho = lam * kappa``, so that ``H >= kappa W`` where mu' >= kappa.
     radius
         The estimate is the minimiser over ``||theta|| <= radius``; infinite for all of R^d.
-    max_norm
-        Bound on the norm of every x.
     tol
         Largest certified distance to the exact estimate, in the norm of the Hessian.
     order
@@ -78,7 +79,6 @@ class LazyNewton(NamedTuple):
     lam: float
     kappa: float
     radius: float
-    max_norm: float
     tol: float
     order: int
 
@@ -92,7 +92,7 @@ class LazyNewton(NamedTuple):
             H=rho * np.eye(dim),
             H_inv=np.eye(dim) / rho,
             T3=np.zeros((pairs, dim)),
-            multiplier=np.zeros(1),
+            scalars=np.array([0.0, 0.0, math.inf]),
         )
 
 
@@ -104,7 +104,9 @@ class NewtonFit(NamedTuple):
     H: Matrix  # (d, d) Hessian of F at ref
     H_inv: Matrix  # (d, d) its inverse
     T3: Matrix  # (d (d + 1) / 2, d) sum of mu'' x_i x_j x for j <= i; no rows for order 2
-    multiplier: Vector  # (1,)   of the ball constraint at the last solution: a warm start
+    scalars: (
+        Vector  # (3,)   multiplier of the ball, longest x, least slope mu'(x'ref) of returned x
+    )
 
 
 @kernel
@@ -133,16 +135,25 @@ def _third_form(T3: Matrix, step: Vector, out: Vector) -> None:
             row += 1
 
 
-@take_in.case(LazyNewton)
-def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
-    fit = state.fit
+@kernel
+def _take_coefficients(order: int, fit: NewtonFit, family: Any, x: Vector, y: float) -> float:
+    """Add one reward to everything but the Hessian; returns its weight there."""
     mu, slope, bend = derivatives(family, dot(x, fit.ref))
     for i in range(x.shape[0]):
         fit.gradient[i] += (mu - y) * x[i]
+    if order == 3:
+        _add_third(fit.T3, bend, x)
+    fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
+    fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
+    return slope
+
+
+@take_in.case(LazyNewton)
+def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
+    fit = state.fit
+    slope = _take_coefficients(estimator.order, fit, family, x, y)
     fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0
     grow(fit.H, fit.H_inv, 0.0, slope, x, fresh, state.work)
-    if estimator.order == 3:
-        _add_third(fit.T3, bend, x)
 
 
 @kernel
@@ -156,16 +167,13 @@ def _pass_over_data(
         for j in range(d):
             fit.H[i, j] = rho if i == j else 0.0
     fit.T3[:] = 0.0
+    fit.scalars[LEAST_SLOPE] = math.inf
     for row in range(n):
         y = history.y[row]
         if y == y:  # returned
             x = history.x[row]
-            mu, slope, bend = derivatives(family, dot(x, fit.ref))
-            for i in range(d):
-                fit.gradient[i] += (mu - y) * x[i]
+            slope = _take_coefficients(estimator.order, fit, family, x, y)
             add_outer(fit.H, slope, x)
-            if estimator.order == 3:
-                _add_third(fit.T3, bend, x)
     inverse_and_log_det(fit.H, fit.H_inv)
 
 
@@ -178,19 +186,23 @@ def _minimise_quadratic(fit: NewtonFit, gradient: Vector, radius: float, step: V
     1983): from the left it climbs monotonically, from the right one step leads to the left.
     """
     d = step.shape[0]
-    theta = np.empty(d)
+    theta, work = np.empty(d), np.empty(d)
     matvec(fit.H_inv, gradient, step)
+    matvec(fit.H, step, work)
     for i in range(d):
-        step[i] = -step[i]
+        work[i] = gradient[i] - work[i]
+    matvec(fit.H_inv, work, theta)  # one step of refinement: H_inv is only as good as its updates
+    for i in range(d):
+        step[i] = -step[i] - theta[i]
         theta[i] = fit.ref[i] + step[i]
     if dot(theta, theta) <= radius * radius:
-        fit.multiplier[0] = 0.0
+        fit.scalars[MULTIPLIER] = 0.0
         return
-    right, work, U = np.empty(d), np.empty(d), np.zeros((d, d))
+    right, U = np.empty(d), np.zeros((d, d))
     matvec(fit.H, fit.ref, right)
     for i in range(d):
         right[i] -= gradient[i]
-    nu, norm = fit.multiplier[0], 0.0
+    nu, norm = fit.scalars[MULTIPLIER], 0.0
     for _ in range(50):
         cholesky(fit.H, nu, U)
         theta[:] = right
@@ -202,7 +214,7 @@ def _minimise_quadratic(fit: NewtonFit, gradient: Vector, radius: float, step: V
         work[:] = theta
         solve_transposed(U, work)
         nu = max(0.0, nu + norm * norm / dot(work, work) * (norm - radius) / radius)
-    fit.multiplier[0] = nu
+    fit.scalars[MULTIPLIER] = nu
     for i in range(d):
         step[i] = theta[i] * (radius / norm) - fit.ref[i]
 
@@ -211,38 +223,62 @@ def _minimise_quadratic(fit: NewtonFit, gradient: Vector, radius: float, step: V
 def _remainder(u: float, order: int) -> float:
     """c(u) of the certificate: (e^u - 1 - u [- u^2/2]) / u."""
     if order == 2:
-        return 0.5 * u + u * u / 6.0 if u < 1e-4 else (math.expm1(min(u, 700.0)) - u) / u
+        return 0.5 * u + u * u / 5.9 if u < 1e-4 else (math.expm1(u) - u) / u
     if u < 1e-2:
         return u * u / 6.0 + u * u * u / 24.0 + u * u * u * u / 100.0
-    return (math.expm1(min(u, 700.0)) - u - 0.5 * u * u) / u
+    return (math.expm1(u) - u - 0.5 * u * u) / u
 
 
 @kernel
 def _certify(
-    estimator: LazyNewton, M: float, order: int, residual: float, step_H: float, step_2: float
+    estimator: LazyNewton, family: Any, fit: NewtonFit, order: int, step: Vector, bent: Vector
 ) -> float:
-    """Bound on ``||ref + step - theta_hat||_H``; infinite where the argument does not reach."""
-    if M == 0.0:
+    """Bound on ``||ref + step - theta_hat||_H``; ``bent`` is the cubic term, or zero.
+
+    Where M grows with |z| it must hold at ref, ref + step and theta_hat. On the ball all three lie
+    within ``radius``. Elsewhere M is taken up to ``MARGIN`` beyond ref + step, and the bound counts
+    only if it puts theta_hat nearer than that: were theta_hat farther, the point of the segment at
+    distance MARGIN would satisfy the same bound, a contradiction. Infinite where nothing is proved.
+    """
+    d, X, nu = step.shape[0], fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
+    off, work, frobenius = np.empty(d), np.empty(d), 0.0
+    step_H = math.sqrt(max(0.0, quadratic(fit.H, step, off)))
+    for i in range(d):
+        off[i] += fit.gradient[i] + bent[i] + nu * (fit.ref[i] + step[i])
+        frobenius += dot(fit.H_inv[i], fit.H_inv[i])
+    residual = math.sqrt(max(0.0, quadratic(fit.H_inv, off, work)))
+    lmin = max(estimator.lam * estimator.kappa, 1.0 / math.sqrt(frobenius))
+    step_2 = math.sqrt(dot(step, step))
+    reach = math.sqrt(dot(fit.ref, fit.ref)) + step_2 + MARGIN
+    M = self_concordance(family, X * min(reach, estimator.radius))
+    if M * X == 0.0:
         return residual
-    u = M * estimator.max_norm * step_2
-    eps = math.exp(min(u, 700.0)) * (residual + _remainder(u, order) * step_H)
-    k = M * estimator.max_norm / math.sqrt(estimator.lam * estimator.kappa)
-    if k * eps >= 1.0:
+    u, k = M * X * step_2, M * X / math.sqrt(lmin)
+    if u > 50.0:  # e^u would drown everything; larger ones overflow
         return math.inf
-    return -math.log1p(-k * eps) / k
+    eps = math.exp(u) * (residual + _remainder(u, order) * step_H)
+    if not k * eps < 1.0:
+        return math.inf
+    error = -math.log1p(-k * eps) / k
+    holds_everywhere = reach >= estimator.radius or self_concordance(family, math.inf) == M
+    if not holds_everywhere and error >= MARGIN * math.sqrt(lmin):
+        return math.inf
+    return error
 
 
 @kernel
-def _concordance(estimator: LazyNewton, family: Any, fit: NewtonFit, step_2: float) -> float:
-    """M over every point the certificate passes through: ref, ref + step and theta_hat.
+def _damping(family: Any, fit: NewtonFit, step: Vector) -> float:
+    """Share of the step that surely lowers F: log(1 + u) / u (Sun and Tran-Dinh 2019).
 
-    On the ball all three lie within ``radius``. Elsewhere theta_hat is within ``tol / sqrt(rho)``
-    of ``ref + step`` whenever the certificate is at most ``tol``: were it farther, the point of the
-    segment at twice that distance would satisfy the certificate too, and contradict it.
+    Where M grows with |z|, the move is kept so short that M is known all along it.
     """
-    slack = 2.0 * estimator.tol / math.sqrt(estimator.lam * estimator.kappa)
-    reach = min(estimator.radius, math.sqrt(dot(fit.ref, fit.ref)) + step_2 + slack)
-    return self_concordance(family, estimator.max_norm * reach)
+    X, length = fit.scalars[LONGEST], math.sqrt(dot(step, step))
+    u, longest = self_concordance(family, math.inf) * X * length, 1.0
+    if u == math.inf:
+        longest = min(1.0, 1.0 / (X * length))
+        reach = math.sqrt(dot(fit.ref, fit.ref)) + longest * length
+        u = self_concordance(family, X * reach) * X * length
+    return min(longest, math.log1p(u) / u)
 
 
 @kernel
@@ -255,31 +291,24 @@ def _propose(
     the fixed point ``step <- argmin (gradient + T3[step, step] / 2)'s + s'H s / 2``.
     """
     d = step.shape[0]
-    work = np.empty(d)
+    bent = np.zeros(d)
     _minimise_quadratic(fit, fit.gradient, estimator.radius, step)
-    step_2, step_H = math.sqrt(dot(step, step)), math.sqrt(max(0.0, quadratic(fit.H, step, work)))
-    M = _concordance(estimator, family, fit, step_2)
-    error = _certify(estimator, M, 2, 0.0, step_H, step_2)
-    u = M * estimator.max_norm * step_2
-    damping = math.log1p(u) / u if error == math.inf else 1.0
+    error = _certify(estimator, family, fit, 2, step, bent)
+    damping = _damping(family, fit, step) if error == math.inf else 1.0
     if error <= estimator.tol or estimator.order == 2:
         return error, damping
 
-    cubic, bent, gradient, change = step.copy(), np.empty(d), np.empty(d), np.empty(d)
+    cubic, gradient = step.copy(), np.empty(d)
+    far = 4.0 * dot(step, step)
     _third_form(fit.T3, cubic, bent)
     for _ in range(CUBIC_STEPS):
         for i in range(d):
             gradient[i] = fit.gradient[i] + bent[i]
-            change[i] = -bent[i]
         _minimise_quadratic(fit, gradient, estimator.radius, cubic)
+        if dot(cubic, cubic) > far:  # the fixed point diverges: the step is too long for the model
+            break
         _third_form(fit.T3, cubic, bent)
-        for i in range(d):
-            change[i] += bent[i]
-        residual = math.sqrt(max(0.0, quadratic(fit.H_inv, change, work)))
-        step_2 = math.sqrt(dot(cubic, cubic))
-        step_H = math.sqrt(max(0.0, quadratic(fit.H, cubic, work)))
-        M = _concordance(estimator, family, fit, step_2)
-        cubic_error = _certify(estimator, M, 3, residual, step_H, step_2)
+        cubic_error = _certify(estimator, family, fit, 3, cubic, bent)
         if cubic_error < error:
             step[:] = cubic
             error, damping = cubic_error, 1.0
@@ -294,7 +323,7 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
     step = np.empty(d)
     passes = 0
     error, damping = _propose(estimator, family, fit, step)
-    while error > estimator.tol and passes < MOST_PASSES:
+    while not error <= estimator.tol and passes < MOST_PASSES:
         for i in range(d):
             fit.ref[i] += damping * step[i]
         _pass_over_data(estimator, family, fit, history, state.counts[DECIDED])
@@ -303,9 +332,8 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
     state.counts[PASSES] += passes
     state.counts[ROWS] += passes * state.counts[OBSERVED]
     for i in range(d):
-        state.theta[i] = fit.ref[i] + step[i]
+        state.theta[i] = fit.ref[i] + damping * step[i]
     # H >= share W, because rho = kappa lam: the certificate in the norm of W
-    norm = math.sqrt(dot(fit.ref, fit.ref))
-    share = min(estimator.kappa, least_slope(family, estimator.max_norm * norm))
+    share = min(estimator.kappa, fit.scalars[LEAST_SLOPE])
     state.scalars[ERROR] = error
-    state.scalars[SLACK] = error / math.sqrt(share)
+    state.scalars[SLACK] = error / math.sqrt(share) if share > 0.0 else math.inf

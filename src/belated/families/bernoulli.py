@@ -195,13 +195,14 @@ def _bounded_quantile(family: Bounded, z: float, u: float) -> float:
 
 @reward_quantile.case(Binomial)
 def _binomial_quantile(family: Binomial, z: float, u: float) -> float:
-    n = family.trials
-    odds = math.exp(min(z, 700.0))
-    # the probability of k successes, from k = 0 up; its logarithm because (1-p)^n may underflow
-    log_pmf = -n * _log1p_exp(z)
-    cdf, k = math.exp(log_pmf), 0
-    while cdf < u and k < n:
-        log_pmf += math.log((n - k) / (k + 1.0) * odds)
-        cdf += math.exp(log_pmf)
-        k += 1
-    return float(k)
+    n, p = float(family.trials), sigmoid(z)
+    # sum from 12 standard deviations below the mean (less than 1e-30 lies beyond) to where it ends
+    k = max(0.0, math.floor(n * p - 12.0 * math.sqrt(n * p * sigmoid(-z)) - 12.0))
+    choices = math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+    pmf = math.exp(choices - k * _log1p_exp(-z) - (n - k) * _log1p_exp(z))
+    cdf = pmf
+    while cdf < u and k < n and (k < n * p or pmf > 1e-18):
+        pmf *= (n - k) / (k + 1.0) * math.exp(min(z, 700.0))
+        k += 1.0
+        cdf += pmf
+    return k

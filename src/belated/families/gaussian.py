@@ -1,9 +1,8 @@
 """Rewards with Gaussian (or any sub-Gaussian) noise around the linear predictor."""
 
-import math
 from typing import NamedTuple
 
-from belated.core.arguments import checked, positive
+from belated.core.arguments import checked, positive, wrong
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -31,12 +30,14 @@ class Gaussian(NamedTuple):
 
     def checked(self) -> "Gaussian":
         """Raise where a parameter does not fit."""
-        return self._replace(sd=positive("sd", self.sd))
+        if not 1e-100 <= positive("sd", self.sd) <= 1e100:
+            raise wrong("sd", self.sd, "a number from 1e-100 to 1e100")
+        return self._replace(sd=float(self.sd))
 
     @property
     def support(self) -> Support:
-        """Every finite number."""
-        return Support(-math.inf, math.inf)
+        """Every number whose square is far from overflow."""
+        return Support(-1e100, 1e100)
 
     @property
     def a_phi(self) -> float:

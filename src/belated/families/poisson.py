@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from belated.core.arguments import LARGEST_WHOLE
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -23,8 +24,8 @@ class Poisson(NamedTuple):
 
     @property
     def support(self) -> Support:
-        """0, 1, 2, ..."""
-        return Support(0.0, math.inf, integer=True)
+        """0, 1, 2, ..., as far as whole numbers are exact."""
+        return Support(0.0, float(LARGEST_WHOLE), integer=True)
 
     @property
     def a_phi(self) -> float:
@@ -73,11 +74,13 @@ def _self_concordance(family: Poisson, bound: float) -> float:
 @reward_quantile.case(Poisson)
 def _reward_quantile(family: Poisson, z: float, u: float) -> float:
     m = math.exp(min(z, 700.0))
-    # start where the distribution function is still zero to double precision
-    k = max(0.0, math.floor(m - 40.0 * math.sqrt(m) - 40.0))
+    if m > 1e9:
+        raise ValueError("a Poisson reward with mean above 1e9 cannot be simulated")
+    # sum from 12 standard deviations below the mean (less than 1e-30 lies beyond) to where it ends
+    k = max(0.0, math.floor(m - 12.0 * math.sqrt(m) - 12.0))
     pmf = math.exp(k * z - m - math.lgamma(k + 1.0))
     cdf = pmf
-    while cdf < u and (k < m or pmf > 0.0):
+    while cdf < u and (k < m or pmf > 1e-18):
         k += 1.0
         pmf *= m / k
         cdf += pmf

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import checked, positive, probability, whole, wrong
+from belated.core.arguments import checked, positive, probability, whole, wrong, wrong_type
 from belated.core.protocols import (
     Estimator,
     Family,
@@ -43,7 +43,7 @@ class DelayedOFUGLM(NamedTuple):
     lam, alpha
         The ridge, as the regulariser of W or as the penalty ``alpha / 2 ||theta||^2`` of the
         log-likelihood: ``lam = alpha a(phi) / kappa``. Give one; default ``lam = 1``. The regret
-        bound needs lam >= 1/2 (the paper: 1).
+        bound needs lam >= max_norm^2 / 2 (the paper: 1, for max_norm 1).
     kappa
         Least slope of the mean over ``|x'theta| <= max_norm m1``.
     R
@@ -86,10 +86,10 @@ class DelayedOFUGLM(NamedTuple):
 
     def checked(self) -> "DelayedOFUGLM":
         """Raise where a parameter does not fit."""
-        if self.order not in (None, 2, 3):
+        if self.order is not None and whole("order", self.order) not in (2, 3):
             raise wrong("order", self.order, "2, 3 or None")
         if not isinstance(self.constrained, bool):
-            raise TypeError(f"constrained = {self.constrained!r}: expected True or False")
+            raise wrong_type("constrained", self.constrained, "True or False")
         if positive("tol", self.tol) < 1e-12:
             raise wrong("tol", self.tol, "1e-12 or more: rounding allows no less")
         return self._replace(
@@ -100,6 +100,8 @@ class DelayedOFUGLM(NamedTuple):
             kappa=None if self.kappa is None else positive("kappa", self.kappa),
             R=None if self.R is None else positive("R", self.R),
             width_scale=positive("width_scale", self.width_scale),
+            tol=float(self.tol),
+            order=None if self.order is None else int(self.order),
         )
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DelayedOFUGLM":
@@ -111,7 +113,7 @@ class DelayedOFUGLM(NamedTuple):
         if R is None:
             raise ValueError(
                 f"R = None: {name} rewards are not sub-Gaussian, so DelayedOFUGLM has no width for "
-                "them. Pass R= yourself (a heuristic without guarantee; exp(m1 / 2) is the noise "
+                "them. Pass R= yourself (no guarantee then; exp(max_norm m1 / 2) is the noise "
                 "scale at the largest mean), use a sub-Gaussian family (Binomial for bounded "
                 "counts), or a policy whose set needs no R (OFUGLB-e, planned)"
             )
@@ -132,6 +134,14 @@ class DelayedOFUGLM(NamedTuple):
             lam = self.alpha * family.a_phi / kappa
         else:
             lam = 1.0 if self.lam is None else self.lam
+        # Below this the first matrices are singular to double precision, and nothing is left of
+        # the guarantee anyway: the width grows like 1 / kappa.
+        least_ridge = 1e-13 * max_norm**2
+        if min(lam, lam * kappa) < least_ridge or not lam * kappa < 1e100:
+            raise ValueError(
+                f"m1 = {self.m1!r}, lam = {lam!r}, kappa = {kappa!r}: expected lam and lam kappa "
+                f"between {least_ridge:g} and 1e100; a smaller m1 gives {name} a larger kappa"
+            )
         return self._replace(
             lam=lam,
             alpha=lam * kappa / family.a_phi,
@@ -150,7 +160,6 @@ class DelayedOFUGLM(NamedTuple):
             lam=self.lam,
             kappa=self.kappa,
             radius=self.m1 if self.constrained else math.inf,
-            max_norm=max_norm,
             tol=self.tol,
             order=self.order,
         )

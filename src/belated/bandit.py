@@ -176,12 +176,16 @@ class Bandit:
             With ``features``: what all these actions have in common, as a dict.
         """
         matrix = self._action_matrix(actions, context)
+        limit = self.max_norm * NORM_ROUNDING
         with self._lock:
             if self.n_decided >= self._history.y.shape[0]:
                 self._history = grown(self._history)
+            rng = self._rng if getattr(self.policy, "randomised", True) else None
             row, index, score, estimate, width = decide_step(
-                self.policy, self._state, self._history, matrix, self._rng
+                self.policy, self._state, self._history, matrix, limit, rng
             )
+        if row < 0:
+            self._refuse_long(matrix, "actions")
         # plain numbers, whatever the kernel was: they go into JSON and logs
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
@@ -288,7 +292,8 @@ class Bandit:
         >>> 0.0 < low < 0.5 < high < 1.0
         True
         """
-        (row,) = self._action_matrix(_numbers("x", x)[np.newaxis], None, name="x")
+        (row,) = matrix = self._action_matrix(_numbers("x", x)[np.newaxis], None, name="x")
+        self._refuse_long(matrix, "x")
         z = float(row @ self._state.theta)
         width = self.radius * math.sqrt(row @ self._state.W_inv @ row)
         return float(mean(self.family, z - width)), float(mean(self.family, z + width))
@@ -325,18 +330,19 @@ class Bandit:
             shape = f"(K, {self.dim}) with K >= 1" if name == "actions" else f"({self.dim},)"
             got = matrix.shape if name == "actions" else matrix.shape[1:]
             raise ValueError(f"{name} has shape {got}: expected {shape}")
-        longest = np.einsum("ij,ij->i", matrix, matrix).max()
-        if not longest <= (self.max_norm * NORM_ROUNDING) ** 2:  # NaN is not
-            for k, x in enumerate(matrix):
-                where = f"{name}[{k}]" if name == "actions" else name
-                if not np.isfinite(x).all():
-                    raise wrong(where, x.tolist(), "finite numbers")
-                if (norm := math.hypot(*x)) > self.max_norm * NORM_ROUNDING:
-                    raise ValueError(
-                        f"{where} has norm {norm:.9g}: expected at most max_norm = "
-                        f"{self.max_norm:g}; scale the actions, raise max_norm, or pass features="
-                    )
         return matrix
+
+    def _refuse_long(self, matrix: Matrix, name: str) -> None:
+        """Say which row is not finite or longer than ``max_norm``."""
+        for k, x in enumerate(matrix):
+            where = f"{name}[{k}]" if name == "actions" else name
+            if not np.isfinite(x).all():
+                raise wrong(where, x.tolist(), "finite numbers")
+            if (norm := math.hypot(*x)) > self.max_norm * NORM_ROUNDING:
+                raise ValueError(
+                    f"{where} has norm {norm:.9g}: expected at most max_norm = "
+                    f"{self.max_norm:g}; scale the actions, raise max_norm, or pass features="
+                )
 
     def _reward(self, id: Any, y: Any) -> tuple[int, float]:
         try:

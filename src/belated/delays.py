@@ -322,7 +322,10 @@ class Informative(NamedTuple):
     below: Any = Never()
     threshold: float = 0.5
 
-    informative = True  # type: ignore[misc]  # an attribute of the class, not a field
+    @property
+    def informative(self) -> bool:
+        """Yes."""
+        return True
 
     @property
     def mean(self) -> float:

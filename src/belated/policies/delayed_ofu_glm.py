@@ -3,8 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from belated.core.arguments import checked, positive, probability, whole, wrong, wrong_type
 from belated.core.protocols import (
     Estimator,
@@ -83,6 +81,11 @@ class DelayedOFUGLM(NamedTuple):
     constrained: bool = True
     tol: float = 1e-2
     order: int | None = None
+
+    @property
+    def randomised(self) -> bool:
+        """No random numbers are drawn."""
+        return False
 
     def checked(self) -> "DelayedOFUGLM":
         """Raise where a parameter does not fit."""
@@ -183,6 +186,6 @@ def _radius(policy: Any, state: State) -> float:
 
 @choose.case(DelayedOFUGLM)
 def _choose(
-    policy: Any, state: State, actions: Matrix, rng: np.random.Generator
+    policy: Any, state: State, actions: Matrix, rng: None
 ) -> tuple[int, float, float, float]:
     return most_optimistic(state.theta, state.W_inv, radius(policy, state), actions)

@@ -267,25 +267,27 @@ def _certify(
 
 
 @kernel
-def _damping(family: Any, fit: NewtonFit, step: Vector) -> float:
-    """Share of the step that surely lowers F: log(1 + u) / u (Sun and Tran-Dinh 2019).
+def _damping(family: Any, fit: NewtonFit, step: Vector, history: History, n: int) -> float:
+    """Share of a Newton step that surely lowers F: log(1 + u) / u, u = M max |x'step|.
 
-    Where M grows with |z|, the move is kept so short that M is known all along it.
+    See Sun and Tran-Dinh (2019). Where M grows with |z|, the move is kept so short that no x'theta
+    changes by more than 1, and M is taken over that range.
     """
-    X, length = fit.scalars[LONGEST], math.sqrt(dot(step, step))
-    u, longest = self_concordance(family, math.inf) * X * length, 1.0
+    change = here = 0.0
+    for row in range(n):
+        if history.y[row] == history.y[row]:
+            change = max(change, abs(dot(history.x[row], step)))
+            here = max(here, abs(dot(history.x[row], fit.ref)))
+    u, most = self_concordance(family, math.inf) * change, 1.0
     if u == math.inf:
-        longest = min(1.0, 1.0 / (X * length))
-        reach = math.sqrt(dot(fit.ref, fit.ref)) + longest * length
-        u = self_concordance(family, X * reach) * X * length
-    return min(longest, math.log1p(u) / u)
+        most = min(1.0, 1.0 / change)
+        u = self_concordance(family, here + most * change) * change
+    return min(most, math.log1p(u) / u)
 
 
 @kernel
-def _propose(
-    estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector
-) -> tuple[float, float]:
-    """Minimise the model: fills ``step``; returns its certificate and the damping to move by.
+def _propose(estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector) -> float:
+    """Minimise the model: fills ``step`` and returns its certificate.
 
     The quadratic model is tried first. Only when it does not certify is the cubic one solved, by
     the fixed point ``step <- argmin (gradient + T3[step, step] / 2)'s + s'H s / 2``.
@@ -294,9 +296,8 @@ def _propose(
     bent = np.zeros(d)
     _minimise_quadratic(fit, fit.gradient, estimator.radius, step)
     error = _certify(estimator, family, fit, 2, step, bent)
-    damping = _damping(family, fit, step) if error == math.inf else 1.0
     if error <= estimator.tol or estimator.order == 2:
-        return error, damping
+        return error
 
     cubic, gradient = step.copy(), np.empty(d)
     far = 4.0 * dot(step, step)
@@ -311,28 +312,28 @@ def _propose(
         cubic_error = _certify(estimator, family, fit, 3, cubic, bent)
         if cubic_error < error:
             step[:] = cubic
-            error, damping = cubic_error, 1.0
+            error = cubic_error
         if error <= estimator.tol:
             break
-    return error, damping
+    return error
 
 
 @refit.case(LazyNewton)
 def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -> None:
     fit, d = state.fit, state.theta.shape[0]
-    step = np.empty(d)
-    passes = 0
-    error, damping = _propose(estimator, family, fit, step)
+    step, decided, passes = np.empty(d), state.counts[DECIDED], 0
+    error = _propose(estimator, family, fit, step)
     while not error <= estimator.tol and passes < MOST_PASSES:
+        share = 1.0 if error < math.inf else _damping(family, fit, step, history, decided)
         for i in range(d):
-            fit.ref[i] += damping * step[i]
-        _pass_over_data(estimator, family, fit, history, state.counts[DECIDED])
+            fit.ref[i] += share * step[i]
+        _pass_over_data(estimator, family, fit, history, decided)
         passes += 1
-        error, damping = _propose(estimator, family, fit, step)
+        error = _propose(estimator, family, fit, step)
     state.counts[PASSES] += passes
     state.counts[ROWS] += passes * state.counts[OBSERVED]
     for i in range(d):
-        state.theta[i] = fit.ref[i] + damping * step[i]
+        state.theta[i] = fit.ref[i] + step[i]
     # H >= share W, because rho = kappa lam: the certificate in the norm of W
     share = min(estimator.kappa, fit.scalars[LEAST_SLOPE])
     state.scalars[ERROR] = error

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo test lint setup lock bench clean
+.PHONY: demo test lint setup lock docs clean
 
 demo: .venv/ready
 	$(BIN)/belated demo
@@ -21,25 +21,27 @@ lint: .venv/ready
 
 setup: .venv/ready
 
-.venv/ready: requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
+.venv/ready: requirements.lock pyproject.toml | .venv/bin/uv
+	@echo "installing the locked dependencies into .venv"
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
 # Names and hashes only: uv.lock is full of addresses and stays out of the repository.
-lock: .venv/bin/uv
+lock: | .venv/bin/uv
 	$(BIN)/uv export --quiet --all-extras --no-emit-project --no-header --format requirements-txt \
 		--output-file requirements.lock
 
 .venv/bin/uv:
+	@echo "making .venv"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
 
-bench: .venv/ready
+# Every number and picture in the documents; run it on a quiet machine.
+docs: .venv/ready
 	$(BIN)/python benchmarks/online.py > docs/performance.new
 	mv docs/performance.new docs/performance.md
+	$(BIN)/belated demo --out docs
 
 clean:
 	rm -rf .venv demo

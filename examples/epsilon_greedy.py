@@ -1,6 +1,6 @@
 """A policy of your own: copy this file, change `choose`, run it.
 
-A policy is a NamedTuple of parameters, two methods, and kernels registered on its type. This one
+A policy is a NamedTuple of parameters, three methods, and kernels registered on its type. This one
 plays a random action with probability epsilon and the best-looking one otherwise.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.checks import check_policy
-from belated.core.arguments import checked, positive, probability
+from belated.core.arguments import parameters, positive, probability
 from belated.core.protocols import Estimator, Family, choose
 from belated.core.state import State
 from belated.core.types import Matrix
@@ -19,7 +19,7 @@ from belated.families import Bernoulli, Gaussian
 from belated.policies.scores import most_optimistic
 
 
-@checked
+@parameters
 class EpsilonGreedy(NamedTuple):
     """Explore at random with probability epsilon. No guarantee."""
 

@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 from belated.checks import check_family
+from belated.core.arguments import parameters
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -20,6 +21,7 @@ from belated.core.protocols import (
 from belated.core.special import sigmoid
 
 
+@parameters
 class RareConversions(NamedTuple):
     """Success or failure, logistic mean around a known offset."""
 

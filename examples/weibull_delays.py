@@ -7,11 +7,11 @@ import math
 from typing import NamedTuple
 
 from belated.checks import check_delay
-from belated.core.arguments import checked, positive
+from belated.core.arguments import parameters, positive
 from belated.core.protocols import delay_quantile
 
 
-@checked
+@parameters
 class Weibull(NamedTuple):
     """P(tau > t) = exp(-(t / scale)^shape)."""
 

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, log1p, ndtr
+from scipy.special import expit, ndtr
 
-LOG = {
+FAMILIES = {  # mean, slope, cumulant
     "gaussian": (lambda z: z, lambda z: np.ones_like(z), lambda z: z**2 / 2),
     "bernoulli": (expit, lambda z: expit(z) * expit(-z), lambda z: np.logaddexp(0.0, z)),
     "tanh": (np.tanh, lambda z: np.cosh(z) ** -2.0, lambda z: np.logaddexp(z, -z) - math.log(2)),
@@ -21,14 +21,14 @@ LOG = {
     "poisson": (np.exp, np.exp, np.exp),
 }
 TRIALS = 4  # of the binomial family in the tests
-LOG["bounded"] = LOG["bernoulli"]
-LOG["binomial"] = tuple(lambda z, f=f: TRIALS * f(z) for f in LOG["bernoulli"])
+FAMILIES["bounded"] = FAMILIES["bernoulli"]
+FAMILIES["binomial"] = tuple(lambda z, f=f: TRIALS * f(z) for f in FAMILIES["bernoulli"])
 CONCORDANCE = {"gaussian": 0.0, "tanh": 2.0, "probit": 6.0}  # others 1; probit for |z| <= 6
 
 
 def objective(family, X, y, ridge, theta):
     """F(theta), its gradient and its Hessian: ALGORITHMS A.2."""
-    mu, slope, cumulant = LOG[family]
+    mu, slope, cumulant = FAMILIES[family]
     z = X @ theta
     F = (cumulant(z) - y * z).sum() + ridge / 2 * theta @ theta
     gradient = X.T @ (mu(z) - y) + ridge * theta
@@ -88,7 +88,7 @@ def sqrt_beta(W, lam, m1, R, kappa, delta):
     """Equation (confidence width) of the paper."""
     d = len(W)
     log_det = np.linalg.slogdet(W)[1] - d * math.log(lam)
-    return math.sqrt(lam) * m1 + R / kappa * math.sqrt(log_det + 2 * log1p(1 / delta - 1))
+    return math.sqrt(lam) * m1 + R / kappa * math.sqrt(log_det - 2 * math.log(delta))
 
 
 class DelayedOFUGLM:

@@ -24,7 +24,6 @@ from belated import (
     Tanh,
     UnknownDecisionError,
 )
-from belated.checks import _bytes
 from belated.delays import Exponential
 from belated.engine import draw_world, play
 from belated.environments import UnitBall
@@ -87,13 +86,13 @@ def test_the_same_reward_again_is_no_news_and_another_is_an_error():
     bandit.decide(np.eye(D))
     bandit.decide(np.eye(D))
     assert bandit.learn(1, 1.0) == 1
-    before = _bytes(bandit)
+    before = bandit.fingerprint()
     assert bandit.learn(1, 1.0) == 0
     with pytest.raises(ConflictingRewardError, match=r"reward = 0\.0 for id = 1: expected 1\.0"):
         bandit.learn(1, 0.0)
     with pytest.raises(ConflictingRewardError):
         bandit.learn([(2, 1.0), (2, 0.0)])  # within one batch
-    assert _bytes(bandit) == before
+    assert bandit.fingerprint() == before
     assert bandit.learn([(2, 1.0), (2, 1.0), (1, 1.0)]) == 1
 
 
@@ -117,10 +116,10 @@ def test_the_same_reward_again_is_no_news_and_another_is_an_error():
 )
 def test_bad_actions(actions, message):
     bandit = make_bandit()
-    before = _bytes(bandit)
+    before = bandit.fingerprint()
     with pytest.raises(ValueError, match=message):
         bandit.decide(actions)
-    assert _bytes(bandit) == before
+    assert bandit.fingerprint() == before
 
 
 def test_context_needs_features():
@@ -145,10 +144,10 @@ def test_bad_rewards(family, reward, expected):
     policy = DelayedOFUGLM(R=1.0)
     bandit = Bandit(D, family=family, policy=policy)
     bandit.decide(np.eye(D))
-    before = _bytes(bandit)
+    before = bandit.fingerprint()
     with pytest.raises(ValueError, match=f"reward .*1.* = {reward!r}: expected {expected}"):
         bandit.learn(1, reward)
-    assert _bytes(bandit) == before
+    assert bandit.fingerprint() == before
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,33 @@ def test_rewards_that_are_none(call):
         bandit.learn(*call)
 
 
-@pytest.mark.parametrize("rewards", [5, None, [1, 2], [(1, 1.0, 2)], "ab"])
+def test_a_decision_is_not_an_id():
+    bandit = make_bandit()
+    decision = bandit.decide(np.eye(D))
+    with pytest.raises(TypeError, match=r"pass decision\.id"):
+        bandit.learn(decision, 1.0)
+
+
+def test_features_may_not_be_longer_than_the_bandit_allows():
+    features = Features(numeric=["p"], max_norm=2.0).fit([{"p": 1.0}, {"p": 3.0}])
+    with pytest.raises(ValueError, match=r"max_norm = 1\.0: expected at least the max_norm of the"):
+        Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+
+
+def test_readers_see_whole_states():
+    """While one thread learns, another never sees W between two of its updates."""
+    d = 60
+    bandit = Bandit(d, family=Gaussian(), policy=DelayedOFUGLM())
+    for k in range(400):
+        bandit.decide([np.eye(d)[k % d]])
+    with ThreadPoolExecutor(1) as pool:
+        learning = pool.submit(lambda: [bandit.learn(k + 1, 1.0) for k in range(400)])
+        while not learning.done():
+            n, W = bandit.n_observed, bandit.W
+            assert n <= np.trace(W) - d <= bandit.n_observed
+
+
+@pytest.mark.parametrize("rewards", [5, None, [1, 2], [(1, 1.0, 2)], "ab", {1: 1.0}, (1, 1.0)])
 def test_batches_that_are_none(rewards):
     bandit = make_bandit()
     bandit.decide(np.eye(D))
@@ -200,6 +225,7 @@ def test_bad_options(options, message):
         ("family", "bernoulli", "a family, such as Bernoulli"),
         ("policy", DelayedOFUGLM, "a policy, such as DelayedOFUGLM"),
         ("policy", None, "a policy, such as DelayedOFUGLM"),
+        ("features", "x", "a feature map, such as Features"),
         ("seed", "abc", "a whole number, 0 or more"),
         ("seed", -1, "a whole number, 0 or more"),
         ("seed", True, "a whole number, 0 or more"),
@@ -233,11 +259,11 @@ def test_a_copy_is_its_own_bandit():
     for _ in range(64):
         bandit.decide(np.eye(D))
     for twin in (copy.copy(bandit), copy.deepcopy(bandit), pickle.loads(pickle.dumps(bandit))):
-        before = _bytes(bandit)
+        before = bandit.fingerprint()
         for _ in range(100):
             twin.decide(np.eye(D))
         twin.learn(1, 1.0)
-        assert _bytes(bandit) == before
+        assert bandit.fingerprint() == before
 
 
 def test_threads_wait_for_each_other():
@@ -344,7 +370,7 @@ def test_bad_calls_leave_no_trace(operations):
                 name, args = "learn", [[(max(1, tried.n_decided), args[1]), (args[0], 1.0)]]
             with pytest.raises((ValueError, TypeError)):
                 getattr(tried, name)(*args)
-    assert _bytes(tried) == _bytes(clean)
+    assert tried.fingerprint() == clean.fingerprint()
     assert tried.decide(np.eye(D)) == clean.decide(np.eye(D))
 
 
@@ -385,10 +411,11 @@ def test_features_in_the_loop():
     assert np.array_equal(bandit._history.x[0], x)
     low, high = bandit.interval(x)
     assert low < high
-    before = _bytes(bandit)
+    assert bandit.interval(rows[decision.index], {"country": "NO"}) == (low, high)
+    before = bandit.fingerprint()
     with pytest.raises(ValueError, match="price"):
         bandit.decide([{"ad": "a"}], {"country": "NO"})
-    assert _bytes(bandit) == before
+    assert bandit.fingerprint() == before
     with pytest.raises(ValueError, match="dim = 3: expected 7"):
         Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
 

@@ -53,14 +53,27 @@ def test_cache_clear(tmp_path):
     assert "freed 0.0 MB" in belated("cache", "clear", **place).stdout
 
 
+PLAY = """
+from belated import Bandit, DelayedOFUGLM, registry
+from belated.delays import Exponential
+from belated.engine import draw_world, play
+from belated.environments import UnitBall
+for name in registry.FAMILIES:
+    family = registry.load(registry.FAMILIES, name)()
+    bandit = Bandit(4, family=family, policy=registry.example_policy(DelayedOFUGLM, family))
+    play(bandit, draw_world(UnitBall(9), 4, 50, seed=3), Exponential(15.0))
+    bandit.interval([0.1] * 4)
+"""
+
+
 @pytest.mark.compiled
 def test_cache_warm(tmp_path):
-    """After warming, the first decision and the first reward of every family compile nothing."""
+    """After warming, the first run of every family compiles nothing."""
     place = {"BELATED_CACHE_DIR": str(tmp_path)}
     belated("cache", "warm", **place)
     filled = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     assert filled
-    belated("cache", "warm", **place)
+    subprocess.run([sys.executable, "-c", PLAY], env={**os.environ, **place}, check=True)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == filled
 
 

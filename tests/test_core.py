@@ -3,9 +3,11 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Poisson, delays,
 from belated.core.linalg import cholesky, grow, inverse_and_log_det, solve_transposed, solve_upper
 from belated.core.protocols import choose, mean, reward_quantile
 from belated.core.special import normal_cdf, normal_quantile, sigmoid
+from belated.engine import draw_world, play
 
 
 @given(st.integers(1, 12), st.integers(0, 10**6), st.floats(0.0, 10.0))
@@ -157,6 +160,9 @@ def test_sampled_delays_have_their_mean():
         (lambda: delays.Empirical("abc"), "expected delays, as numbers"),
         (lambda: delays.quantile(delays.Never(), 1.0), "u = 1.0: expected a number in"),
         (lambda: delays.quantile(delays.Informative(), 0.5), "y = nan: expected a reward"),
+        (lambda: delays.Informative(threshold=math.nan), "threshold = nan: expected a finite"),
+        (lambda: delays.expected_missing(delays.Informative(), 5), "does not depend on the rew"),
+        (lambda: delays.expected_missing(delays.Never(), -3), "rounds = -3: expected a whole"),
         (lambda: environments.UnitBall(0), "n_actions = 0: expected a whole number"),
         (lambda: environments.FixedArms([[math.inf]]), "expected a .K, d. array of finite"),
         (lambda: environments.FixedArms("abc"), "expected an array of numbers"),
@@ -167,12 +173,39 @@ def test_bad_parameters(make, message):
         make()
 
 
+def test_equal_means_of_one_type():
+    assert delays.Exponential(9.0) == delays.Exponential(9.0)
+    assert delays.Exponential(9.0) != delays.Uniform(9.0)
+    assert Bernoulli() != Poisson()
+    assert delays.Empirical([2.0, 1.0]) == delays.Empirical([1.0, 2.0])
+    assert delays.Empirical([2.0, 1.0]) != delays.Empirical([1.0, 3.0])
+    assert len({delays.Exponential(9.0), delays.Uniform(9.0), delays.Exponential(9.0)}) == 2
+    assert len({delays.Empirical([2.0, 1.0]), delays.Empirical([1.0, 2.0])}) == 1
+
+
+def test_bad_worlds():
+    ball = environments.UnitBall(2)
+    for star in ([0.0, math.nan], [0.0]):
+        with pytest.raises(ValueError, match=r"theta_star = .*: expected 2 finite numbers"):
+            draw_world(ball, 2, 5, 1, np.array(star))
+    with pytest.raises(TypeError, match="seed = 'x': expected a whole number"):
+        draw_world(ball, 2, 5, "x")
+    bandit = Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM())
+    with pytest.raises(ValueError, match=r"bandit\.dim = 3: expected 2, as in this world"):
+        play(bandit, draw_world(ball, 2, 5, 1), delays.Never())
+    with pytest.raises(TypeError, match="delay = 'late': expected a delay, such as Exponential"):
+        play(bandit, draw_world(ball, 3, 5, 1), "late")
+    with pytest.raises(TypeError, match=r"above = 3\.0: expected a delay, such as Constant"):
+        delays.Informative(above=3.0)
+    assert bandit.n_decided == 0
+
+
 # ------------------------------------------------------------------------ compiled and not
 
 PLAY = """
 import json, sys
 from belated import Bandit, DelayedOFUGLM, registry
-from belated.checks import example_policy
+from belated.registry import example_policy
 from belated.delays import Exponential
 from belated.engine import draw_world, play
 from belated.environments import UnitBall
@@ -218,6 +251,7 @@ POLICY_FILE = """
 from typing import NamedTuple
 from belated.core.protocols import choose
 from belated.estimators import Ridge
+from helper import favourite
 
 class Stubborn(NamedTuple):
     "Always the same row."
@@ -229,7 +263,14 @@ class Stubborn(NamedTuple):
 
 @choose.case(Stubborn)
 def _choose(policy, state, actions, rng):
-    return ROW, 0.0, 0.0, 0.0
+    return favourite(), 0.0, 0.0, 0.0
+"""
+HELPER_FILE = """
+from belated.core.jit import kernel
+
+@kernel
+def favourite():
+    return ROW
 """
 USE_IT = """
 import numpy as np
@@ -243,10 +284,19 @@ print(Bandit(2, family=Gaussian(), policy=Stubborn()).decide(np.eye(2)).index)
 def test_an_edited_policy_is_not_served_from_the_cache(tmp_path):
     """Package kernels are compiled around a user's policy: its edits must reach them."""
     place = {"PYTHONPATH": str(tmp_path), "BELATED_CACHE_DIR": str(tmp_path / "cache")}
-    for row in ("0", "1", "1"):
-        (tmp_path / "stubborn.py").write_text(POLICY_FILE.replace("ROW", row))
-        assert run_python(USE_IT, **place).strip() == row
-    assert any((tmp_path / "cache").rglob("*.nbc"))
+    (tmp_path / "helper.py").write_text(HELPER_FILE.replace("ROW", "0"))
+    (tmp_path / "stubborn.py").write_text(POLICY_FILE)
+    assert run_python(USE_IT, **place).strip() == "0"
+    (tmp_path / "helper.py").write_text(HELPER_FILE.replace("ROW", "1"))
+    assert run_python(USE_IT, **place).strip() == "1"
+    (tmp_path / "stubborn.py").write_text(POLICY_FILE.replace("favourite()", "0"))
+    assert run_python(USE_IT, **place).strip() == "0"
+    kept = set((tmp_path / "cache").rglob("*.nbc"))
+    assert kept
+    typed_in = POLICY_FILE.replace("from helper import favourite", "").replace("favourite()", "1")
+    use = USE_IT.replace("from stubborn import Stubborn", "")
+    assert run_python(typed_in + use, **place).strip() == "1"
+    assert set((tmp_path / "cache").rglob("*.nbc")) == kept, "code typed in must not be kept"
 
 
 @pytest.mark.compiled
@@ -298,4 +348,7 @@ def test_all_public_names_exist():
 
     for name in belated.__all__:
         assert getattr(belated, name) is not None
+    source = Path(belated.__file__).read_text()
+    typed = re.findall(r"import (\w+) as \1$", source, re.MULTILINE)  # what type checkers see
+    assert sorted(typed) == sorted(belated._HOMES)
     assert mean(Bernoulli(), 0.0) == 0.5

@@ -394,7 +394,9 @@ def test_gradient_bound():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize(("order", "constrained", "table"), [(3, True, 119), (2, False, 501)])
+@pytest.mark.parametrize(
+    ("order", "constrained", "table"), [(3, True, 119), (3, False, 119), (2, False, 501)]
+)
 def test_few_passes(order, constrained, table):
     """100,000 rounds in 10 dimensions: at most twice the passes that were tabled."""
     T, d, K = 100_000, 10, 100

@@ -23,7 +23,7 @@ def delays():
 @pytest.mark.parametrize("family", families(), ids=repr)
 @pytest.mark.parametrize("policy", registry.POLICIES)
 def test_policy(policy, family, check):
-    check(checks.example_policy(registry.load(registry.POLICIES, policy), family), family)
+    check(registry.example_policy(registry.load(registry.POLICIES, policy), family), family)
 
 
 @pytest.mark.parametrize("check", checks.FAMILY_CHECKS, ids=lambda f: f.__name__)

@@ -13,7 +13,6 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, SnapshotError, Transformed
-from belated.checks import _bytes
 from belated.delays import Exponential
 from belated.engine import draw_world, play
 from belated.environments import UnitBall
@@ -34,14 +33,14 @@ def path(tmp_path, bandit):
 
 def test_load_goes_on_byte_for_byte(bandit, path):
     twin = Bandit.load(path)
-    assert _bytes(twin) == _bytes(bandit)
+    assert twin.fingerprint() == bandit.fingerprint()
     assert (twin.policy, twin.family, twin.max_norm) == (bandit.policy, bandit.family, 2.0)
     assert twin.certificate == bandit.certificate
     for actions in draw_world(UnitBall(5), 3, 200, seed=3).actions:  # past the capacity
         decision = bandit.decide(actions)
         assert twin.decide(actions) == decision
         assert bandit.learn(decision.id, 1.0) == twin.learn(decision.id, 1.0)
-    assert _bytes(twin) == _bytes(bandit)
+    assert twin.fingerprint() == bandit.fingerprint()
 
 
 def test_random_stream_is_fresh_unless_asked_otherwise(bandit, path):
@@ -71,7 +70,7 @@ def test_every_damaged_byte_is_noticed_or_harmless(bandit, path, tmp_path):
         broken[position] ^= 0xFF
         damaged.write_bytes(broken)
         try:
-            assert _bytes(Bandit.load(damaged)) == _bytes(bandit)
+            assert Bandit.load(damaged).fingerprint() == bandit.fingerprint()
         except SnapshotError:
             refused += 1
     assert refused > 20
@@ -109,8 +108,8 @@ def test_newer_format(path):
         lambda header, arrays: arrays.update(W=arrays["W"][:2]),
         lambda header, arrays: arrays.update(theta=arrays["theta"].astype(np.float32)),
         lambda header, arrays: arrays.update({"history.y": arrays["history.y"][:-1]}),
-        lambda header, arrays: header["POLICIES"]["values"].update(delta=-1.0),
-        lambda header, arrays: header["POLICIES"]["values"].update(new_option=1.0),
+        lambda header, arrays: header["policy"]["values"].update(delta=-1.0),
+        lambda header, arrays: header["policy"]["values"].update(new_option=1.0),
         lambda header, arrays: header.update(format="something else"),
         lambda header, arrays: header.update(dim=10**6),
         lambda header, arrays: header.update(max_norm=-1.0),
@@ -168,7 +167,7 @@ def test_fitted_features_are_part_of_it(tmp_path):
     bandit.save(tmp_path / "b")
     twin = Bandit.load(tmp_path / "b")
     assert twin.decide(rows, {"user": 9}) == bandit.decide(rows, {"user": 9})
-    assert _bytes(twin) == _bytes(bandit)
+    assert twin.fingerprint() == bandit.fingerprint()
     with pytest.raises(ValueError, match="features = 3: expected None"):
         Bandit.load(tmp_path / "b", features=3)
 

@@ -1,16 +1,16 @@
 """Bandit: decide now, learn when the reward returns."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from decimal import Decimal
+from hashlib import sha256
 from numbers import Real
 from os import PathLike
-from threading import Lock
+from threading import RLock
 from typing import Any, Self, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from belated import snapshot
 from belated.core.arguments import positive, shown, whole, wrong, wrong_type
@@ -80,15 +80,15 @@ def _random_stream(seed: Any) -> np.random.Generator:
 
 def _pairs(rewards: Any) -> list[tuple[Any, Any]]:
     """The pairs of an iterable of them; an error of the iterable's own passes through."""
-    usage = "learn(id, reward) or learn([(id, reward), ...])"
-    if not isinstance(rewards, Iterable):
-        raise wrong_type("learn", rewards, usage)
+    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
+    if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
+        raise TypeError(f"learn({shown(rewards)}): {usage}")
     pairs = []
     for pair in rewards:
         try:
             id, y = pair
         except (TypeError, ValueError):
-            raise wrong_type("learn", pair, usage) from None
+            raise TypeError(f"learn([..., {shown(pair)}, ...]): {usage}") from None
         pairs.append((id, y))
     return pairs
 
@@ -139,6 +139,8 @@ class Bandit:
         max_norm: float = 1.0,
         features: FeatureMap | None = None,
     ) -> None:
+        if features is not None and not hasattr(features, "transform"):
+            raise wrong_type("features", features, "a feature map, such as Features(...)")
         if dim is None:
             if features is None:
                 raise TypeError("dim = None: expected the number of features, or features=")
@@ -149,6 +151,8 @@ class Bandit:
         self.max_norm = positive("max_norm", max_norm)
         if not 1e-50 <= self.max_norm <= 1e50:
             raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
+        if getattr(features, "max_norm", 0.0) > self.max_norm:
+            raise wrong("max_norm", max_norm, "at least the max_norm of the features")
         if type(family) not in derivatives.cases:
             raise wrong_type("family", family, "a family, such as Bernoulli()")
         if type(policy) not in choose.cases:
@@ -158,7 +162,7 @@ class Bandit:
         self.policy = policy.resolve(family, self.dim, self.max_norm)
         self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
         self._rng = _random_stream(seed)
-        self._lock = Lock()
+        self._lock = RLock()
         self._state = new_state(self.dim, self.policy.lam, self.estimator.new_fit(self.dim))
         self._history = new_history(64, self.dim)
 
@@ -185,7 +189,7 @@ class Bandit:
                 self.policy, self._state, self._history, matrix, limit, rng
             )
         if row < 0:
-            self._refuse_long(matrix, "actions")
+            self._refuse_long(matrix, [f"actions[{k}]" for k in range(len(matrix))])
         # plain numbers, whatever the kernel was: they go into JSON and logs
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
@@ -238,17 +242,20 @@ class Bandit:
     @property
     def theta(self) -> Vector:
         """Estimate of the parameter from the rewards that have returned."""
-        return self._state.theta.copy()
+        with self._lock:
+            return self._state.theta.copy()
 
     @property
     def W(self) -> Matrix:
         """``lam I + sum of x x'`` over the decisions whose reward has returned."""
-        return self._state.W.copy()
+        with self._lock:
+            return self._state.W.copy()
 
     @property
     def V(self) -> Matrix:
         """``lam I + sum of x x'`` over all decisions."""
-        return self._state.V.copy()
+        with self._lock:
+            return self._state.V.copy()
 
     @property
     def n_decided(self) -> int:
@@ -268,41 +275,72 @@ class Bandit:
     @property
     def sqrt_beta(self) -> float:
         """Width of the confidence set, as the paper defines it."""
-        return float(sqrt_beta(self.policy, self._state))
+        with self._lock:
+            return float(sqrt_beta(self.policy, self._state))
 
     @property
     def radius(self) -> float:
         """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
-        return float(radius(self.policy, self._state))
+        with self._lock:
+            return float(radius(self.policy, self._state))
 
     @property
     def certificate(self) -> Certificate:
         """How close ``theta`` is, provably, to the exact estimate, and what that took."""
-        scalars, counts = self._state.scalars, self._state.counts
+        with self._lock:
+            scalars, counts = self._state.scalars.copy(), self._state.counts.copy()
         return Certificate(
             float(scalars[ERROR]), float(scalars[SLACK]), int(counts[PASSES]), int(counts[ROWS])
         )
 
-    def interval(self, x: ArrayLike) -> tuple[float, float]:
-        """Confidence interval of the mean reward of an action, valid in all rounds at once.
+    def interval(self, x: Any, context: Any = None) -> tuple[float, float]:
+        """Confidence interval of the mean reward of an action.
 
+        With probability 1 - delta all intervals of all rounds hold at once, for a policy with its
+        guarantee intact (a true R, ``width_scale`` of 1 or more).
+
+        Parameters
+        ----------
+        x
+            A vector of ``dim`` numbers; or, for a bandit with features, an action as a dict.
+        context
+            For a bandit with features: the context of that action.
+
+        Examples
+        --------
         >>> from belated import Bandit, Bernoulli, DelayedOFUGLM
         >>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM())
         >>> low, high = bandit.interval([0.1, 0.1])
         >>> 0.0 < low < 0.5 < high < 1.0
         True
         """
-        (row,) = matrix = self._action_matrix(_numbers("x", x)[np.newaxis], None, name="x")
-        self._refuse_long(matrix, "x")
-        z = float(row @ self._state.theta)
-        width = self.radius * math.sqrt(row @ self._state.W_inv @ row)
+        if self.features is not None and (isinstance(x, Mapping) or context is not None):
+            (vector,) = self._action_matrix([x], context)
+        else:
+            vector = _numbers("x", x)
+        if vector.shape != (self.dim,):
+            raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
+        self._refuse_long(vector[np.newaxis], ["x"])
+        with self._lock:
+            z = float(vector @ self._state.theta)
+            width = self.radius * math.sqrt(vector @ self._state.W_inv @ vector)
         return float(mean(self.family, z - width)), float(mean(self.family, z + width))
 
+    def fingerprint(self) -> str:
+        """Digest of everything the bandit knows: equal for two that will act and learn alike."""
+        digest = sha256()
+        with self._lock:
+            for name, array in snapshot.flatten(self._state, self._history).items():
+                digest.update(name.encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        with self._lock:
+            return deepcopy({name: v for name, v in vars(self).items() if name != "_lock"})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=Lock())
+        vars(self).update(state, _lock=RLock())
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # a copy that shared the arrays would corrupt them
@@ -315,8 +353,8 @@ class Bandit:
 
     # ------------------------------------------------------------------------ what is let in
 
-    def _action_matrix(self, actions: Any, context: Any, name: str = "actions") -> Matrix:
-        if self.features is not None and name == "actions":
+    def _action_matrix(self, actions: Any, context: Any) -> Matrix:
+        if self.features is not None:
             matrix = _numbers("features", self.features.transform(actions, context))
             if hasattr(actions, "__len__") and len(matrix) != len(actions):
                 raise ValueError(
@@ -325,23 +363,22 @@ class Bandit:
         elif context is not None:
             raise wrong_type("context", context, "None for a bandit without features")
         else:
-            matrix = _numbers(name, actions)
+            matrix = _numbers("actions", actions)
         if matrix.ndim != 2 or matrix.shape[1] != self.dim or matrix.shape[0] == 0:
-            shape = f"(K, {self.dim}) with K >= 1" if name == "actions" else f"({self.dim},)"
-            got = matrix.shape if name == "actions" else matrix.shape[1:]
-            raise ValueError(f"{name} has shape {got}: expected {shape}")
+            raise ValueError(
+                f"actions has shape {matrix.shape}: expected (K, {self.dim}) with K >= 1"
+            )
         return matrix
 
-    def _refuse_long(self, matrix: Matrix, name: str) -> None:
-        """Say which row is not finite or longer than ``max_norm``."""
-        for k, x in enumerate(matrix):
-            where = f"{name}[{k}]" if name == "actions" else name
+    def _refuse_long(self, matrix: Matrix, names: Iterable[str]) -> None:
+        """Say which row is not finite or longer than ``max_norm``, if one is."""
+        for name, x in zip(names, matrix, strict=True):
             if not np.isfinite(x).all():
-                raise wrong(where, x.tolist(), "finite numbers")
+                raise wrong(name, x.tolist(), "finite numbers")
             if (norm := math.hypot(*x)) > self.max_norm * NORM_ROUNDING:
                 raise ValueError(
-                    f"{where} has norm {norm:.9g}: expected at most max_norm = "
-                    f"{self.max_norm:g}; scale the actions, raise max_norm, or pass features="
+                    f"{name} has norm {norm:.9g}: expected at most max_norm = {self.max_norm:g}; "
+                    "scale the actions, raise max_norm, or pass features="
                 )
 
     def _reward(self, id: Any, y: Any) -> tuple[int, float]:
@@ -352,9 +389,10 @@ class Bandit:
         except OverflowError:
             raise wrong(f"reward (of id = {id!r})", y, str(self.family.support)) from None
         except (AttributeError, TypeError, ValueError):
+            hint = "; pass decision.id" if isinstance(id, Decision) else ""
             raise TypeError(
                 f"learn({shown(id)}, {shown(y)}): expected the id of a decision, a whole number, "
-                "and a reward, a number"
+                f"and a reward, a number{hint}"
             ) from None
         if not 0 <= row < self.n_decided:
             raise UnknownDecisionError(
@@ -376,8 +414,8 @@ class Bandit:
         header = {
             "dim": self.dim,
             "max_norm": self.max_norm,
-            "FAMILIES": snapshot.describe("FAMILIES", self.family),
-            "POLICIES": snapshot.describe("POLICIES", self.policy),
+            "family": snapshot.describe("FAMILIES", self.family),
+            "policy": snapshot.describe("POLICIES", self.policy),
             "features": None if self.features is None else self.features.to_dict(),
             "stream": self._rng.bit_generator.state,
         }
@@ -414,8 +452,9 @@ class Bandit:
             raise wrong("seed", seed, "None with same_stream=True")
         stream = _random_stream(seed)
         header, arrays = snapshot.read(path)
-        family = snapshot.rebuild("FAMILIES", header, types)
-        policy = snapshot.rebuild("POLICIES", header, types)
+        own = list(types)
+        family = snapshot.rebuild("FAMILIES", header["family"], own)
+        policy = snapshot.rebuild("POLICIES", header["policy"], own)
         feature_map = snapshot.rebuild_features(header, features)
         with snapshot.reading(path):
             if arrays["theta"].shape != (header["dim"],):

@@ -11,7 +11,6 @@ checks, so that a test runner can show each as a test of its own.
 >>> check_policy(DelayedOFUGLM(), Bernoulli())
 """
 
-import io
 import math
 import tempfile
 from collections.abc import Callable
@@ -34,7 +33,7 @@ from belated.core.protocols import (
     reward_quantile,
     self_concordance,
 )
-from belated.core.state import LOG_DET, State
+from belated.core.state import LOG_DET
 from belated.delays import Constant, Exponential, Never, is_informative
 from belated.engine import Run, World, draw_world, play
 from belated.environments import UnitBall
@@ -62,14 +61,6 @@ def check_delay(delay: Delay) -> None:
         check(delay)
 
 
-def example_policy(policy_type: type, family: Family) -> Policy:
-    """The policy with its defaults, and an R of 1 where the family has none to offer."""
-    policy: Policy = policy_type()
-    if family.R is None and "R" in policy_type._fields:  # type: ignore[attr-defined]
-        policy = policy_type(R=1.0)
-    return policy
-
-
 # --------------------------------------------------------------------------------------- policies
 
 
@@ -86,21 +77,6 @@ def _played(
 ) -> tuple[Bandit, Run]:
     bandit = _bandit(policy, family)
     return bandit, play(bandit, world or _world(), delay, **options)
-
-
-def _arrays(state: State) -> list[Any]:
-    return [a for name, a in state._asdict().items() if name not in ("fit", "work")] + list(
-        state.fit
-    )
-
-
-def _bytes(bandit: Bandit) -> bytes:
-    """Everything the bandit knows, as one string of bytes."""
-    out = io.BytesIO()
-    n = bandit.n_decided
-    for array in [*_arrays(bandit._state), bandit._history.x[:n], bandit._history.y[:n]]:
-        out.write(array.tobytes())
-    return out.getvalue()
 
 
 def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
@@ -131,18 +107,18 @@ def check_same_seed_same_run(policy: Policy, family: Family) -> None:
     """Nothing random but the seed."""
     (one, first), (two, second) = _played(policy, family), _played(policy, family)
     assert np.array_equal(first.index, second.index)
-    assert _bytes(one) == _bytes(two)
+    assert one.fingerprint() == two.fingerprint()
 
 
 def check_choosing_changes_nothing(policy: Policy, family: Family) -> None:
     """``choose`` reads the state and returns a row with a score that is a number."""
     bandit, _ = _played(policy, family)
-    before = _bytes(bandit)
+    before = bandit.fingerprint()
     rng = np.random.default_rng(0) if getattr(policy, "randomised", True) else None
     row, score, estimate, width = choose(bandit.policy, bandit._state, np.eye(DIM), rng)
     assert 0 <= row < DIM
     assert all(math.isfinite(v) for v in (score, estimate, width))
-    assert _bytes(bandit) == before
+    assert bandit.fingerprint() == before
 
 
 def check_matrices_match_their_definitions(policy: Policy, family: Family) -> None:
@@ -234,20 +210,20 @@ def check_save_and_load_go_on(policy: Policy, family: Family) -> None:
         path = Path(directory) / "bandit"
         bandit.save(path)
         twin = Bandit.load(path, same_stream=True, types=[type(policy), type(family)])
-    assert _bytes(twin) == _bytes(bandit)
+    assert twin.fingerprint() == bandit.fingerprint()
     late = [(int(s) + 1, run.reward[s]) for s in np.flatnonzero(run.arrives > ROUNDS)]
     for actions in _world(seed=8, rounds=5).actions:
         assert bandit.decide(actions) == twin.decide(actions)
     if late:
         bandit.learn(late)
         twin.learn(late)
-    assert _bytes(twin) == _bytes(bandit)
+    assert twin.fingerprint() == bandit.fingerprint()
 
 
 def check_bad_input_changes_nothing(policy: Policy, family: Family) -> None:
     """A refused call leaves no trace."""
     bandit, run = _played(policy, family)
-    before = _bytes(bandit)
+    before = bandit.fingerprint()
     nan, good = math.nan, np.eye(DIM)
     pending = int(np.flatnonzero(run.arrives > ROUNDS)[0]) + 1
     returned = int(np.flatnonzero(run.arrives <= ROUNDS)[0]) + 1
@@ -272,11 +248,11 @@ def check_bad_input_changes_nothing(policy: Policy, family: Family) -> None:
         try:
             call()
         except (ValueError, TypeError):
-            assert _bytes(bandit) == before
+            assert bandit.fingerprint() == before
         else:
             raise AssertionError("bad input was accepted")
     assert bandit.learn(returned, run.reward[returned - 1]) == 0  # the same again is no news
-    assert _bytes(bandit) == before
+    assert bandit.fingerprint() == before
 
 
 # --------------------------------------------------------------------------------------- families

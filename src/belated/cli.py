@@ -34,7 +34,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options of the program as a whole."""
@@ -59,10 +59,12 @@ def warm() -> None:
     """Compile every policy with every family now, so that first calls are quick."""
     from rich.progress import track
 
+    from belated.core.cache import cache_dir
     from belated.warm import jobs
 
     for job in track(list(jobs()), description="compiling"):
         job()
+    typer.echo(f"kernels are in {cache_dir()}")
 
 
 @cache.command()

@@ -18,12 +18,21 @@ array([ 71.7, 300.5,  15.6])
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from belated.core.arguments import checked, not_negative, positive, probability, wrong
+from belated.core.arguments import (
+    not_negative,
+    number,
+    parameters,
+    positive,
+    probability,
+    whole,
+    wrong,
+    wrong_type,
+)
 from belated.core.protocols import Delay, delay_quantile
 from belated.core.types import Vector
 
@@ -58,16 +67,18 @@ def arrival(row: int, tau: float) -> float:
 
 def expected_missing(delay: Delay, rounds: int) -> float:
     """E[G_t] after ``rounds`` rounds: E[min(ceil tau, t)], the sum of P(tau > i) over i < t."""
-    return math.fsum(delay.survival(i) for i in range(rounds))
+    if is_informative(delay):
+        raise wrong("delay", delay, "one that does not depend on the reward")
+    return math.fsum(delay.survival(i) for i in range(whole("rounds", rounds, least=0)))
 
 
-@checked
-class Exponential(NamedTuple):
-    """Exponential with the given expected value."""
+@parameters
+class WithMean(NamedTuple):
+    """What the laws that are named by their expected value have in common."""
 
     expected: float = 100.0
 
-    def checked(self) -> "Exponential":
+    def checked(self) -> Self:
         """Raise where a parameter does not fit."""
         return self._replace(expected=positive("expected", self.expected))
 
@@ -75,6 +86,12 @@ class Exponential(NamedTuple):
     def mean(self) -> float:
         """``expected``."""
         return self.expected
+
+
+class Exponential(WithMean):
+    """Exponential with the given expected value."""
+
+    __slots__ = ()
 
     def survival(self, t: float) -> float:
         """exp(-t / expected)."""
@@ -86,20 +103,10 @@ def _exponential(delay: Exponential, u: float, y: float) -> float:
     return -delay.expected * math.log1p(-u)
 
 
-@checked
-class Uniform(NamedTuple):
+class Uniform(WithMean):
     """Uniform on [0, 2 expected]."""
 
-    expected: float = 100.0
-
-    def checked(self) -> "Uniform":
-        """Raise where a parameter does not fit."""
-        return self._replace(expected=positive("expected", self.expected))
-
-    @property
-    def mean(self) -> float:
-        """``expected``."""
-        return self.expected
+    __slots__ = ()
 
     def survival(self, t: float) -> float:
         """1 - t / (2 expected)."""
@@ -111,29 +118,19 @@ def _uniform(delay: Uniform, u: float, y: float) -> float:
     return 2.0 * delay.expected * u
 
 
-@checked
-class Lomax(NamedTuple):
+class Lomax(WithMean):
     """Pareto as NumPy draws it: P(tau > t) = (1 + t)^-a with a = (1 + expected) / expected.
 
     The reading of the paper's Pareto delays whose mean is the number on its axis. The variance is
     infinite for ``expected`` of 1 or more.
     """
 
-    expected: float = 100.0
-
-    def checked(self) -> "Lomax":
-        """Raise where a parameter does not fit."""
-        return self._replace(expected=positive("expected", self.expected))
+    __slots__ = ()
 
     @property
     def shape(self) -> float:
         """Tail exponent a."""
         return (1.0 + self.expected) / self.expected
-
-    @property
-    def mean(self) -> float:
-        """1 / (a - 1) = ``expected``."""
-        return self.expected
 
     def survival(self, t: float) -> float:
         """(1 + t)^-a."""
@@ -146,18 +143,13 @@ def _lomax(delay: Lomax, u: float, y: float) -> float:
     return math.expm1(exponent * math.log1p(-u))
 
 
-@checked
-class Pareto(NamedTuple):
+class Pareto(WithMean):
     """Pareto of type I, as the paper words it: P(tau > t) = t^-a for t >= 1, same a as ``Lomax``.
 
     No delay is below 1, and the mean is 1 + expected, not ``expected``.
     """
 
-    expected: float = 100.0
-
-    def checked(self) -> "Pareto":
-        """Raise where a parameter does not fit."""
-        return self._replace(expected=positive("expected", self.expected))
+    __slots__ = ()
 
     @property
     def shape(self) -> float:
@@ -180,20 +172,10 @@ def _pareto(delay: Pareto, u: float, y: float) -> float:
     return math.exp(exponent * math.log1p(-u))
 
 
-@checked
-class Geometric(NamedTuple):
+class Geometric(WithMean):
     """Whole numbers 0, 1, 2, ... with P(tau > t) = q^(t+1), q = expected / (1 + expected)."""
 
-    expected: float = 100.0
-
-    def checked(self) -> "Geometric":
-        """Raise where a parameter does not fit."""
-        return self._replace(expected=positive("expected", self.expected))
-
-    @property
-    def mean(self) -> float:
-        """``expected``, which is q / (1 - q)."""
-        return self.expected
+    __slots__ = ()
 
     def survival(self, t: float) -> float:
         """q^(floor(t) + 1)."""
@@ -207,7 +189,7 @@ def _geometric(delay: Geometric, u: float, y: float) -> float:
     return max(0.0, math.ceil(math.log1p(-u) / log_q) - 1.0)
 
 
-@checked
+@parameters
 class Constant(NamedTuple):
     """Always the same delay."""
 
@@ -232,7 +214,7 @@ def _constant(delay: Constant, u: float, y: float) -> float:
     return delay.value
 
 
-@checked
+@parameters
 class PacketLoss(NamedTuple):
     """At once with probability ``arrive``, otherwise never (Lancewicki et al. 2021)."""
 
@@ -257,6 +239,7 @@ def _packet_loss(delay: PacketLoss, u: float, y: float) -> float:
     return 0.0 if u <= delay.arrive else math.inf
 
 
+@parameters
 class Never(NamedTuple):
     """No reward ever returns."""
 
@@ -275,7 +258,7 @@ def _never(delay: Never, u: float, y: float) -> float:
     return math.inf
 
 
-@checked
+@parameters
 class Empirical(NamedTuple):
     """Delays as they were seen: each of ``values`` equally likely; infinity means never.
 
@@ -311,6 +294,7 @@ def _empirical(delay: Empirical, u: float, y: float) -> float:
     return delay.values[max(0, math.ceil(u * n) - 1)]
 
 
+@parameters
 class Informative(NamedTuple):
     """The delay depends on the reward: one law up to ``threshold``, another above it.
 
@@ -321,6 +305,13 @@ class Informative(NamedTuple):
     above: Any = Constant(0.0)
     below: Any = Never()
     threshold: float = 0.5
+
+    def checked(self) -> "Informative":
+        """Raise where a parameter does not fit."""
+        for name, law in (("above", self.above), ("below", self.below)):
+            if type(law) not in delay_quantile.cases:
+                raise wrong_type(name, law, "a delay, such as Constant(0.0)")
+        return self._replace(threshold=number("threshold", self.threshold))
 
     @property
     def informative(self) -> bool:

@@ -26,7 +26,9 @@ DELAYS: dict[str, Delay] = {
 def run_demo(out: Path, *, rounds: int, runs: int, seed: int) -> Path:
     """Play every delay on the same worlds, print the outcome, return the path of the picture."""
     if find_spec("matplotlib") is None:  # before the work, not after it
-        raise ValueError("the picture needs matplotlib: pip install 'belated[plots]'")
+        raise ValueError(
+            "the picture needs matplotlib: install it, or belated with the extra 'plots'"
+        )
     out.mkdir(parents=True, exist_ok=True)
     regret = {name: np.empty((runs, rounds)) for name in DELAYS}
     covered = dict.fromkeys(DELAYS, 0)

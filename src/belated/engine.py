@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from belated.core.arguments import whole, wrong
+from belated.core.arguments import whole, wrong, wrong_type
 from belated.core.events import Decision
 from belated.core.protocols import (
     Delay,
@@ -25,6 +25,7 @@ from belated.core.protocols import (
     Family,
     delay_quantile,
     mean,
+    radius,
     reward_quantile,
 )
 from belated.core.types import Integers, Matrix, Vector
@@ -78,12 +79,12 @@ def draw_world(
 ) -> World:
     """Draw a world; each part has a random stream of its own. theta_star is uniform in the ball."""
     if not isinstance(seed, np.random.SeedSequence):
-        seed = np.random.SeedSequence(seed)
+        seed = np.random.SeedSequence(whole("seed", seed, least=0))
     streams = [np.random.default_rng(child) for child in seed.spawn(4)]
     if theta_star is None:
         theta_star = point_in_ball(dim, streams[0])
-    elif np.shape(theta_star) != (dim,):
-        raise wrong("theta_star", theta_star, f"{dim} numbers")
+    elif np.shape(theta_star) != (dim,) or not np.isfinite(theta_star).all():
+        raise wrong("theta_star", theta_star, f"{dim} finite numbers")
     sets = [sample(environment, dim, streams[1]) for _ in range(whole("rounds", rounds))]
     return World(
         np.asarray(theta_star, float),
@@ -104,6 +105,10 @@ def play(
 
     ``shuffle`` may reorder them in place: nothing should depend on that order.
     """
+    if type(delay) not in delay_quantile.cases:
+        raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
+    if getattr(bandit, "dim", len(world.theta_star)) != len(world.theta_star):
+        raise wrong("bandit.dim", bandit.dim, f"{len(world.theta_star)}, as in this world")  # type: ignore[attr-defined]
     rounds = len(world.luck)
     values = mean_of_predictors(bandit.family, world)
     run = Run(
@@ -144,9 +149,7 @@ def mean_of_predictors(family: Family, world: World) -> Matrix:
 
 def _covers(bandit: Any, theta_star: Vector) -> bool:
     """Whether theta_star is in the confidence set; False where the policy has none."""
-    try:
-        radius = bandit.radius
-    except (AttributeError, TypeError):
+    if type(getattr(bandit, "policy", None)) not in radius.cases:
         return False
     error = bandit.theta - theta_star
-    return bool(error @ bandit.W @ error <= radius**2)
+    return bool(error @ bandit.W @ error <= bandit.radius**2)

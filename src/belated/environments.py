@@ -7,11 +7,11 @@
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from belated.core.arguments import checked, whole, wrong
+from belated.core.arguments import parameters, whole, wrong
 from belated.core.jit import kernel
 from belated.core.protocols import Environment, draw_actions
 from belated.core.types import Matrix, Vector
@@ -29,45 +29,42 @@ def point_in_ball(dim: int, rng: np.random.Generator) -> Vector:
     return sample(UnitBall(1), dim, rng)[0]
 
 
-@checked
-class UnitBall(NamedTuple):
-    """K fresh points a round, uniform in the unit ball: the paper's experiments."""
+@parameters
+class FreshActions(NamedTuple):
+    """K new points in every round, no direction preferred."""
 
     n_actions: int = 100
 
-    def checked(self) -> "UnitBall":
+    def checked(self) -> Self:
         """Raise where a parameter does not fit."""
         return self._replace(n_actions=whole("n_actions", self.n_actions))
 
     def mean(self, dim: int) -> Vector:
         """The average action."""
         return np.zeros(dim)
+
+
+class UnitBall(FreshActions):
+    """K fresh points a round, uniform in the unit ball: the paper's experiments."""
+
+    __slots__ = ()
 
     def norm_quantile(self, dim: int, u: float) -> float:
         """Quantile of the norm of an action: P(norm <= r) = r^dim."""
         return float(u ** (1.0 / dim))
 
 
-@checked
-class Sphere(NamedTuple):
+class Sphere(FreshActions):
     """K fresh points a round, uniform on the unit sphere."""
 
-    n_actions: int = 100
-
-    def checked(self) -> "Sphere":
-        """Raise where a parameter does not fit."""
-        return self._replace(n_actions=whole("n_actions", self.n_actions))
-
-    def mean(self, dim: int) -> Vector:
-        """The average action."""
-        return np.zeros(dim)
+    __slots__ = ()
 
     def norm_quantile(self, dim: int, u: float) -> float:
         """Quantile of the norm of an action: always 1."""
         return 1.0
 
 
-@checked
+@parameters
 class FixedArms(NamedTuple):
     """The same actions in every round.
 

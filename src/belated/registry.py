@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import Any
 
 POLICIES = {
-    "delayed-ofu-glm": "policies:DelayedOFUGLM",
+    "delayed-ofu-glm": "policies.delayed_ofu_glm:DelayedOFUGLM",
 }
 FAMILIES = {
-    "gaussian": "families:Gaussian",
-    "bernoulli": "families:Bernoulli",
-    "bounded": "families:Bounded",
-    "binomial": "families:Binomial",
-    "tanh": "families:Tanh",
-    "probit": "families:Probit",
-    "poisson": "families:Poisson",
+    "gaussian": "families.gaussian:Gaussian",
+    "bernoulli": "families.bernoulli:Bernoulli",
+    "bounded": "families.bernoulli:Bounded",
+    "binomial": "families.bernoulli:Binomial",
+    "tanh": "families.tanh:Tanh",
+    "probit": "families.probit:Probit",
+    "poisson": "families.poisson:Poisson",
 }
 DELAYS = {
     "exponential": "delays:Exponential",
@@ -52,3 +52,9 @@ def name_of(registry: dict[str, str], params: object) -> str | None:
         if load(registry, name) is type(params):
             return name
     return None
+
+
+def example_policy(policy_type: Any, family: Any) -> Any:
+    """The policy with its defaults, and an R of 1 where the family has none to offer."""
+    needs_R = family.R is None and "R" in policy_type._fields
+    return policy_type(R=1.0) if needs_R else policy_type()

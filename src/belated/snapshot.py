@@ -38,7 +38,7 @@ def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, A
     if target.is_dir():
         raise IsADirectoryError(f"{os.fspath(path)}: expected a file, this is a directory")
     header = {"format": FORMAT, "version": VERSION, **header}
-    temporary = target.parent / f".{uuid4().hex}"
+    temporary = target.parent / f".belated-{uuid4().hex}"
     try:
         with temporary.open("xb") as file:
             np.savez(file, header=np.array(json.dumps(header)), **arrays)
@@ -82,7 +82,7 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         # another version may hold anything: look no further
         arrays = {k: file[k] for k in file.files if k != "header" and version == VERSION}
         if version == VERSION:
-            missing = {"dim", "max_norm", "FAMILIES", "POLICIES", "features", "stream"} - {*header}
+            missing = {"dim", "max_norm", "family", "policy", "features", "stream"} - {*header}
             if missing:
                 raise ValueError(f"without {', '.join(sorted(missing))}")
     if version != VERSION:
@@ -99,7 +99,7 @@ def describe(kind: str, params: Any) -> dict[str, Any]:
     return {"type": name or type(params).__qualname__, "values": params._asdict()}
 
 
-def rebuild(kind: str, header: dict[str, Any], types: Iterable[type]) -> Any:
+def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> Any:
     """The NamedTuple that ``describe`` described; ``types`` are the user's own."""
     own: dict[str, Any] = {}
     for t in types:
@@ -107,16 +107,16 @@ def rebuild(kind: str, header: dict[str, Any], types: Iterable[type]) -> Any:
             raise wrong_type("types", t, "types such as MyPolicy, not objects of them")
         own[t.__qualname__] = t
     try:
-        known, name = getattr(registry, kind), header[kind]["type"]
+        known, name = getattr(registry, kind), description["type"]
         if name not in known and name not in own:
             raise SnapshotError(
                 f"types = {list(own)}: expected {name} among them, a type of the saved bandit that "
                 "is not part of belated"
             )
         params_type = registry.load(known, name) if name in known else own[name]
-        return params_type(**header[kind]["values"])
+        return params_type(**description["values"])
     except (TypeError, KeyError) as error:
-        raise SnapshotError(f"cannot make sense of {header[kind]} ({error})") from error
+        raise SnapshotError(f"cannot make sense of {description} ({error})") from error
 
 
 def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
@@ -136,9 +136,9 @@ def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
 
 
 def flatten(state: State, history: History) -> dict[str, Any]:
-    """All arrays by name; of the history, the decisions made."""
+    """All arrays but scratch, by name; of the history, the decisions made."""
     n = int(state.counts[DECIDED])
-    arrays = {name: value for name, value in state._asdict().items() if name != "fit"}
+    arrays = {k: value for k, value in state._asdict().items() if k not in ("fit", "work")}
     arrays |= {f"fit.{name}": value for name, value in state.fit._asdict().items()}
     return arrays | {"history.x": history.x[:n], "history.y": history.y[:n]}
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from belated import registry
 from belated.bandit import Bandit
-from belated.checks import example_policy
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -25,7 +24,7 @@ def jobs() -> Iterator[Callable[[], None]]:
     for family_name in registry.FAMILIES:
         family = registry.load(registry.FAMILIES, family_name)()
         for policy_name in registry.POLICIES:
-            policy = example_policy(registry.load(registry.POLICIES, policy_name), family)
+            policy = registry.example_policy(registry.load(registry.POLICIES, policy_name), family)
             yield partial(_use_bandit, policy, family)
     for name in registry.DELAYS:
         yield partial(_use_delay, registry.load(registry.DELAYS, name)())

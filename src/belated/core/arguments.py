@@ -6,6 +6,8 @@ from functools import wraps
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
 
 LARGEST_WHOLE = 2**53  # up to here every whole number is a float
@@ -36,28 +38,36 @@ def _number(name: str, value: object, expected: str) -> float:
         raise wrong(name, "a huge int", expected) from None
 
 
+def number(name: str, value: object) -> float:
+    """``value`` as a finite float."""
+    result = _number(name, value, "a finite number")
+    if not math.isfinite(result):
+        raise wrong(name, value, "a finite number")
+    return result
+
+
 def positive(name: str, value: object) -> float:
     """``value`` as a finite float above zero."""
-    number = _number(name, value, "a number above 0")
-    if not 0.0 < number < math.inf:
+    result = _number(name, value, "a number above 0")
+    if not 0.0 < result < math.inf:
         raise wrong(name, value, "a finite number above 0")
-    return number
+    return result
 
 
 def not_negative(name: str, value: object) -> float:
     """``value`` as a finite float, zero or more."""
-    number = _number(name, value, "a number, 0 or more")
-    if not 0.0 <= number < math.inf:
+    result = _number(name, value, "a number, 0 or more")
+    if not 0.0 <= result < math.inf:
         raise wrong(name, value, "a finite number, 0 or more")
-    return number
+    return result
 
 
 def probability(name: str, value: object) -> float:
     """``value`` as a float strictly between zero and one."""
-    number = _number(name, value, "a number between 0 and 1")
-    if not 0.0 < number < 1.0:
+    result = _number(name, value, "a number between 0 and 1")
+    if not 0.0 < result < 1.0:
         raise wrong(name, value, "a number strictly between 0 and 1")
-    return number
+    return result
 
 
 def whole(name: str, value: object, least: int = 1) -> int:
@@ -69,17 +79,32 @@ def whole(name: str, value: object, least: int = 1) -> int:
     return int(value)
 
 
-def checked(cls: type[T]) -> type[T]:
-    """Class decorator for NamedTuples: construction goes through the method ``checked``.
+def parameters(cls: type[T]) -> type[T]:
+    """Class decorator for the NamedTuples that families, policies, delays and the like are.
 
-    ``checked`` returns the tuple with its values normalised, or raises. ``_replace`` goes around
-    it, as with every NamedTuple.
+    Construction goes through the method ``checked``, where there is one: it returns the tuple with
+    its values normalised, or raises. (``_replace`` goes around it, as with every NamedTuple.) And
+    two are equal only if they are of one type: bare tuples would make Exponential(9) == Uniform(9).
     """
     construct: Callable[..., Any] = cls.__new__
 
     @wraps(construct)
     def construct_checked(params_type: type[T], *args: Any, **kwargs: Any) -> Any:
-        return construct(params_type, *args, **kwargs).checked()
+        new = construct(params_type, *args, **kwargs)
+        return new.checked() if hasattr(new, "checked") else new
+
+    def equal(self: Any, other: Any) -> bool:
+        return type(self) is type(other) and all(map(_same, self, other))
+
+    def digest(self: Any) -> int:
+        return hash((type(self), *(str(value) for value in self)))
 
     cls.__new__ = construct_checked  # type: ignore[assignment]
+    cls.__eq__ = equal  # type: ignore[method-assign]
+    cls.__ne__ = lambda self, other: not equal(self, other)  # type: ignore[method-assign]
+    cls.__hash__ = digest  # type: ignore[method-assign]
     return cls
+
+
+def _same(a: Any, b: Any) -> bool:
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from numba.extending import overload
 
-from belated.core.jit import OPTIONS, kernel, note_source
+from belated.core.jit import OPTIONS, kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)
@@ -51,7 +51,6 @@ def generic(stub: Callable[..., R_co]) -> Generic[R_co]:
 
     def case(*types: type) -> Callable[[F], F]:
         def register(function: F) -> F:
-            note_source(function)
             compiled = kernel(function)
             for params_type in types:
                 cases[params_type] = compiled

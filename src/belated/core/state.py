@@ -89,9 +89,3 @@ def absorb(state: State, history: History, row: int, y: float) -> None:
     state.scalars[LOG_DET] = grow(
         state.W, state.W_inv, state.scalars[LOG_DET], 1.0, history.x[row], fresh, state.work
     )
-
-
-@kernel
-def n_missing(state: State) -> int:
-    """G_t: decisions whose reward has not returned."""
-    return state.counts[DECIDED] - state.counts[OBSERVED]

@@ -278,6 +278,8 @@ def _damping(family: Any, fit: NewtonFit, step: Vector, history: History, n: int
         if history.y[row] == history.y[row]:
             change = max(change, abs(dot(history.x[row], step)))
             here = max(here, abs(dot(history.x[row], fit.ref)))
+    if change == 0.0:
+        return 1.0
     u, most = self_concordance(family, math.inf) * change, 1.0
     if u == math.inf:
         most = min(1.0, 1.0 / change)
@@ -332,8 +334,8 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
         error = _propose(estimator, family, fit, step)
     state.counts[PASSES] += passes
     state.counts[ROWS] += passes * state.counts[OBSERVED]
-    for i in range(d):
-        state.theta[i] = fit.ref[i] + step[i]
+    for i in range(d):  # where nothing is proved, the last point that surely was an improvement
+        state.theta[i] = fit.ref[i] + (step[i] if error < math.inf else 0.0)
     # H >= share W, because rho = kappa lam: the certificate in the norm of W
     share = min(estimator.kappa, fit.scalars[LEAST_SLOPE])
     state.scalars[ERROR] = error

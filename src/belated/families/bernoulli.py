@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from belated.core.arguments import checked, whole
+from belated.core.arguments import parameters, whole
 from belated.core.jit import kernel
 from belated.core.protocols import (
     Support,
@@ -16,6 +16,7 @@ from belated.core.protocols import (
 from belated.core.special import sigmoid
 
 
+@parameters
 class Bernoulli(NamedTuple):
     """Success or failure, logistic mean. R = 1/2 by Hoeffding's lemma.
 
@@ -52,42 +53,22 @@ class Bernoulli(NamedTuple):
         return _curvature(bound)
 
 
-class Bounded(NamedTuple):
+class Bounded(Bernoulli):
     """Rewards anywhere in [0, 1], logistic mean, fitted by the Bernoulli quasi-likelihood.
 
     The confidence set needs the mean and the bounded range only, never the law. Simulated rewards
     are u^((1-p)/p) of a uniform u, that is Beta(p/(1-p), 1), whose mean is p.
     """
 
+    __slots__ = ()
+
     @property
     def support(self) -> Support:
         """From 0 to 1."""
         return Support(0.0, 1.0)
 
-    @property
-    def a_phi(self) -> float:
-        """a(phi) = 1."""
-        return 1.0
 
-    @property
-    def R(self) -> float:
-        """Half the range."""
-        return 0.5
-
-    def kappa(self, bound: float) -> float:
-        """sigma'(bound)."""
-        return least_slope(self, bound)
-
-    def lipschitz(self, bound: float) -> float:
-        """Slope at zero."""
-        return 0.25
-
-    def curvature(self, bound: float) -> float:
-        """As for Bernoulli."""
-        return _curvature(bound)
-
-
-@checked
+@parameters
 class Binomial(NamedTuple):
     """Successes in ``trials`` independent tries, mean ``trials * sigma(z)``.
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from belated.core.arguments import checked, positive, wrong
+from belated.core.arguments import parameters, positive, wrong
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -14,7 +14,7 @@ from belated.core.protocols import (
 from belated.core.special import normal_quantile
 
 
-@checked
+@parameters
 class Gaussian(NamedTuple):
     """Identity mean, noise of standard deviation ``sd``.
 

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from belated.core.arguments import LARGEST_WHOLE
+from belated.core.arguments import LARGEST_WHOLE, parameters
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -14,6 +14,7 @@ from belated.core.protocols import (
 )
 
 
+@parameters
 class Poisson(NamedTuple):
     """Counts with mean e^z.
 

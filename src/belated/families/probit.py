@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from belated.core.arguments import parameters
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -14,6 +15,7 @@ from belated.core.protocols import (
 from belated.core.special import normal_cdf, normal_pdf
 
 
+@parameters
 class Probit(NamedTuple):
     """Success or failure with mean Phi(z), fitted by quasi-likelihood.
 

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from belated.core.arguments import parameters
 from belated.core.protocols import (
     Support,
     cumulant,
@@ -13,6 +14,7 @@ from belated.core.protocols import (
 )
 
 
+@parameters
 class Tanh(NamedTuple):
     """Like or dislike, win or loss: mean tanh(z). Simulated rewards are -1 or 1.
 

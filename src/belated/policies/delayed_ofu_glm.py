@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import checked, positive, probability, whole, wrong, wrong_type
+from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
 from belated.core.protocols import (
     Estimator,
     Family,
@@ -20,7 +20,7 @@ from belated.policies.scores import most_optimistic
 LARGEST_CUBIC_DIM = 30  # above it the d^3 / 2 numbers of the third derivative cost too much
 
 
-@checked
+@parameters
 class DelayedOFUGLM(NamedTuple):
     """Optimism over a confidence set built from returned rewards only.
 

@@ -254,6 +254,18 @@ def test_arrays_of_every_kind_are_one_kind():
         bandit.decide(np.ma.masked_less(rows, 0.0))
 
 
+def test_the_longest_allowed_action():
+    """At the very edge of the tolerance an action is taken or refused, never half of each."""
+    edge = 1.0 + 1e-6
+    for k in range(-40, 40):
+        bandit = make_bandit()
+        x = np.array([[0.6, 0.64, 0.48]]) * (edge + k * 2e-17 * 10)
+        try:
+            assert bandit.decide(x).id == 1
+        except ValueError:
+            assert bandit.n_decided == 0
+
+
 def test_a_copy_is_its_own_bandit():
     bandit = make_bandit()
     for _ in range(64):

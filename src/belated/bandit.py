@@ -3,9 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from decimal import Decimal
 from hashlib import sha256
-from numbers import Real
 from os import PathLike
 from threading import RLock
 from typing import Any, Self, overload
@@ -13,7 +11,15 @@ from typing import Any, Self, overload
 import numpy as np
 
 from belated import snapshot
-from belated.core.arguments import positive, shown, whole, wrong, wrong_type
+from belated.core.arguments import (
+    any_number,
+    array_of_numbers,
+    positive,
+    shown,
+    whole,
+    wrong,
+    wrong_type,
+)
 from belated.core.events import (
     Certificate,
     ConflictingRewardError,
@@ -40,35 +46,12 @@ from belated.core.state import (
     new_history,
     new_state,
 )
-from belated.core.steps import decide_step, learn_step
+from belated.core.steps import decide_step, learn_step, longest
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap
 
 NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
 _NO_REWARD = object()
-
-
-def _numbers(name: str, values: Any) -> Matrix:
-    """``values`` as an array of floats of our own."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise wrong(name, values, f"an array of numbers ({error})") from None
-    if array.dtype.kind not in "fiub" or isinstance(values, np.ma.MaskedArray):
-        raise wrong(
-            name, values, f"an array of numbers, not {type(values).__name__} of {array.dtype}"
-        )
-    return np.array(array, np.float64, order="C")
-
-
-def _number(value: Any) -> float:
-    """A scalar of any library as a float; what merely converts to one, such as text, is refused."""
-    if not isinstance(value, float | Real | Decimal):
-        if np.ndim(value) or getattr(getattr(value, "dtype", None), "kind", "O") not in "fiub":
-            raise TypeError
-        if value is np.ma.masked:
-            raise TypeError
-    return float(value)
 
 
 def _random_stream(seed: Any) -> np.random.Generator:
@@ -189,7 +172,7 @@ class Bandit:
                 self.policy, self._state, self._history, matrix, limit, rng
             )
         if row < 0:
-            self._refuse_long(matrix, [f"actions[{k}]" for k in range(len(matrix))])
+            raise self._too_long(matrix, [f"actions[{k}]" for k in range(len(matrix))])
         # plain numbers, whatever the kernel was: they go into JSON and logs
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
@@ -317,10 +300,11 @@ class Bandit:
         if self.features is not None and (isinstance(x, Mapping) or context is not None):
             (vector,) = self._action_matrix([x], context)
         else:
-            vector = _numbers("x", x)
+            vector = array_of_numbers("x", x)
         if vector.shape != (self.dim,):
             raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
-        self._refuse_long(vector[np.newaxis], ["x"])
+        if longest(vector[np.newaxis]) > self.max_norm * NORM_ROUNDING:
+            raise self._too_long(vector[np.newaxis], ["x"])
         with self._lock:
             z = float(vector @ self._state.theta)
             width = self.radius * math.sqrt(vector @ self._state.W_inv @ vector)
@@ -355,7 +339,7 @@ class Bandit:
 
     def _action_matrix(self, actions: Any, context: Any) -> Matrix:
         if self.features is not None:
-            matrix = _numbers("features", self.features.transform(actions, context))
+            matrix = array_of_numbers("features", self.features.transform(actions, context))
             if hasattr(actions, "__len__") and len(matrix) != len(actions):
                 raise ValueError(
                     f"features gave {len(matrix)} rows: expected {len(actions)}, one an action"
@@ -363,29 +347,30 @@ class Bandit:
         elif context is not None:
             raise wrong_type("context", context, "None for a bandit without features")
         else:
-            matrix = _numbers("actions", actions)
+            matrix = array_of_numbers("actions", actions)
         if matrix.ndim != 2 or matrix.shape[1] != self.dim or matrix.shape[0] == 0:
             raise ValueError(
                 f"actions has shape {matrix.shape}: expected (K, {self.dim}) with K >= 1"
             )
         return matrix
 
-    def _refuse_long(self, matrix: Matrix, names: Iterable[str]) -> None:
-        """Say which row is not finite or longer than ``max_norm``, if one is."""
+    def _too_long(self, matrix: Matrix, names: list[str]) -> ValueError:
+        """The error that names the row which is not finite, or the longest."""
         for name, x in zip(names, matrix, strict=True):
             if not np.isfinite(x).all():
-                raise wrong(name, x.tolist(), "finite numbers")
-            if (norm := math.hypot(*x)) > self.max_norm * NORM_ROUNDING:
-                raise ValueError(
-                    f"{name} has norm {norm:.9g}: expected at most max_norm = {self.max_norm:g}; "
-                    "scale the actions, raise max_norm, or pass features="
-                )
+                return wrong(name, x.tolist(), "finite numbers")
+        norms = [math.hypot(*x) for x in matrix]
+        k = int(np.argmax(norms))
+        return ValueError(
+            f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {self.max_norm:g}; "
+            "scale the actions, raise max_norm, or pass features="
+        )
 
     def _reward(self, id: Any, y: Any) -> tuple[int, float]:
         try:
             if isinstance(id, bool):
                 raise TypeError
-            row, value = id.__index__() - 1, _number(y)
+            row, value = id.__index__() - 1, any_number(y)
         except OverflowError:
             raise wrong(f"reward (of id = {id!r})", y, str(self.family.support)) from None
         except (AttributeError, TypeError, ValueError):

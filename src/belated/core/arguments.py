@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -77,6 +79,29 @@ def whole(name: str, value: object, least: int = 1) -> int:
     if not least <= int(value) <= LARGEST_WHOLE:
         raise wrong(name, value, f"a whole number, {least} or more, {LARGEST_WHOLE} at most")
     return int(value)
+
+
+def any_number(value: Any) -> float:
+    """A scalar of any library as a float; what merely converts to one, such as text, is refused."""
+    if not isinstance(value, float | Real | Decimal) and (
+        np.ndim(value)
+        or getattr(getattr(value, "dtype", None), "kind", "O") not in "fiub"
+        or value is np.ma.masked
+    ):
+        raise TypeError
+    return float(value)
+
+
+def array_of_numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """``values`` as an array of floats of our own, contiguous and writable."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise wrong(name, values, f"an array of numbers ({error})") from None
+    if array.dtype.kind not in "fiub" or isinstance(values, np.ma.MaskedArray):
+        got = f"{type(values).__name__} of {array.dtype}"
+        raise wrong(name, values, f"an array of numbers, not {got}")
+    return np.array(array, np.float64, order="C")
 
 
 def parameters(cls: type[T]) -> type[T]:

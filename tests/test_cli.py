@@ -1,12 +1,13 @@
 """The command line, as a user meets it."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
-from belated import __version__
+from belated import __version__, registry
 
 
 def belated(*args, check=True, **environment):
@@ -34,6 +35,17 @@ def test_help_needs_no_numba():
 
 def test_version():
     assert belated("--version").stdout.strip() == f"belated {__version__}"
+
+
+@pytest.mark.parametrize("kind", ["policies", "families", "delays", "environments"])
+def test_list(kind):
+    known = getattr(registry, kind.upper())
+    lines = belated("list", kind).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(known)
+    assert all(len(line.split()) > 2 for line in lines)
+    summaries = json.loads(belated("list", kind, "--json").stdout)
+    assert list(summaries) == list(known)
+    assert all(summary.endswith(".") for summary in summaries.values())
 
 
 def test_unknown_command():

@@ -46,5 +46,7 @@ def test_all_checks_are_listed():
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match="name = 'gama': expected one of gaussian, bernoulli"):
-        registry.load(registry.FAMILIES, "gama")
+    with pytest.raises(ValueError, match=r"name = 'gausian': .*; did you mean gaussian\?"):
+        registry.load(registry.FAMILIES, "gausian")
+    with pytest.raises(ValueError, match=r"name = 'xyz': expected one of .*poisson$"):
+        registry.load(registry.FAMILIES, "xyz")

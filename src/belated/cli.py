@@ -1,5 +1,7 @@
 """The command line. Thin: heavy imports happen inside the commands, so that help is quick."""
 
+import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,15 @@ app = typer.Typer(
 )
 cache = typer.Typer(help="The compiled kernels kept on disk.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
+
+
+class Kind(StrEnum):
+    """What there is to list."""
+
+    policies = "policies"
+    families = "families"
+    delays = "delays"
+    environments = "environments"
 
 
 def main() -> None:
@@ -38,6 +49,22 @@ def options(
     ] = False,
 ) -> None:
     """Options of the program as a whole."""
+
+
+@app.command(name="list")
+def show(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show what there is, one line each."""
+    from belated import registry
+
+    lines = registry.summaries(getattr(registry, kind.name.upper()))
+    if as_json:
+        typer.echo(json.dumps(lines, indent=2))
+    else:
+        width = max(map(len, lines))
+        typer.echo("\n".join(f"{name:{width}}  {line}" for name, line in lines.items()))
 
 
 @app.command()

@@ -1,10 +1,14 @@
 """Names a user can type, and where each one lives. Nothing is imported until it is asked for."""
 
+from difflib import get_close_matches
 from importlib import import_module
+from inspect import getdoc
 from typing import Any
 
 POLICIES = {
     "delayed-ofu-glm": "policies.delayed_ofu_glm:DelayedOFUGLM",
+    "greedy": "policies.greedy:Greedy",
+    "uniform": "policies.uniform:UniformPlay",
 }
 FAMILIES = {
     "gaussian": "families.gaussian:Gaussian",
@@ -41,9 +45,20 @@ def load(registry: dict[str, str], name: str) -> Any:
     'Poisson'
     """
     if name not in registry:
-        raise ValueError(f"name = {name!r}: expected one of {', '.join(registry)}")
+        near = get_close_matches(name, registry, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"name = {name!r}: expected one of {', '.join(registry)}{hint}")
     module, attribute = registry[name].split(":")
     return getattr(import_module(f"belated.{module}"), attribute)
+
+
+def summaries(registry: dict[str, str]) -> dict[str, str]:
+    """The first line of what each one says of itself.
+
+    >>> summaries(DELAYS)["never"]
+    'No reward ever returns.'
+    """
+    return {name: (getdoc(load(registry, name)) or "").split("\n")[0] for name in registry}
 
 
 def name_of(registry: dict[str, str], params: object) -> str | None:

@@ -1,6 +1,44 @@
 """How theta follows from the rewards that have returned."""
 
+import math
+
+from belated.core.protocols import Estimator, Family, self_concordance
 from belated.estimators.lazy_newton import LazyNewton
 from belated.estimators.ridge import Ridge
 
-__all__ = ["LazyNewton", "Ridge"]
+__all__ = ["LazyNewton", "Ridge", "penalised_mle"]
+
+LARGEST_CUBIC_DIM = 30  # above it the d^3 / 2 numbers of the third derivative cost too much
+
+
+def penalised_mle(
+    family: Family,
+    dim: int,
+    max_norm: float,
+    *,
+    m1: float,
+    lam: float,
+    kappa: float | None = None,
+    constrained: bool = True,
+    tol: float = 1e-2,
+    order: int | None = None,
+) -> Estimator:
+    """The paper's estimate: ridge regression where that is exact, certified lazy Newton elsewhere.
+
+    The penalty is ``lam kappa / 2 ||theta||^2``; ``kappa`` and ``order`` are derived where None.
+    """
+    bound = max_norm * m1
+    if kappa is None:
+        kappa = family.kappa(bound)
+    # Below this the first matrices are singular to double precision, and nothing is left of a
+    # guarantee anyway: widths grow like 1 / kappa.
+    least = 1e-13 * max_norm**2
+    if not (least <= min(lam, lam * kappa) and max(lam, lam * kappa) < 1e100):
+        raise ValueError(
+            f"m1 = {m1!r}, lam = {lam!r}, kappa = {kappa!r}: expected lam and lam kappa between "
+            f"{least:g} and 1e100; a smaller m1 gives {type(family).__name__} a larger kappa"
+        )
+    if self_concordance(family, bound) == 0.0 and kappa == 1.0:
+        return Ridge()
+    radius = m1 if constrained else math.inf
+    return LazyNewton(lam, kappa, radius, tol, order or (3 if dim <= LARGEST_CUBIC_DIM else 2))

@@ -9,15 +9,12 @@ from belated.core.protocols import (
     Family,
     choose,
     radius,
-    self_concordance,
     sqrt_beta,
 )
 from belated.core.state import LOG_DET, SLACK, State
 from belated.core.types import Matrix
-from belated.estimators import LazyNewton, Ridge
+from belated.estimators import LARGEST_CUBIC_DIM, penalised_mle
 from belated.policies.scores import most_optimistic
-
-LARGEST_CUBIC_DIM = 30  # above it the d^3 / 2 numbers of the third derivative cost too much
 
 
 @parameters
@@ -137,14 +134,6 @@ class DelayedOFUGLM(NamedTuple):
             lam = self.alpha * family.a_phi / kappa
         else:
             lam = 1.0 if self.lam is None else self.lam
-        # Below this the first matrices are singular to double precision, and nothing is left of
-        # the guarantee anyway: the width grows like 1 / kappa.
-        least_ridge = 1e-13 * max_norm**2
-        if min(lam, lam * kappa) < least_ridge or not lam * kappa < 1e100:
-            raise ValueError(
-                f"m1 = {self.m1!r}, lam = {lam!r}, kappa = {kappa!r}: expected lam and lam kappa "
-                f"between {least_ridge:g} and 1e100; a smaller m1 gives {name} a larger kappa"
-            )
         return self._replace(
             lam=lam,
             alpha=lam * kappa / family.a_phi,
@@ -154,15 +143,17 @@ class DelayedOFUGLM(NamedTuple):
         )
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """Ridge regression where it is exact, certified lazy Newton elsewhere."""
-        if self.lam is None or self.kappa is None or self.order is None:
+        """The penalised maximum likelihood estimate, in the ball or not."""
+        if self.lam is None:
             raise ValueError("resolve the policy first")
-        if self_concordance(family, max_norm * self.m1) == 0.0 and self.kappa == 1.0:
-            return Ridge()
-        return LazyNewton(
+        return penalised_mle(
+            family,
+            dim,
+            max_norm,
+            m1=self.m1,
             lam=self.lam,
             kappa=self.kappa,
-            radius=self.m1 if self.constrained else math.inf,
+            constrained=self.constrained,
             tol=self.tol,
             order=self.order,
         )

@@ -1,0 +1,50 @@
+"""Greedy: the baseline that never explores."""
+
+from typing import NamedTuple
+
+from belated.core.arguments import parameters, positive
+from belated.core.protocols import Estimator, Family, choose
+from belated.core.state import State
+from belated.core.types import Matrix
+from belated.estimators import penalised_mle
+from belated.policies.scores import most_optimistic
+
+
+@parameters
+class Greedy(NamedTuple):
+    """Play the action that looks best now. Same estimate as Delayed OFU-GLM; no guarantee.
+
+    Parameters
+    ----------
+    m1
+        Bound on ``||theta_star||``: the estimate is sought in that ball.
+    lam
+        Ridge, as in Delayed OFU-GLM.
+    """
+
+    m1: float = 1.0
+    lam: float = 1.0
+
+    def checked(self) -> "Greedy":
+        """Raise where a parameter does not fit."""
+        return self._replace(m1=positive("m1", self.m1), lam=positive("lam", self.lam))
+
+    @property
+    def randomised(self) -> bool:
+        """No random numbers are drawn."""
+        return False
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "Greedy":
+        """Nothing is left open."""
+        return self.checked()
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The penalised maximum likelihood estimate in the ball."""
+        return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam)
+
+
+@choose.case(Greedy)
+def _choose(
+    policy: Greedy, state: State, actions: Matrix, rng: None
+) -> tuple[int, float, float, float]:
+    return most_optimistic(state.theta, state.W_inv, 0.0, actions)

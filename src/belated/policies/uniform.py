@@ -1,0 +1,44 @@
+"""Uniform: the baseline that never learns."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import parameters, positive
+from belated.core.linalg import dot
+from belated.core.protocols import Estimator, Family, choose
+from belated.core.state import State
+from belated.core.types import Matrix
+from belated.estimators import penalised_mle
+
+
+@parameters
+class UniformPlay(NamedTuple):
+    """Play every action with the same probability.
+
+    It estimates all the same, as Delayed OFU-GLM does, so that one can see what it could know.
+    """
+
+    m1: float = 1.0
+    lam: float = 1.0
+
+    def checked(self) -> "UniformPlay":
+        """Raise where a parameter does not fit."""
+        return self._replace(m1=positive("m1", self.m1), lam=positive("lam", self.lam))
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "UniformPlay":
+        """Nothing is left open."""
+        return self.checked()
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The penalised maximum likelihood estimate in the ball."""
+        return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam)
+
+
+@choose.case(UniformPlay)
+def _choose(
+    policy: UniformPlay, state: State, actions: Matrix, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    row = int(rng.random() * actions.shape[0])
+    estimate = dot(actions[row], state.theta)
+    return row, estimate, estimate, 0.0

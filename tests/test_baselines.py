@@ -58,7 +58,10 @@ def test_uniform_learns_all_the_same():
 def test_no_set_no_width(policy):
     bandit = Bandit(2, family=Bernoulli(), policy=policy)
     for ask in (lambda: bandit.interval([0.1, 0.1]), lambda: bandit.sqrt_beta):
-        with pytest.raises(TypeError, match=f"has no case for {type(policy).__name__}"):
+        with pytest.raises(
+            TypeError,
+            match=f"policy = {type(policy).__name__}.* has no confidence set: expected one",
+        ):
             ask()
     assert not play(bandit, draw_world(UnitBall(3), 2, 5, 1), Exponential(5.0)).covered.any()
 

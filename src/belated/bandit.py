@@ -26,6 +26,7 @@ from belated.core.events import (
     Decision,
     UnknownDecisionError,
 )
+from belated.core.generic import Generic
 from belated.core.protocols import (
     Family,
     Policy,
@@ -258,14 +259,21 @@ class Bandit:
     @property
     def sqrt_beta(self) -> float:
         """Width of the confidence set, as the paper defines it."""
-        with self._lock:
-            return float(sqrt_beta(self.policy, self._state))
+        return self._width(sqrt_beta)
 
     @property
     def radius(self) -> float:
         """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
+        return self._width(radius)
+
+    def _width(self, which: Generic[float]) -> float:
+        if type(self.policy) not in which.cases:
+            raise TypeError(
+                f"policy = {self.policy!r} has no confidence set: expected one that has, such as "
+                "DelayedOFUGLM(), for sqrt_beta, radius and interval"
+            )
         with self._lock:
-            return float(radius(self.policy, self._state))
+            return float(which(self.policy, self._state))
 
     @property
     def certificate(self) -> Certificate:

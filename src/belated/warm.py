@@ -14,6 +14,7 @@ from belated.core.protocols import (
     Policy,
     cumulant,
     delay_quantile,
+    radius,
     reward_quantile,
 )
 from belated.environments import FixedArms, sample
@@ -37,7 +38,8 @@ def _use_bandit(policy: Policy, family: Family) -> None:
     bandit = Bandit(2, family=family, policy=policy)
     decision = bandit.decide(np.eye(2))
     bandit.learn(decision.id, float(reward_quantile(family, 0.0, 0.5)))
-    bandit.interval(np.eye(2)[0])
+    if type(policy) in radius.cases:
+        bandit.interval(np.eye(2)[0])
     cumulant(family, 0.0)
 
 

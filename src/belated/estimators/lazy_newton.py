@@ -41,7 +41,7 @@ from belated.core.linalg import (
     solve_transposed,
     solve_upper,
 )
-from belated.core.protocols import derivatives, refit, self_concordance, take_in
+from belated.core.protocols import cumulant, derivatives, refit, self_concordance, take_in
 from belated.core.state import (
     DECIDED,
     ERROR,
@@ -55,7 +55,7 @@ from belated.core.state import (
 )
 from belated.core.types import Matrix, Vector
 
-MOST_PASSES = 200  # in one refit; damped Newton needs a handful
+MOST_PASSES = 200  # in one refit; Newton's method needs a handful
 CUBIC_STEPS = 3  # fixed-point iterations on the cubic model
 MULTIPLIER, LONGEST, LEAST_SLOPE = 0, 1, 2  # slots of NewtonFit.scalars
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
@@ -267,24 +267,33 @@ def _certify(
 
 
 @kernel
-def _damping(family: Any, fit: NewtonFit, step: Vector, history: History, n: int) -> float:
-    """Share of a Newton step that surely lowers F: log(1 + u) / u, u = M max |x'step|.
-
-    See Sun and Tran-Dinh (2019). Where M grows with |z|, the move is kept so short that no x'theta
-    changes by more than 1, and M is taken over that range.
-    """
-    change = here = 0.0
+def _objective(
+    estimator: LazyNewton, family: Any, theta: Vector, history: History, n: int
+) -> float:
+    """F(theta)."""
+    total = 0.5 * estimator.lam * estimator.kappa * dot(theta, theta)
     for row in range(n):
-        if history.y[row] == history.y[row]:
-            change = max(change, abs(dot(history.x[row], step)))
-            here = max(here, abs(dot(history.x[row], fit.ref)))
-    if change == 0.0:
-        return 1.0
-    u, most = self_concordance(family, math.inf) * change, 1.0
-    if u == math.inf:
-        most = min(1.0, 1.0 / change)
-        u = self_concordance(family, here + most * change) * change
-    return min(most, math.log1p(u) / u)
+        y = history.y[row]
+        if y == y:
+            z = dot(history.x[row], theta)
+            total += cumulant(family, z) - y * z
+    return total
+
+
+@kernel
+def _line_search(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, history: History, n: int
+) -> float:
+    """Largest share 1, 1/2, 1/4, ... of the step that lowers F as it should (Armijo); or 0."""
+    here, slope = _objective(estimator, family, fit.ref, history, n), dot(fit.gradient, step)
+    theta, share = np.empty(step.shape[0]), 1.0
+    for _ in range(20):
+        for i in range(step.shape[0]):
+            theta[i] = fit.ref[i] + share * step[i]
+        if _objective(estimator, family, theta, history, n) <= here + 0.25 * share * slope:
+            return share
+        share *= 0.5
+    return 0.0
 
 
 @kernel
@@ -323,12 +332,19 @@ def _propose(estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector) -
 @refit.case(LazyNewton)
 def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -> None:
     fit, d = state.fit, state.theta.shape[0]
-    step, decided, passes = np.empty(d), state.counts[DECIDED], 0
+    step, decided, passes, from_zero = np.empty(d), state.counts[DECIDED], 0, False
     error = _propose(estimator, family, fit, step)
     while not error <= estimator.tol and passes < MOST_PASSES:
-        share = 1.0 if error < math.inf else _damping(family, fit, step, history, decided)
+        share = 1.0
+        if error == math.inf:
+            share = _line_search(estimator, family, fit, step, history, decided)
+        if share == 0.0:
+            # a reward far from what ref predicts can make H there singular to rounding: start anew
+            if from_zero:
+                break
+            from_zero = True
         for i in range(d):
-            fit.ref[i] += share * step[i]
+            fit.ref[i] = fit.ref[i] + share * step[i] if share > 0.0 else 0.0
         _pass_over_data(estimator, family, fit, history, decided)
         passes += 1
         error = _propose(estimator, family, fit, step)

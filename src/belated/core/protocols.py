@@ -59,27 +59,27 @@ class Family(Protocol):
 
 
 @generic
-def derivatives(family: Any, z: float) -> tuple[float, float, float]:  # type: ignore[empty-body]
+def derivatives(family: Any, z: float) -> tuple[float, float, float]:
     """``(mu(z), mu'(z), mu''(z))`` of the mean function."""
 
 
 @generic
-def cumulant(family: Any, z: float) -> float:  # type: ignore[empty-body]
+def cumulant(family: Any, z: float) -> float:
     """b(z), with b' = mu."""
 
 
 @generic
-def reward_quantile(family: Any, z: float, u: float) -> float:  # type: ignore[empty-body]
+def reward_quantile(family: Any, z: float, u: float) -> float:
     """Inverse distribution function of the reward at ``u`` in (0, 1)."""
 
 
 @generic
-def least_slope(family: Any, bound: float) -> float:  # type: ignore[empty-body]
+def least_slope(family: Any, bound: float) -> float:
     """Minimum of mu' over ``|z| <= bound``: kappa, where a kernel needs it."""
 
 
 @generic
-def self_concordance(family: Any, bound: float) -> float:  # type: ignore[empty-body]
+def self_concordance(family: Any, bound: float) -> float:
     """M with ``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'`` over ``|z| <= bound``."""
 
 
@@ -131,7 +131,7 @@ class Policy(Protocol):
 
 
 @generic
-def choose(  # type: ignore[empty-body]
+def choose(
     policy: Any, state: State, actions: Matrix, rng: np.random.Generator | None
 ) -> tuple[int, float, float, float]:
     """Row of ``actions`` (K, d) to play, its score, estimate and width.
@@ -141,12 +141,12 @@ def choose(  # type: ignore[empty-body]
 
 
 @generic
-def sqrt_beta(policy: Any, state: State) -> float:  # type: ignore[empty-body]
+def sqrt_beta(policy: Any, state: State) -> float:
     """Width of the confidence set as the paper defines it."""
 
 
 @generic
-def radius(policy: Any, state: State) -> float:  # type: ignore[empty-body]
+def radius(policy: Any, state: State) -> float:
     """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
 
 
@@ -168,7 +168,7 @@ class Delay(Protocol):
 
 
 @generic
-def delay_quantile(delay: Any, u: float, y: float) -> float:  # type: ignore[empty-body]
+def delay_quantile(delay: Any, u: float, y: float) -> float:
     """Inverse distribution function of the delay at ``u`` in (0, 1), for a reward ``y``."""
 
 

@@ -12,9 +12,13 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
 from belated.core.protocols import reward_quantile
+from belated.core.state import History
 from belated.estimators.lazy_newton import (
     LazyNewton,
     _certify,
+    _line_search,
+    _minimise_quadratic,
+    _objective,
     _propose,
     _remainder,
     _third_form,
@@ -308,6 +312,87 @@ def test_certificate_refuses_what_it_cannot_prove():
         assert _certify(estimator, Bernoulli(), fit, 2, step, np.zeros(2)) == math.inf
     estimator, fit = taylor(gradient=np.zeros(2))
     assert _certify(estimator, Bernoulli(), fit, 2, np.zeros(2), np.zeros(2)) == 0.0
+
+
+def test_a_spoilt_inverse_is_refined():
+    """An inverse wrong in the fourth digit still gives the step to eight."""
+    _, fit = taylor()
+    spoilt, step = fit._replace(H_inv=fit.H_inv * (1 + 1e-4)), np.empty(2)
+    _minimise_quadratic(spoilt, fit.gradient, math.inf, step)
+    assert np.abs(step + np.linalg.solve(fit.H, fit.gradient)).max() < 1e-7
+
+
+@pytest.mark.parametrize("warm_start", [0.0, 1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("radius", [0.05, 0.3, 0.79])
+def test_minimiser_on_the_ball(radius, warm_start):
+    """(H + nu I) theta = H ref - gradient with ||theta|| = radius and nu > 0, from any start."""
+    _, fit = taylor(scalars=np.array([warm_start, 0.4, 0.1]))
+    free = fit.ref - np.linalg.solve(fit.H, fit.gradient)
+    step = np.empty(2)
+    _minimise_quadratic(fit, fit.gradient, radius * np.linalg.norm(free), step)
+    theta, nu = fit.ref + step, fit.scalars[0]
+    assert nu > 0.0
+    assert np.linalg.norm(theta) == pytest.approx(radius * np.linalg.norm(free), rel=1e-12)
+    assert np.allclose((fit.H + nu * np.eye(2)) @ theta, fit.H @ fit.ref - fit.gradient, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_objective_is_what_is_minimised(name):
+    family = make_family(name)
+    X, y = stream(family, 40, 2, 1.0, seed=4)
+    estimator, history = taylor()[0], History(X, y)
+    for theta in (np.zeros(2), np.array([0.5, -1.0])):
+        expected = naive.objective(name, X, y, estimator.lam * estimator.kappa, theta)[0]
+        ours = _objective(estimator, family, theta, history, 40)
+        assert ours == pytest.approx(expected, rel=1e-12)
+
+
+def test_line_search_lowers_the_objective_enough():
+    """From anywhere, Newton's step or the largest half, quarter, ... of it that Armijo accepts."""
+    X, y = np.ones((6, 1)), np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    history, shares = History(X, y), set()
+    estimator = LazyNewton(lam=0.1, kappa=0.2, radius=math.inf, tol=1e-2, order=2)
+    for at in np.linspace(-6.0, 9.0, 301):
+        F, gradient, H = naive.objective("bernoulli", X, y, 0.02, np.array([at]))
+        fit = estimator.new_fit(1)._replace(ref=np.array([at]), gradient=gradient)
+        step = -gradient / H[0]
+        share = _line_search(estimator, Bernoulli(), fit, step, history, 6)
+
+        def accepted(t, at=at, step=step, F=F, slope=float(gradient @ step)):
+            there = naive.objective("bernoulli", X, y, 0.02, at + t * step)[0]
+            return there <= F + 0.25 * t * slope + 1e-12
+
+        assert share > 0.0
+        assert accepted(share)
+        assert share == 1.0 or not accepted(2 * share)
+        shares.add(share)
+    assert len(shares) > 2
+
+
+@pytest.mark.parametrize("m1", [25.0, 28.0])
+def test_no_warning_where_nothing_is_left_of_double_precision(m1):
+    """Condition numbers of 1e14: overflow nowhere, and an estimate all the same."""
+    bandit = Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(m1=m1, constrained=False))
+    for k in range(120):
+        bandit.learn(bandit.decide([[0.6, 0.8]]).id, float(k % 3 > 0))
+    assert np.isfinite(bandit.theta).all()
+    assert bandit.certificate.error <= bandit.policy.tol
+
+
+def test_a_reward_that_makes_the_reference_hopeless():
+    """Counts of 1000 along short vectors: the next one meets a prediction of e^250."""
+    rng = np.random.default_rng(11)
+    g = rng.standard_normal((40, 5))
+    X = 0.25 * g / np.sqrt((g**2).sum(1) + 2 * rng.exponential(size=40))[:, None]
+    policy = DelayedOFUGLM(m1=1.5, R=1.0, lam=1e-4, constrained=False, order=2, tol=1e-3)
+    bandit = Bandit(5, family=Poisson(), policy=policy, max_norm=0.25)
+    for k, x in enumerate(X):
+        bandit.learn(bandit.decide([x]).id, 1000.0)
+        assert bandit.certificate.error <= 1e-3, k
+    ridge = bandit.policy.lam * bandit.policy.kappa
+    gap = bandit.theta - naive.mle("poisson", X, np.full(40, 1000.0), ridge)
+    distance = math.sqrt(gap @ bandit._state.fit.H @ gap)
+    assert distance <= bandit.certificate.error * (1 + 1e-6) + 1e-8
 
 
 def test_slack_uses_the_least_slope_seen():

@@ -119,7 +119,7 @@ def test_newer_format(path):
 )
 def test_files_that_do_not_add_up(path, change):
     rewrite(path, change)
-    with pytest.raises(ValueError):
+    with pytest.raises(SnapshotError):
         Bandit.load(path)
 
 

@@ -36,6 +36,7 @@ from belated.environments import point_in_ball, sample
 class Player(Protocol):
     """What ``play`` needs of a bandit."""
 
+    dim: int
     family: Family
 
     def decide(self, actions: Matrix) -> Decision:
@@ -107,10 +108,10 @@ def play(
     """
     if type(delay) not in delay_quantile.cases:
         raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
-    if getattr(bandit, "dim", len(world.theta_star)) != len(world.theta_star):
-        raise wrong("bandit.dim", bandit.dim, f"{len(world.theta_star)}, as in this world")  # type: ignore[attr-defined]
+    if bandit.dim != len(world.theta_star):
+        raise wrong("bandit.dim", bandit.dim, f"{len(world.theta_star)}, as in this world")
     rounds = len(world.luck)
-    values = mean_of_predictors(bandit.family, world)
+    values = mean_rewards(bandit.family, world)
     run = Run(
         np.zeros(rounds, np.int64),
         np.zeros(rounds),
@@ -141,7 +142,7 @@ def play(
     return run
 
 
-def mean_of_predictors(family: Family, world: World) -> Matrix:
+def mean_rewards(family: Family, world: World) -> Matrix:
     """mu(x'theta_star) of every action of every round, (T, K)."""
     z = world.actions @ world.theta_star
     return np.array([[mean(family, v) for v in row] for row in z.tolist()])

@@ -106,17 +106,17 @@ def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> An
         if not isinstance(t, type):
             raise wrong_type("types", t, "types such as MyPolicy, not objects of them")
         own[t.__qualname__] = t
+    known, name = getattr(registry, kind), str(description.get("type"))
+    if name not in known and name not in own:
+        raise SnapshotError(
+            f"types = {list(own)}: expected {name} among them, a type of the saved bandit that is "
+            "not part of belated"
+        )
+    params_type = registry.load(known, name) if name in known else own[name]
     try:
-        known, name = getattr(registry, kind), description["type"]
-        if name not in known and name not in own:
-            raise SnapshotError(
-                f"types = {list(own)}: expected {name} among them, a type of the saved bandit that "
-                "is not part of belated"
-            )
-        params_type = registry.load(known, name) if name in known else own[name]
         return params_type(**description["values"])
-    except (TypeError, KeyError) as error:
-        raise SnapshotError(f"cannot make sense of {description} ({error})") from error
+    except (TypeError, KeyError, ValueError) as error:
+        raise SnapshotError(f"cannot make a {name} of {description} ({error})") from error
 
 
 def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
@@ -128,7 +128,10 @@ def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
     if description is None:
         return None
     if kind == "features":
-        return Features.from_dict(description)
+        try:
+            return Features.from_dict(description)
+        except (TypeError, KeyError, ValueError) as error:
+            raise SnapshotError(f"cannot make Features of {description} ({error})") from error
     if given is None:
         wanted = description.get("transformer", "feature map")
         raise wrong("features", None, f"the fitted {wanted} of the saved bandit: no file holds it")

@@ -11,12 +11,12 @@ import numpy as np
 
 from belated.checks import check_policy
 from belated.core.arguments import parameters, positive, probability
+from belated.core.linalg import dot
 from belated.core.protocols import Estimator, Family, choose
+from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import State
-from belated.core.types import Matrix
 from belated.estimators import LazyNewton
 from belated.families import Bernoulli, Gaussian
-from belated.policies.scores import most_optimistic
 
 
 @parameters
@@ -43,14 +43,13 @@ class EpsilonGreedy(NamedTuple):
 
 @choose.case(EpsilonGreedy)
 def _choose(
-    policy: EpsilonGreedy, state: State, actions: Matrix, rng: np.random.Generator
+    policy: EpsilonGreedy, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
     if rng.random() < policy.epsilon:
-        row = int(rng.random() * actions.shape[0])
-        one = actions[row : row + 1]
-        _, score, estimate, width = most_optimistic(state.theta, state.W_inv, 0.0, one)
-        return row, score, estimate, width
-    return most_optimistic(state.theta, state.W_inv, 0.0, actions)
+        column = int(rng.random() * actions.columns.shape[1])
+        estimate = dot(actions.columns[:, column].copy(), state.theta)
+        return column, estimate, estimate, 0.0
+    return most_optimistic(state.theta, state.W_inv, state.cap, 0.0, actions, state.work)
 
 
 if __name__ == "__main__":

@@ -74,14 +74,47 @@ def mle(family, X, y, ridge, radius=math.inf):
     return unconstrained_mle(family, X, y, ridge + nu)
 
 
-def certificate(M, X, order, residual, step_H, step_2, lmin):
+def minimiser_on_ball(H, right, radius):
+    """argmin of theta'H theta / 2 - right'theta over the ball, and the multiplier of the ball."""
+    theta = np.linalg.solve(H, right)
+    if np.linalg.norm(theta) <= radius:
+        return theta, 0.0
+    eigenvalues, Q = np.linalg.eigh(H)
+    c = Q.T @ right
+    upper = np.linalg.norm(right) / radius  # there the norm is below the radius
+    nu = brentq(
+        lambda nu: np.linalg.norm(c / (eigenvalues + nu)) - radius,
+        *(0.0, upper),
+        xtol=1e-300,
+        rtol=8.9e-16,
+    )
+    return Q @ (c / (eigenvalues + nu)), nu
+
+
+def third_derivative(X, weights):
+    """Sum of w x (x) x (x) x, all d^3 numbers of it."""
+    return np.einsum("n,ni,nj,nk->ijk", weights, X, X, X)
+
+
+def gap(M, X, H, step, anchor):
+    """Bound on ||T3[step, step] - T3[anchor, anchor]||_{H^-1} / 2, where |mu''| <= M mu'."""
+    both = step + anchor
+    return M * X * np.linalg.norm(step - anchor) * math.sqrt(both @ H @ both) / 2
+
+
+def certificate(M, X, order, residual, step_H, step_2, lmin, gap=0.0):
     """ALGORITHMS G.2 and G.3: bound on the distance of the model's minimiser from the true one."""
     u = M * X * step_2
     psi = (math.exp(u) - 1 - u) / u
     chi = psi - u / 2
-    eps = math.exp(u) * (residual + (psi if order == 2 else chi) * step_H)
+    eps = math.exp(u) * (residual + (psi if order == 2 else chi) * step_H + gap)
     k = M * X / math.sqrt(lmin)
     return -math.log(1 - k * eps) / k if k * eps < 1 else math.inf
+
+
+def most_optimistic(theta, A_inv, radius, actions):
+    """Scores of all rows of ``actions``; the first of the largest is to be played."""
+    return np.array([x @ theta + radius * math.sqrt(max(0.0, x @ A_inv @ x)) for x in actions])
 
 
 def sqrt_beta(W, lam, m1, R, kappa, delta):

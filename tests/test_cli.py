@@ -103,6 +103,6 @@ def test_demo(tmp_path):
 def test_errors_are_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     result = belated("demo", "--out", str(tmp_path / "file"), "--rounds", "10", check=False)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith("belated: ")
     assert "Traceback" not in result.stderr

@@ -12,15 +12,26 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
 from belated.core.protocols import reward_quantile
-from belated.core.state import History
+from belated.core.state import WORK, History
 from belated.estimators.lazy_newton import (
+    EIGENVALUE,
+    LEAST_SLOPE,
+    LONGEST,
+    MULTIPLIER,
+    SHIFT,
     LazyNewton,
+    _add_third,
     _certify,
     _line_search,
+    _minimise_model,
     _minimise_quadratic,
+    _move_anchor,
     _objective,
+    _pass_over_data,
     _propose,
     _remainder,
+    _settle_on_sphere,
+    _solve_on_sphere,
     _third_form,
 )
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
@@ -71,7 +82,7 @@ def test_certificate_is_never_violated(name, order, constrained):
     """At random times of random streams, the exact estimate is as near as certified."""
     family = make_family(name)
     rng = np.random.default_rng(0)
-    ratios = []
+    ratios, on_ball = [], 0
     for seed in range(12):
         d, m1 = int(rng.integers(1, 7)), float(rng.choice([0.5, 1.0, 2.0]))
         tol, longest = float(10 ** rng.uniform(-5, 1)), float(rng.choice([0.3, 1.0, 3.0]))
@@ -95,12 +106,15 @@ def test_certificate_is_never_violated(name, order, constrained):
                     assert certificate.error == 0.0
                     assert np.abs(gap).max() < 1e-12
                     continue
-                distance = math.sqrt(gap @ bandit._state.fit.H @ gap)
+                fit = bandit._state.fit
+                on_ball += fit.scalars[MULTIPLIER] > 0.0 and fit.scalars[SHIFT] > 0.0
+                distance = math.sqrt(gap @ fit.H @ gap)
                 assert distance <= certificate.error * (1 + 1e-6) + 1e-10
                 in_W = math.sqrt(gap @ bandit.W @ gap)
                 assert in_W <= certificate.slack * (1 + 1e-6) + 1e-9
                 ratios.append(distance / max(certificate.error, 1e-10))
     assert name == "gaussian" or max(ratios) > 1e-3, "a certificate this loose tests nothing"
+    assert name == "gaussian" or (on_ball > 10) == constrained
 
 
 @pytest.mark.compiled
@@ -236,104 +250,309 @@ def test_remainders():
         assert _remainder(u, 3) == pytest.approx(math.fsum(terms[1:]), rel=2e-5)
 
 
-def taylor(radius=math.inf, longest=0.4, **changes):
-    """An estimator and coefficients made by hand: rho = 0.02, H = diag(3, 0.5)."""
-    estimator = LazyNewton(lam=0.1, kappa=0.2, radius=radius, tol=1e-2, order=3)
+LMIN = 0.45
+
+
+def taylor(radius=math.inf, longest=0.4, nu=0.0, shift=0.0, order=3, tol=1e-2, **changes):
+    """An estimator, coefficients made by hand, scratch: rho = 0.02, H = diag(3, 0.5)."""
+    estimator = LazyNewton(lam=0.1, kappa=0.2, radius=radius, tol=tol, order=order)
     fit = estimator.new_fit(2)._replace(
         ref=np.array([0.3, -0.2]),
         gradient=np.array([0.1, -0.3]),
         H=np.diag([3.0, 0.5]),
-        H_inv=np.diag([1 / 3.0, 2.0]),
-        scalars=np.array([0.0, longest, 0.1]),
+        H_inv=np.diag([1 / (3.0 + shift), 1 / (0.5 + shift)]),
+        scalars=np.array([nu, longest, 0.1, LMIN, 1.0, shift]),
     )
-    return estimator, fit._replace(**changes)
+    return estimator, fit._replace(**changes), scratch(2)
+
+
+def scratch(d):
+    return np.full((WORK + d, d), np.nan)  # whatever is read must have been written
 
 
 @pytest.mark.parametrize(("name", "M"), [("bernoulli", 1.0), ("tanh", 2.0), ("poisson", 1.0)])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("longest", [0.4, 1.0])
-def test_certificate_is_the_formula(name, M, order, longest):
+@pytest.mark.parametrize("shift", [0.0, 0.8])
+def test_certificate_is_the_formula(name, M, order, longest, shift):
     """Every factor of it, at a step of moderate length and a gradient that is not zero there."""
     step, bent, off = np.array([0.1, -0.2]), np.array([0.02, 0.05]), np.array([0.01, -0.03])
-    estimator, fit = taylor(longest=longest)
-    fit = fit._replace(gradient=off - fit.H @ step - bent)
-    residual = math.sqrt(off @ fit.H_inv @ off)
-    lmin = 1 / math.hypot(1 / 3.0, 2.0)
+    anchor = np.array([0.12, -0.15])
+    estimator, fit, work = taylor(longest=longest, shift=shift, order=order)
+    gap = 0.0
+    if order == 3:
+        fit = fit._replace(bent=bent, anchor=anchor, H_anchor=fit.H @ anchor)
+        gap = naive.gap(M, longest, fit.H, step, anchor)
+        assert gap > 0.003
+    fit = fit._replace(gradient=off - fit.H @ step - fit.bent)
+    residual = math.sqrt((1 + shift / LMIN) * (off @ fit.H_inv @ off))
+    exact_residual = math.sqrt(off @ np.linalg.solve(fit.H, off))
+    assert exact_residual <= residual * (1 + 1e-12)
+    assert shift == 0.0 or residual > 1.03 * exact_residual
     step_H = math.sqrt(step @ fit.H @ step)
     step_2 = math.hypot(*step)
-    expected = naive.certificate(M, longest, order, residual, step_H, step_2, lmin)
+    expected = naive.certificate(M, longest, order, residual, step_H, step_2, LMIN, gap)
     assert 0.04 < expected < math.inf
-    assert _certify(estimator, make_family(name), fit, order, step, bent) == pytest.approx(expected)
+    assert _certify(estimator, make_family(name), fit, step, work) == pytest.approx(expected)
+    assert np.allclose(work[3], off)
 
 
-def test_certificate_on_the_ball_counts_the_multiplier():
+def test_a_tiny_residual_is_bounded_by_its_length():
+    """Below a ten-thousandth of tol the norm of H^-1 is not worth a product."""
+    off, zero = np.array([1e-7, -3e-7]), np.zeros(2)
+    estimator, fit, work = taylor(gradient=off)
+    expected = np.linalg.norm(off) / math.sqrt(LMIN)
+    assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
+    estimator = estimator._replace(tol=1e-4)
+    expected = math.sqrt(off @ fit.H_inv @ off)
+    assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("shift", [0.0, 0.9])
+def test_certificate_on_the_ball_counts_the_multiplier(order, shift):
     """On the sphere, gradient = -nu theta is optimal, whatever nu >= 0."""
     step, nu = np.array([0.1, 0.2]), 0.7
-    _, fit = taylor()
+    _, fit, work = taylor()
     theta = fit.ref + step
-    estimator, fit = taylor(
+    estimator, fit, _ = taylor(
         radius=math.hypot(*theta),
         gradient=-fit.H @ step - nu * theta,
-        scalars=np.array([nu, 0.4, 0.1]),
+        nu=nu,
+        shift=shift,
+        order=order,
     )
     step_H, step_2 = math.sqrt(step @ fit.H @ step), math.hypot(*step)
-    lmin = 1 / math.hypot(1 / 3.0, 2.0)
-    expected = naive.certificate(1.0, 0.4, 2, 0.0, step_H, step_2, lmin)
-    got = _certify(estimator, Bernoulli(), fit, 2, step, np.zeros(2))
-    assert got == pytest.approx(expected)
+    gap = naive.gap(1.0, 0.4, fit.H, step, np.zeros(2)) if order == 3 else 0.0
+    expected = naive.certificate(1.0, 0.4, order, 0.0, step_H, step_2, LMIN, gap)
+    assert _certify(estimator, Bernoulli(), fit, step, work) == pytest.approx(expected)
 
 
 def test_probit_constant_reaches_as_far_as_the_argument():
     """M is |z| at the farthest point: half a unit beyond the step, or the ball."""
-    _, fit = taylor(longest=1.0)
-    step, zero = np.array([0.02, -0.03]), np.zeros(2)
+    _, fit, work = taylor(longest=1.0)
+    step = np.array([0.02, -0.03])
     fit = fit._replace(gradient=-fit.H @ step, ref=np.array([1.2, -0.9]))
     step_H, step_2 = math.sqrt(step @ fit.H @ step), math.hypot(*step)
-    lmin = 1 / math.hypot(1 / 3.0, 2.0)
     for radius, M in ((math.inf, 1.5 + step_2 + 0.5), (1.6, 1.6), (99.0, 1.5 + step_2 + 0.5)):
-        estimator, _ = taylor(radius=radius)
-        expected = naive.certificate(M, 1.0, 2, 0.0, step_H, step_2, lmin)
-        got = _certify(estimator, make_family("probit"), fit, 2, step, zero)
+        estimator, _, _ = taylor(radius=radius, order=2)
+        expected = naive.certificate(M, 1.0, 2, 0.0, step_H, step_2, LMIN)
+        got = _certify(estimator, make_family("probit"), fit, step, work)
         assert got == pytest.approx(expected)
     # a bound that would allow theta_hat farther away than M is known for proves nothing
-    far = fit._replace(gradient=np.array([0.0, -0.25]))
+    far = fit._replace(gradient=np.array([0.0, -0.19]))
     bounds = [
-        _certify(taylor(radius=r)[0], make_family("probit"), far, 2, np.zeros(2), zero)
+        _certify(taylor(radius=r, order=2)[0], make_family("probit"), far, np.zeros(2), work)
         for r in (math.inf, 1.6)
     ]
     assert bounds[0] == math.inf
-    assert 0.5 * math.sqrt(lmin) < bounds[1] < math.inf
+    assert 0.5 * math.sqrt(LMIN) < bounds[1] < math.inf
 
 
-def test_certificate_refuses_what_it_cannot_prove():
+@pytest.mark.parametrize("order", [2, 3])
+def test_certificate_refuses_what_it_cannot_prove(order):
     for length in (10.0, 1e5):
-        estimator, fit = taylor(gradient=np.zeros(2))
+        estimator, fit, work = taylor(gradient=np.zeros(2), order=order)
         step = np.array([length, 0.0])
-        assert _certify(estimator, Bernoulli(), fit, 2, step, np.zeros(2)) == math.inf
-    estimator, fit = taylor(gradient=np.zeros(2))
-    assert _certify(estimator, Bernoulli(), fit, 2, np.zeros(2), np.zeros(2)) == 0.0
+        assert _certify(estimator, Bernoulli(), fit, step, work) == math.inf
+    estimator, fit, work = taylor(gradient=np.zeros(2), order=order)
+    assert _certify(estimator, Bernoulli(), fit, np.zeros(2), work) == 0.0
+
+
+@pytest.mark.parametrize("name", [f for f in FAMILIES if f != "gaussian"])
+def test_certificate_holds_at_any_point(name):
+    """Whatever reference, step, anchor, shift and multiplier: the exact estimate is as near.
+
+    The multiplier may be anything where theta is on the sphere; inside, it is zero.
+    """
+    family = make_family(name)
+    rng = np.random.default_rng(7)
+    ratios = {}
+    for k in range(150):
+        d, n, order, on_ball = 1 + k % 4, int(rng.integers(1, 30)), 2 + k % 2, k % 3 > 0
+        longest, lam = float(rng.choice([0.3, 1.0, 3.0])), float(10 ** rng.uniform(-2, 2))
+        m1 = float(rng.choice([0.1, 1.0, 2.0])) / longest
+        X, y = stream(family, n, d, norm=m1 * rng.uniform(0.5, 2.0), seed=k, longest=longest)
+        X[rng.random(n) < 0.1] = 0.0
+        radius = m1 if on_ball else math.inf
+        estimator = LazyNewton(lam, family.kappa(m1 * longest), radius, 1e-2, order)
+        ridge = lam * estimator.kappa
+        theta_hat = naive.mle(name, X, y, ridge, radius)
+        for _ in range(4):
+            fit, spread = estimator.new_fit(d), 10 ** rng.uniform(-4, 0)
+            fit.ref[:] = theta_hat + spread * rng.standard_normal(d)
+            fit.ref[:] *= min(1.0, radius / np.linalg.norm(fit.ref))
+            fit.scalars[SHIFT] = rng.choice([0.0, 10 ** rng.uniform(-3, 3)])
+            _pass_over_data(estimator, family, fit, History(X, y), n)
+            assert fit.scalars[EIGENVALUE] <= np.linalg.eigvalsh(fit.H)[0] * (1 + 1e-9)
+            theta = theta_hat + spread * 10 ** rng.uniform(-4, 0) * rng.standard_normal(d)
+            length = np.linalg.norm(theta)
+            if length > radius or (on_ball and rng.random() < 0.5):
+                theta *= radius / length
+                gradient = naive.objective(name, X, y, ridge, theta)[1]
+                nu = max(0.0, -gradient @ theta / (theta @ theta))
+                fit.scalars[MULTIPLIER] = nu * rng.choice([0.0, 1.0, 1.0, rng.uniform(0.9, 1.1)])
+            step = theta - fit.ref
+            if order == 3:
+                noise = np.linalg.norm(step) * rng.standard_normal(d)
+                anchor = step + rng.choice([0.0, 10 ** rng.uniform(-5, 0)]) * noise
+                _move_anchor(fit, anchor * rng.choice([1.0, 1.0, 0.0, -1.0]))
+            error = _certify(estimator, family, fit, step, scratch(d))
+            gap = theta - theta_hat
+            distance = math.sqrt(gap @ fit.H @ gap)
+            assert distance <= error * (1 + 1e-6) + 1e-9
+            if 1e-6 < error < math.inf:
+                kind = order, bool(fit.scalars[MULTIPLIER] > 0.0), bool(fit.scalars[SHIFT] > 0.0)
+                ratios.setdefault(kind, []).append(distance / error)
+    assert len(ratios) == 8, "order 2 and 3, with and without multiplier, with and without shift"
+    for kind, found in ratios.items():
+        assert len(found) >= 5, kind
+        assert max(found) > 0.1, kind
 
 
 def test_a_spoilt_inverse_is_refined():
-    """An inverse wrong in the fourth digit still gives the step to eight."""
-    _, fit = taylor()
-    spoilt, step = fit._replace(H_inv=fit.H_inv * (1 + 1e-4)), np.empty(2)
-    _minimise_quadratic(spoilt, fit.gradient, math.inf, step)
-    assert np.abs(step + np.linalg.solve(fit.H, fit.gradient)).max() < 1e-7
+    """An inverse wrong in the fourth digit still gives the step to eight, where that matters."""
+    for tol in (1e-9, 10.0):
+        estimator, fit, work = taylor(tol=tol, order=2)
+        fit.H_inv[:] = np.linalg.inv(fit.H) * (1 + 1e-4)
+        step, exact = np.zeros(2), -np.linalg.solve(fit.H, fit.gradient)
+        error = _minimise_model(estimator, Bernoulli(), fit, step, work)
+        assert math.isfinite(error)
+        assert np.abs(step - exact).max() < (1e-7 if tol < 1e-3 else 1e-3)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1e-3, 0.2, 1.0, 50.0])
 @pytest.mark.parametrize("warm_start", [0.0, 1e-3, 1.0, 1e6])
-@pytest.mark.parametrize("radius", [0.05, 0.3, 0.79])
-def test_minimiser_on_the_ball(radius, warm_start):
+@pytest.mark.parametrize("radius", [0.05, 0.3, 0.79, 1.2])
+def test_minimiser_on_the_ball(radius, warm_start, shift):
     """(H + nu I) theta = H ref - gradient with ||theta|| = radius and nu > 0, from any start."""
-    _, fit = taylor(scalars=np.array([warm_start, 0.4, 0.1]))
-    free = fit.ref - np.linalg.solve(fit.H, fit.gradient)
-    step = np.empty(2)
-    _minimise_quadratic(fit, fit.gradient, radius * np.linalg.norm(free), step)
-    theta, nu = fit.ref + step, fit.scalars[0]
-    assert nu > 0.0
-    assert np.linalg.norm(theta) == pytest.approx(radius * np.linalg.norm(free), rel=1e-12)
-    assert np.allclose((fit.H + nu * np.eye(2)) @ theta, fit.H @ fit.ref - fit.gradient, rtol=1e-9)
+    for guess in ([0.0, 0.0], [0.3, 0.2], [-5.0, 1.0], [-0.3, 0.2]):
+        _, fit, work = taylor(nu=warm_start, shift=shift)
+        free = np.linalg.norm(fit.ref - np.linalg.solve(fit.H, fit.gradient))
+        step, right = np.array(guess), fit.H @ fit.ref - fit.gradient
+        _minimise_quadratic(fit, fit.gradient, radius * free, 1e-8, step, work)
+        theta, nu = fit.ref + step, fit.scalars[MULTIPLIER]
+        expected, expected_nu = naive.minimiser_on_ball(fit.H, right, radius * free)
+        assert np.allclose(theta, expected, rtol=1e-9, atol=1e-10)
+        assert nu == pytest.approx(expected_nu, rel=1e-9, abs=1e-9)
+        assert np.allclose((fit.H + nu * np.eye(2)) @ theta, right, rtol=1e-9)
+        if radius < 1.0:
+            assert nu > 0.0
+            assert np.linalg.norm(theta) == pytest.approx(radius * free, rel=1e-12)
+        assert np.allclose(fit.H_inv @ (fit.H + fit.scalars[SHIFT] * np.eye(2)), np.eye(2))
+
+
+def test_three_ways_to_the_sphere():
+    """The fixed point, More-Sorensen and root finding agree; and where the ball is wide enough."""
+    rng = np.random.default_rng(3)
+    settled = {}
+    for k in range(400):
+        d, n = 1 + k % 6, 1 + k % 11
+        X, ridge = rng.standard_normal((n, d)), float(10 ** rng.uniform(-2, 1))
+        H, right = X.T @ X + ridge * np.eye(d), 3.0 * rng.standard_normal(d)
+        radius = np.linalg.norm(np.linalg.solve(H, right)) * rng.choice([0.2, 0.9, 0.999, 1.001, 2])
+        expected, nu = naive.minimiser_on_ball(H, right, radius)
+        y = np.linalg.lstsq(X.T, right, rcond=None)[0]
+        if n >= d:  # the same as the estimate of the Gaussian family
+            mle = naive.mle("gaussian", X, y, ridge, radius)
+            assert np.allclose(mle, expected, rtol=1e-6, atol=1e-8)
+        estimator = LazyNewton(ridge, 1.0, radius, 1e-8, 2)
+        shift = nu * float(rng.choice([0.5, 0.99, 1.0, 1.1, 1e3])) + float(
+            rng.choice([0.0, 1e-3, 1.0])
+        )
+        fit = estimator.new_fit(d)._replace(
+            H=H,
+            H_inv=np.linalg.inv(H + shift * np.eye(d)),
+            scalars=np.array([0.0, 1.0, 1.0, np.linalg.eigvalsh(H)[0], 1.0, shift]),
+        )
+        size = np.sqrt(H.diagonal()).max() * radius
+        theta = expected + rng.choice([0.0, 1e-3, 1.0]) * radius * rng.standard_normal(d)
+        ok = _settle_on_sphere(fit, fit.H_inv @ right, radius, 1e-8, theta, np.empty(d))
+        settled.setdefault((nu > 0.0, ok), []).append(k)
+        if ok:
+            gap = theta - expected
+            assert math.sqrt(gap @ H @ gap) <= 1e-12 + 1e-13 * size
+            assert fit.scalars[MULTIPLIER] == pytest.approx(nu, rel=1e-6, abs=1e-9)
+            assert np.linalg.norm(theta) <= radius * (1 + 1e-15)
+        for start in (0.0, 0.3 * nu, nu, 3.0 * nu + 1.0):
+            fit.scalars[MULTIPLIER] = start
+            _solve_on_sphere(fit, right, radius, theta, scratch(d))
+            assert np.allclose(theta, expected, rtol=1e-9, atol=1e-12 * radius)
+            assert fit.scalars[MULTIPLIER] == pytest.approx(nu, rel=1e-8, abs=1e-9)
+    assert min(len(settled[active, ok]) for active in (True, False) for ok in (True, False)) > 10
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("name", ["bernoulli", "probit", "poisson"])
+def test_on_the_ball_and_back(name, order):
+    """Rewards push the estimate out of the ball and pull it in again; the shift lags behind."""
+    family, seen = make_family(name), set()
+    high = 2.0 if name == "poisson" else 1.0
+    for seed, m1, lam, tol in ((0, 0.3, 1.0, 1e-2), (1, 0.1, 5.0, 1e-6), (2, 0.5, 0.1, 0.3)):
+        rng = np.random.default_rng(seed)
+        d = 1 + seed
+        X = rng.uniform(0.2, 1.0, (60, d)) / math.sqrt(d)
+        y = np.repeat([high, 0.0, high], [12, 24, 24])
+        policy = DelayedOFUGLM(m1=m1, lam=lam, R=1.0, tol=tol, order=order)
+        bandit = Bandit(d, family=family, policy=policy)
+        for s in range(60):
+            bandit.learn(bandit.decide(X[s : s + 1]).id, y[s])
+            fit, error = bandit._state.fit, bandit.certificate.error
+            gap = bandit.theta - exact(name, bandit, X[: s + 1], y[: s + 1])
+            assert error <= tol
+            assert math.sqrt(gap @ fit.H @ gap) <= error * (1 + 1e-6) + 1e-10
+            assert np.linalg.norm(bandit.theta) <= m1 * (1 + 1e-14)
+            assert fit.scalars[EIGENVALUE] <= np.linalg.eigvalsh(fit.H)[0] * (1 + 1e-9)
+            shifted = fit.H + fit.scalars[SHIFT] * np.eye(d)
+            assert np.allclose(fit.H_inv @ shifted, np.eye(d), atol=1e-9)
+            seen.add((bool(fit.scalars[MULTIPLIER] > 0.0), bool(fit.scalars[SHIFT] > 0.0)))
+    assert {(True, True), (False, True), (False, False)} <= seen
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "tanh", "probit", "poisson"])
+def test_coefficients_follow_the_rewards(name):
+    """Between passes, what is kept is what a pass would give; the anchor's terms included."""
+    family, d = make_family(name), 4
+    X, y = stream(family, 120, d, 1.0, seed=8)
+    bandit = Bandit(d, family=family, policy=DelayedOFUGLM(R=1.0, order=3, tol=1e-3))
+    ridge, anchored = bandit.policy.lam * bandit.policy.kappa, 0
+    for s in range(120):
+        bandit.learn(bandit.decide(X[s : s + 1]).id, y[s])
+        fit, seen = bandit._state.fit, X[: s + 1]
+        _, gradient, H = naive.objective(name, seen, y[: s + 1], ridge, fit.ref)
+        assert np.allclose(fit.gradient, gradient, atol=1e-10)
+        assert np.allclose(fit.H, H, atol=1e-10)
+        assert np.allclose(fit.H_anchor, H @ fit.anchor, atol=1e-10)
+        h, slope = 1e-5, naive.FAMILIES[name][1]
+        bend = (slope(seen @ fit.ref + h) - slope(seen @ fit.ref - h)) / (2 * h)
+        T3 = naive.third_derivative(seen, bend)
+        bent = np.einsum("ijk,j,k->i", T3, fit.anchor, fit.anchor) / 2
+        assert np.allclose(fit.bent, bent, atol=1e-8)
+        assert fit.scalars[LONGEST] == pytest.approx(np.linalg.norm(seen, axis=1).max())
+        assert fit.scalars[LEAST_SLOPE] == pytest.approx(slope(seen @ fit.ref).min())
+        anchored += bool(fit.anchor.any())
+    assert anchored > 20
+    assert bandit.certificate.passes < 100
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 11])
+def test_third_derivative_is_stored_once(d):
+    """Each triple j <= i <= k in row k, column i (i + 1) / 2 + j; read back as all d^3 of them."""
+    rng = np.random.default_rng(d)
+    T3 = LazyNewton(1.0, 1.0, math.inf, 1e-2, 3).new_fit(d).T3
+    assert T3.shape[1] % 32 == 0
+    X, weights, out = rng.standard_normal((9, d)), rng.standard_normal(9), np.empty(d)
+    for n in range(1, 10):
+        _add_third(T3, weights[n - 1], X[n - 1])
+        full = naive.third_derivative(X[:n], weights[:n])
+        for k in range(d):
+            for i in range(k + 1):
+                for j in range(i + 1):
+                    assert T3[k, i * (i + 1) // 2 + j] == pytest.approx(full[k, i, j], abs=1e-12)
+        for step in (rng.standard_normal(d), np.zeros(d), np.eye(d)[d // 2]):
+            _third_form(T3, step, out)
+            expected = np.einsum("ijk,j,k->i", full, step, step) / 2
+            assert np.allclose(out, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -356,7 +575,7 @@ def test_line_search_lowers_the_objective_enough():
         F, gradient, H = naive.objective("bernoulli", X, y, 0.02, np.array([at]))
         fit = estimator.new_fit(1)._replace(ref=np.array([at]), gradient=gradient)
         step = -gradient / H[0]
-        share = _line_search(estimator, Bernoulli(), fit, step, history, 6)
+        share = _line_search(estimator, Bernoulli(), fit, step, history, 6, np.empty(1))
 
         def accepted(t, at=at, step=step, F=F, slope=float(gradient @ step)):
             there = naive.objective("bernoulli", X, y, 0.02, at + t * step)[0]
@@ -466,8 +685,8 @@ def test_gradient_bound():
             X, y = stream(family, 40, 3, 1.0, seed)
             policy = DelayedOFUGLM(R=1.0, order=2, tol=10.0, constrained=False)
             bandit = fed(family, policy, X, y)
-            fit, step = bandit._state.fit, np.empty(3)
-            _propose(bandit.estimator, family, fit, step)
+            fit, step = bandit._state.fit, np.zeros(3)
+            _propose(bandit.estimator, family, fit, step, scratch(3))
             ridge = bandit.policy.lam * bandit.policy.kappa
             _, gradient, _ = naive.objective(name, X, y, ridge, fit.ref + step)
             r = np.linalg.norm(step)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from belated.core.events import ConflictingRewardError as ConflictingRewardError
     from belated.core.events import Decision as Decision
     from belated.core.events import UnknownDecisionError as UnknownDecisionError
+    from belated.experiments.simulation import Results as Results
+    from belated.experiments.simulation import simulate as simulate
     from belated.families import Bernoulli as Bernoulli
     from belated.families import Binomial as Binomial
     from belated.families import Bounded as Bounded
@@ -51,10 +53,12 @@ _HOMES = {
     "Gaussian": "families",
     "Poisson": "families",
     "Probit": "families",
+    "Results": "experiments.simulation",
     "SnapshotError": "snapshot",
     "Tanh": "families",
     "Transformed": "features",
     "UnknownDecisionError": "core.events",
+    "simulate": "experiments.simulation",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -45,9 +45,8 @@ from belated.core.state import (
     SLACK,
     grown,
     new_history,
-    new_state,
 )
-from belated.core.steps import decide_step, learn_step, longest
+from belated.core.steps import decide_step, first_state, half_width, learn_step
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap
 
@@ -147,7 +146,7 @@ class Bandit:
         self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
         self._rng = _random_stream(seed)
         self._lock = RLock()
-        self._state = new_state(self.dim, self.policy.lam, self.estimator.new_fit(self.dim))
+        self._state = first_state(self.policy, self.estimator, self.dim)
         self._history = new_history(64, self.dim)
 
     # ------------------------------------------------------------------------------- the loop
@@ -237,9 +236,10 @@ class Bandit:
 
     @property
     def V(self) -> Matrix:
-        """``lam I + sum of x x'`` over all decisions."""
+        """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
         with self._lock:
-            return self._state.V.copy()
+            x = self._history.x[: self.n_decided]
+            return np.asarray(self.policy.lam * np.eye(self.dim) + x.T @ x)
 
     @property
     def n_decided(self) -> int:
@@ -311,11 +311,12 @@ class Bandit:
             vector = array_of_numbers("x", x)
         if vector.shape != (self.dim,):
             raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
-        if longest(vector[np.newaxis]) > self.max_norm * NORM_ROUNDING:
+        if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
             raise self._too_long(vector[np.newaxis], ["x"])
         with self._lock:
+            self._width(radius)  # raises where there is no set
             z = float(vector @ self._state.theta)
-            width = self.radius * math.sqrt(vector @ self._state.W_inv @ vector)
+            width = half_width(self.policy, self._state, vector)
         return float(mean(self.family, z - width)), float(mean(self.family, z + width))
 
     def fingerprint(self) -> str:

@@ -33,9 +33,23 @@ from belated.core.protocols import (
     reward_quantile,
     self_concordance,
 )
+from belated.core.pruning import decision_set
 from belated.core.state import LOG_DET
 from belated.delays import Constant, Exponential, Never, is_informative
-from belated.engine import Run, World, draw_world, play
+from belated.engine import (
+    RECORD,
+    Lane,
+    OwnPlayer,
+    Player,
+    Run,
+    World,
+    WorldSettings,
+    draw_world,
+    is_own,
+    play,
+    play_world,
+    seed_of_run,
+)
 from belated.environments import UnitBall
 
 ROUNDS, ACTIONS, DIM = 80, 6, 3
@@ -43,9 +57,9 @@ THETA_STAR = np.linspace(-0.5, 0.5, DIM)
 LATE = Exponential(8.0)
 
 
-def check_policy(policy: Policy, family: Family) -> None:
-    """Everything below that concerns a policy."""
-    for check in POLICY_CHECKS:
+def check_policy(policy: Any, family: Family) -> None:
+    """Everything below that concerns a policy; of a policy in plain Python, what can be seen."""
+    for check in OWN_POLICY_CHECKS if is_own(policy) else POLICY_CHECKS:
         check(policy, family)
 
 
@@ -69,6 +83,12 @@ def _world(seed: int = 7, rounds: int = ROUNDS) -> World:
 
 
 def _bandit(policy: Policy, family: Family, seed: int = 1) -> Bandit:
+    return Bandit(DIM, family=family, policy=policy, seed=seed)
+
+
+def _player(policy: Any, family: Family, seed: np.random.SeedSequence) -> Player:
+    if is_own(policy):
+        return OwnPlayer(policy, family, DIM, seed)
     return Bandit(DIM, family=family, policy=policy, seed=seed)
 
 
@@ -111,12 +131,13 @@ def check_same_seed_same_run(policy: Policy, family: Family) -> None:
 
 
 def check_choosing_changes_nothing(policy: Policy, family: Family) -> None:
-    """``choose`` reads the state and returns a row with a score that is a number."""
+    """``choose`` reads the state and returns a column with a score that is a number."""
     bandit, _ = _played(policy, family)
     before = bandit.fingerprint()
     rng = np.random.default_rng(0) if getattr(policy, "randomised", True) else None
-    row, score, estimate, width = choose(bandit.policy, bandit._state, np.eye(DIM), rng)
-    assert 0 <= row < DIM
+    actions = decision_set(np.eye(DIM))
+    column, score, estimate, width = choose(bandit.policy, bandit._state, actions, rng)
+    assert 0 <= column < DIM
     assert all(math.isfinite(v) for v in (score, estimate, width))
     assert bandit.fingerprint() == before
 
@@ -168,14 +189,14 @@ def check_infinite_delay_never_crashes(policy: Policy, family: Family) -> None:
     assert ((run.index >= 0) & (run.index < ACTIONS)).all()
 
 
-def check_no_peeking(policy: Policy, family: Family) -> None:
+def check_no_peeking(policy: Any, family: Family) -> None:
     """Rewards that have not returned may be anything: decisions up to then stay the same."""
-    world = _world()
-    _, run = _played(policy, family, LATE, world)
+    world, seed = _world(), np.random.SeedSequence(1)
+    run = play(_player(policy, family, seed), world, LATE)
     for cut in (ROUNDS // 4, ROUNDS // 2, ROUNDS):
         hidden = run.arrives >= cut
         other = world._replace(luck=np.where(hidden, 1.0 - world.luck, world.luck))
-        _, mutated = _played(policy, family, LATE, other)
+        mutated = play(_player(policy, family, seed), other, LATE)
         assert np.array_equal(run.index[:cut], mutated.index[:cut])
         assert not np.array_equal(run.reward, mutated.reward), "nothing was mutated"
 
@@ -202,6 +223,28 @@ def check_rotation_is_irrelevant(policy: Policy, family: Family) -> None:
     Q, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))
     turned = world._replace(theta_star=Q @ world.theta_star, actions=world.actions @ Q.T)
     assert np.array_equal(run.index, _played(policy, family, LATE, turned)[1].index)
+
+
+def check_lane_plays_like_a_bandit(policy: Any, family: Family) -> None:
+    """The engine, in blocks of any size, beside any other lane, plays what ``play`` plays."""
+    rounds = np.arange(1, ROUNDS + 1)
+    lanes = (Lane(policy, family, LATE), Lane(policy, family, Never()))
+    world = WorldSettings(
+        UnitBall(ACTIONS), DIM, ROUNDS, 0, 7, rounds, lanes, theta_star=THETA_STAR
+    )
+    record = play_world(world, block_rounds=ROUNDS)
+    assert np.array_equal(record, play_world(world, block_rounds=7), equal_nan=True)
+    alone = play_world(world._replace(lanes=lanes[:1]))
+    assert np.array_equal(record[:1], alone, equal_nan=True)
+    seeds = seed_of_run(7, DIM, 0)
+    drawn = draw_world(UnitBall(ACTIONS), DIM, ROUNDS, seeds, THETA_STAR)
+    run = play(_player(policy, family, seeds.spawn(1)[0]), drawn, LATE)
+    lane = dict(zip(RECORD, record[0].T, strict=True))
+    assert np.allclose(lane["regret"], run.regret, rtol=1e-9, atol=1e-9)
+    assert np.array_equal(lane["missing"], run.missing)
+    assert np.array_equal(lane["missing"] + lane["observed"], rounds)
+    if not np.isnan(lane["failures"]).any():
+        assert np.array_equal(lane["failures"], np.cumsum(~run.covered))
 
 
 def check_save_and_load_go_on(policy: Policy, family: Family) -> None:
@@ -378,10 +421,15 @@ POLICY_CHECKS: list[Callable[[Policy, Family], None]] = [
     check_constant_delay_uses_rows_before,
     check_infinite_delay_never_crashes,
     check_no_peeking,
+    check_lane_plays_like_a_bandit,
     check_order_within_a_round_is_irrelevant,
     check_rotation_is_irrelevant,
     check_save_and_load_go_on,
     check_bad_input_changes_nothing,
+]
+OWN_POLICY_CHECKS: list[Callable[[Any, Family], None]] = [
+    check_no_peeking,
+    check_lane_plays_like_a_bandit,
 ]
 FAMILY_CHECKS: list[Callable[[Family], None]] = [
     check_derivatives_are_derivatives,

@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,8 +32,9 @@ def main() -> None:
     """Entry point: what the user did wrong is one line, not a traceback."""
     try:
         app()
-    except (ValueError, OSError, RuntimeError) as error:
-        raise SystemExit(f"belated: {error}") from None
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        typer.echo(f"belated: {error}", err=True)
+        raise SystemExit(2) from None
 
 
 def _version(asked: bool) -> None:
@@ -65,6 +66,111 @@ def show(
     else:
         width = max(map(len, lines))
         typer.echo("\n".join(f"{name:{width}}  {line}" for name, line in lines.items()))
+
+
+Out = Annotated[Path, typer.Option(help="Folder for the results; the same command resumes.")]
+Threads = Annotated[int | None, typer.Option(help="Worlds played side by side; default all cores.")]
+Pool = Annotated[str, typer.Option(help="threads, dask, ray, or tcp://scheduler:8786.")]
+Runs = Annotated[int | None, typer.Option(help="Runs of every setting.")]
+Horizon = Annotated[int | None, typer.Option(help="Rounds in a run.")]
+
+
+@app.command()
+def reproduce(
+    full: Annotated[
+        bool, typer.Option("--full", help="The paper's grid, not a small one.")
+    ] = False,
+    only: Annotated[
+        list[str], typer.Option(help="Part of the grid: linear, logistic, uniform, d=5, E=100, ...")
+    ] = [],  # noqa: B006
+    runs: Runs = None,
+    horizon: Horizon = None,
+    out: Out = Path("paper"),
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 1,
+    executor: Pool = "threads",
+    policy: Annotated[list[str], typer.Option(help="One more policy, such as thompson.")] = [],  # noqa: B006
+    noise: Annotated[float, typer.Option(help="Standard deviation of linear rewards.")] = 1.0,
+    m1: Annotated[float, typer.Option(help="Bound on the norm of theta_star.")] = 1.0,
+    lam: Annotated[float, typer.Option(help="Ridge.")] = 1.0,
+    pareto: Annotated[str, typer.Option(help="Reading of Pareto: lomax or pareto.")] = "lomax",
+) -> None:
+    """Run the paper's experiments: its figures, and a verdict on each of its claims."""
+    paper = _experiments().paper
+    size = paper.FULL if full else paper.SMALL
+    size = {
+        "horizon": size["horizon"] if horizon is None else horizon,
+        "runs": size["runs"] if runs is None else runs,
+    }
+    choices = {"noise": noise, "m1": m1, "lam": lam, "pareto": pareto}
+    experiment = paper.paper_experiment(only=only, seed=seed, others=policy, **size, **choices)
+    settings = paper.stated_choices(experiment, **choices)
+    _play(experiment, out, threads, executor, settings, paper.DELTA)
+
+
+@app.command()
+def simulate(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file; options go first.")] = None,
+    policy: Annotated[list[str], typer.Option(help="Such as ducb-ridge:c=2.")] = [],  # noqa: B006
+    family: Annotated[list[str], typer.Option(help="Such as bernoulli.")] = [],  # noqa: B006
+    delay: Annotated[list[str], typer.Option(help="Such as exponential:500.")] = [],  # noqa: B006
+    dim: Annotated[list[int], typer.Option(help="Dimension.")] = [],  # noqa: B006
+    horizon: Horizon = None,
+    runs: Runs = None,
+    seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
+    actions: Annotated[int | None, typer.Option(help="Fresh actions a round, K.")] = None,
+    environment: Annotated[str | None, typer.Option(help="Such as sphere:50.")] = None,
+    checkpoints: Annotated[int | None, typer.Option(help="Rounds that are recorded.")] = None,
+    spacing: Annotated[str | None, typer.Option(help="Of these: linear or logarithmic.")] = None,
+    out: Out = Path("simulation"),
+    threads: Threads = None,
+    executor: Pool = "threads",
+) -> None:
+    """Play your own settings: policies, families and delays on the same worlds."""
+    tools = _experiments()
+    given = {
+        "policies": policy,
+        "families": family,
+        "delays": delay,
+        "dims": dim,
+        "horizon": horizon,
+        "runs": runs,
+        "seed": seed,
+        "n_actions": actions,
+        "environment": environment,
+        "checkpoints": checkpoints,
+        "spacing": spacing,
+    }
+    experiment = tools.config.experiment_of(config, given)
+    settings = tools.output.own_settings(experiment)
+    _play(experiment, out, threads, executor, settings, tools.config.delta_of(experiment))
+
+
+def _experiments() -> Any:
+    """The experiments, whose libraries are an extra."""
+    try:
+        from belated.experiments import commands
+    except ImportError as error:
+        raise ValueError(
+            f"{error}: this command needs the extra: pip install 'belated[experiments]'"
+        ) from None
+    return commands
+
+
+def _play(
+    experiment: Any, out: Path, threads: int | None, executor: str, settings: Any, delta: float
+) -> None:
+    """Play, draw, report; or stop in a way that can be resumed."""
+    tools = _experiments()
+    try:
+        results = tools.simulation.play_experiment(experiment, out, threads, executor)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command resumes", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"drawing figures and writing {out / 'report.html'}")
+    for claim in tools.output.write_output(results, out, settings, delta):
+        typer.echo(f"claim {claim.number}: {claim.verdict}. {claim.title}")
+    typer.echo(f"results: {out / 'results.parquet'}, report: {out / 'report.html'}")
 
 
 @app.command()

@@ -20,7 +20,7 @@ from belated.core.arguments import wrong, wrong_type
 from belated.core.state import DECIDED, OBSERVED, History, State, new_history
 from belated.features import FeatureMap, Features, Transformed
 
-FORMAT, VERSION = "belated-bandit", 1
+FORMAT, VERSION = "belated-bandit", 2
 
 
 class SnapshotError(ValueError):
@@ -141,8 +141,10 @@ def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
 def flatten(state: State, history: History) -> dict[str, Any]:
     """All arrays but scratch, by name; of the history, the decisions made."""
     n = int(state.counts[DECIDED])
-    arrays = {k: value for k, value in state._asdict().items() if k not in ("fit", "work")}
+    parts = ("fit", "memory", "work")
+    arrays = {k: value for k, value in state._asdict().items() if k not in parts}
     arrays |= {f"fit.{name}": value for name, value in state.fit._asdict().items()}
+    arrays |= {f"memory.{name}": value for name, value in state.memory._asdict().items()}
     return arrays | {"history.x": history.x[:n], "history.y": history.y[:n]}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from numba.extending import overload
 
-from belated.core.jit import OPTIONS, kernel
+from belated.core.jit import LEAN, OPTIONS, is_lean, kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)
@@ -31,23 +31,41 @@ class Generic(Protocol[R_co]):
 
 def generic(stub: Callable[..., R_co]) -> Generic[R_co]:
     """Make ``stub`` a generic function; add cases with ``@stub.case(ParamsType)``."""
+    return _generic(stub, None)
+
+
+def generic_with_default(stub: Callable[..., R_co]) -> Generic[R_co]:
+    """The same, where ``stub`` itself is what holds for every type without a case."""
+    return _generic(stub, kernel(stub))
+
+
+def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> Generic[R_co]:
     cases: dict[type, Callable[..., Any]] = {}
 
     def call(params: Any, *args: Any) -> R_co:
-        try:
-            chosen = cases[type(params)]
-        except KeyError:
+        chosen: Any = cases.get(type(params), default)
+        if chosen is None:
             known = ", ".join(sorted(t.__name__ for t in cases)) or "none"
             raise TypeError(
                 f"{stub.__name__} has no case for {type(params).__name__} (known: {known}); "
                 f"register one with @{stub.__name__}.case({type(params).__name__})"
-            ) from None
+            )
         return cast(R_co, chosen(params, *args))
 
+    def resolve(lean: bool, params: Any) -> Any:
+        chosen = cases.get(getattr(params, "instance_class", None), default)  # type: ignore[arg-type]
+        if chosen is None or is_lean(chosen) is not lean:
+            return None
+        return chosen.py_func  # type: ignore[attr-defined]
+
+    # Numba takes the options from here, not from the case: one door for each kind
+    @overload(call, strict=False, jit_options=LEAN)  # type: ignore[untyped-decorator]
+    def resolve_lean(params: Any, *args: Any) -> Any:
+        return resolve(True, params)
+
     @overload(call, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
-    def resolve(params: Any, *args: Any) -> Any:
-        chosen = cases.get(getattr(params, "instance_class", None))  # type: ignore[arg-type]
-        return chosen and chosen.py_func  # type: ignore[attr-defined]
+    def resolve_allocating(params: Any, *args: Any) -> Any:
+        return resolve(False, params)
 
     def case(*types: type) -> Callable[[F], F]:
         def register(function: F) -> F:

@@ -14,10 +14,17 @@ from belated.core.cache import PACKAGE, cache_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-OPTIONS = {"nogil": True, "error_model": "numpy"}  # the GIL released; 1/0 is inf, as in NumPy
+OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}  # no GIL; 1/0 is inf, as in NumPy
+# Without reference counts, which cost more than the arithmetic: each is a locked instruction. Such
+# a kernel makes no arrays and may return only arrays that it was given.
+LEAN = {**OPTIONS, "_nrt": False}
 
 # Digests of the source files of kernels from outside the package; empty for one that has no file.
 _foreign_sources: dict[str, str] = {}
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return PACKAGE in Path(getsourcefile(function) or "").resolve().parents
 
 
 def _note_source(function: Callable[..., Any]) -> None:
@@ -26,9 +33,9 @@ def _note_source(function: Callable[..., Any]) -> None:
     Package kernels are compiled around it, so their cached binaries are fresh only while that
     file is the same: its digest becomes part of the key they are stored under.
     """
-    file = Path(getsourcefile(function) or "")
-    if PACKAGE in file.resolve().parents:
+    if _is_ours(function):
         return
+    file = Path(getsourcefile(function) or "")
     _foreign_sources[str(file)] = sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
@@ -66,10 +73,25 @@ def _package_cache_dir() -> Iterator[None]:
 def kernel(function: F) -> F:
     """Compile ``function`` on first call, cache the binary, release the GIL while it runs.
 
-    With ``NUMBA_DISABLE_JIT=1`` the function stays plain Python, with the same results.
+    In this package a kernel makes no arrays (``allocating_kernel`` may); elsewhere it may. With
+    ``NUMBA_DISABLE_JIT=1`` the function stays plain Python, with the same results.
     """
+    return _compiled(function, LEAN if _is_ours(function) else OPTIONS)
+
+
+def allocating_kernel(function: F) -> F:
+    """A kernel that makes arrays."""
+    return _compiled(function, OPTIONS)
+
+
+def is_lean(dispatcher: Any) -> bool:
+    """Whether a kernel was compiled without reference counts."""
+    return dispatcher.targetoptions.get("_nrt") is False
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
     _note_source(function)
-    dispatcher = njit(**OPTIONS)(function)
+    dispatcher = njit(**options)(function)
     if hasattr(dispatcher, "_cache"):
         try:
             with _package_cache_dir():

@@ -1,33 +1,56 @@
 """Small dense kernels on symmetric matrices. In place; sums are never reordered.
 
 Inner loops run along contiguous rows (axpy form), which vectorises without fastmath, so that the
-compiled result equals the Python one bit for bit.
+compiled result equals the Python one bit for bit. They run over slices from a constant index:
+where an index might be negative, Numba has to ask at every step and does not vectorise.
 """
 
 import numpy as np
 
-from belated.core.jit import kernel
+from belated.core.jit import allocating_kernel, kernel
 from belated.core.types import Matrix, Vector
+
+LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
 
 
 @kernel
 def dot(a: Vector, b: Vector) -> float:
-    """Inner product ``a'b``."""
-    total = 0.0
-    for i in range(a.shape[0]):
-        total += a[i] * b[i]
-    return total
+    """Inner product ``a'b``; ``b`` may be longer."""
+    d = a.shape[0]
+    s0 = s1 = s2 = s3 = 0.0  # four sums, because each waits for its last addition
+    for i in range(0, d - 3, 4):
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+    for i in range(d - d % 4, d):
+        s0 += a[i] * b[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@kernel
+def copy(values: Vector, out: Vector) -> None:
+    """``out = values``."""
+    for i in range(values.shape[0]):
+        out[i] = values[i]
 
 
 @kernel
 def matvec(A: Matrix, x: Vector, out: Vector) -> None:
-    """``out = A x`` for symmetric ``A``."""
+    """``out = A x`` for symmetric ``A``, four rows at a time; sums keep their order."""
     d = x.shape[0]
     for i in range(d):
         out[i] = 0.0
-    for j in range(d):
+    for j in range(d % 4):
+        c = x[j]
         for i in range(d):
-            out[i] += A[j, i] * x[j]
+            out[i] += A[j, i] * c
+    for j in range(d % 4, d, 4):
+        c0, c1, c2, c3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for i in range(d):
+            out[i] = (((out[i] + A[j, i] * c0) + A[j + 1, i] * c1) + A[j + 2, i] * c2) + A[
+                j + 3, i
+            ] * c3
 
 
 @kernel
@@ -65,18 +88,39 @@ def cholesky(A: Matrix, shift: float, U: Matrix) -> None:
     """
     d = A.shape[0]
     for i in range(d):
-        for j in range(i, d):
-            U[i, j] = A[i, j]
-        U[i, i] += shift
+        source, row = A[i, i:], U[i, i:]
+        for j in range(row.shape[0]):
+            row[j] = source[j]
+        row[0] += shift
     for k in range(d):
         pivot = np.sqrt(max(U[k, k], 1e-16 * (A[k, k] + shift)))
-        U[k, k] = pivot
-        for j in range(k + 1, d):
-            U[k, j] /= pivot
+        row = U[k, k:]
+        row[0] = pivot
+        for j in range(1, row.shape[0]):
+            row[j] /= pivot
         for i in range(k + 1, d):
-            c = U[k, i]
-            for j in range(i, d):
+            c, above, below = U[k, i], U[k, i:], U[i, i:]
+            for j in range(below.shape[0]):
+                below[j] -= c * above[j]
+
+
+@kernel
+def exceeds(A: Matrix, bound: float, U: Matrix) -> bool:
+    """Whether every eigenvalue of ``A`` is above ``bound``: A - bound I has a Cholesky factor."""
+    d = A.shape[0]
+    for i in range(d):
+        for j in range(d):
+            U[i, j] = A[i, j]
+        U[i, i] -= bound
+    for k in range(d):
+        pivot = U[k, k]
+        if not pivot > 0.0:
+            return False
+        for i in range(k + 1, d):
+            c = U[k, i] / pivot
+            for j in range(d):
                 U[i, j] -= c * U[k, j]
+    return True
 
 
 @kernel
@@ -85,9 +129,9 @@ def solve_transposed(U: Matrix, b: Vector) -> None:
     d = b.shape[0]
     for i in range(d):
         b[i] /= U[i, i]
-        c = b[i]
-        for j in range(i + 1, d):
-            b[j] -= c * U[i, j]
+        c, row, rest = b[i], U[i, i:], b[i:]
+        for j in range(1, row.shape[0]):
+            rest[j] -= c * row[j]
 
 
 @kernel
@@ -95,18 +139,19 @@ def solve_upper(U: Matrix, b: Vector) -> None:
     """Back substitution in place: ``b`` becomes ``U^-1 b``."""
     d = b.shape[0]
     for i in range(d - 1, -1, -1):
-        r = b[i]
-        for j in range(i + 1, d):
-            r -= U[i, j] * b[j]
-        b[i] = r / U[i, i]
+        row, rest = U[i, i:], b[i:]
+        r = rest[0]
+        for j in range(1, row.shape[0]):
+            r -= row[j] * rest[j]
+        rest[0] = r / row[0]
 
 
-@kernel
-def inverse_and_log_det(A: Matrix, A_inv: Matrix) -> float:
-    """Fill ``A_inv`` with the inverse of ``A`` from a fresh Cholesky factor; return log det A."""
+@allocating_kernel
+def inverse_and_log_det(A: Matrix, shift: float, A_inv: Matrix) -> float:
+    """``A_inv`` becomes the inverse of ``A + shift I`` by a fresh Cholesky factor; its log det."""
     d = A.shape[0]
     U, column = np.zeros((d, d)), np.zeros(d)
-    cholesky(A, 0.0, U)
+    cholesky(A, shift, U)
     log_det = 0.0
     for j in range(d):
         log_det += 2.0 * np.log(U[j, j])
@@ -127,14 +172,14 @@ def grow(
     """``A += weight x x'`` with its inverse; takes log det A, returns the new one.
 
     The inverse is made anew when ``fresh`` asks for it (that bounds drift) and when the update is
-    so large that Sherman-Morrison would lose more than about four digits to cancellation.
+    so large that Sherman-Morrison would lose digits to cancellation.
     """
     add_outer(A, weight, x)
     q = inverse_add_outer(A_inv, weight, x, work)
     if fresh:
-        return inverse_and_log_det(A, A_inv)
-    if q > 1e4:
-        inverse_and_log_det(A, A_inv)
+        return inverse_and_log_det(A, 0.0, A_inv)
+    if q > LARGE_UPDATE:
+        inverse_and_log_det(A, 0.0, A_inv)
     return log_det + np.log1p(q)
 
 

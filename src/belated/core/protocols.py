@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from belated.core.generic import generic
+from belated.core.generic import generic, generic_with_default
 from belated.core.jit import kernel
+from belated.core.pruning import DecisionSet
 from belated.core.state import History, State
 from belated.core.types import Matrix, Vector
 
@@ -73,6 +74,18 @@ def reward_quantile(family: Any, z: float, u: float) -> float:
     """Inverse distribution function of the reward at ``u`` in (0, 1)."""
 
 
+@generic_with_default
+def luck(family: Any, u: float) -> float:
+    """What of ``reward_quantile`` does not depend on ``z``, for those who need it for many z."""
+    return u
+
+
+@generic_with_default
+def reward_of_luck(family: Any, z: float, luck: float) -> float:
+    """``reward_quantile(family, z, u)``, given ``luck(family, u)``."""
+    return reward_quantile(family, z, luck)
+
+
 @generic
 def least_slope(family: Any, bound: float) -> float:
     """Minimum of mu' over ``|z| <= bound``: kappa, where a kernel needs it."""
@@ -93,7 +106,11 @@ def mean(family: Any, z: float) -> float:
 
 
 class Estimator(Protocol):
-    """How theta follows from returned rewards."""
+    """How theta follows from returned rewards.
+
+    One that never reads the history says so with a property ``looks_back`` that is False: a
+    simulation then keeps only the decisions whose reward is pending.
+    """
 
     def new_fit(self, dim: int) -> Any:
         """What it keeps between rewards: a NamedTuple of arrays."""
@@ -109,6 +126,11 @@ def refit(estimator: Any, family: Any, state: State, history: History) -> None:
     """Bring ``state.theta`` and its certified error up to date."""
 
 
+@generic
+def factor_precision(fit: Any, state: State, U: Matrix) -> None:
+    """``U'U`` becomes a(phi) times the Hessian of the penalised negative log-likelihood."""
+
+
 # ------------------------------------------------------------------------------------- policies
 
 
@@ -116,7 +138,9 @@ class Policy(Protocol):
     """How to choose.
 
     A policy that draws no random numbers may say so with a property ``randomised`` that is
-    False: its ``choose`` is then handed None for ``rng``, which saves a third of the time.
+    False: its ``choose`` is then handed None for ``rng``, which saves a third of the time. One
+    that keeps more than the state has room for returns it, a NamedTuple of arrays, from a method
+    ``new_memory(dim)``, and updates it in ``remember``.
     """
 
     @property
@@ -132,12 +156,18 @@ class Policy(Protocol):
 
 @generic
 def choose(
-    policy: Any, state: State, actions: Matrix, rng: np.random.Generator | None
+    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator | None
 ) -> tuple[int, float, float, float]:
-    """Row of ``actions`` (K, d) to play, its score, estimate and width.
+    """Column of ``actions`` to play, its score, estimate and width.
 
-    Must not modify anything but ``state.work`` and ``rng``.
+    Must not modify anything but ``state.work``, ``actions.work`` and ``rng``.
     """
+
+
+@generic_with_default
+def remember(policy: Any, state: State, x: Vector) -> None:
+    """``x`` was played: bring ``state.memory`` up to date. Nothing to do by default."""
+    return
 
 
 @generic
@@ -145,9 +175,19 @@ def sqrt_beta(policy: Any, state: State) -> float:
     """Width of the confidence set as the paper defines it."""
 
 
-@generic
+@generic_with_default
 def radius(policy: Any, state: State) -> float:
-    """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
+    """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
+
+    NaN for a policy without a confidence set.
+    """
+    return np.nan
+
+
+@generic_with_default
+def design(policy: Any, state: State) -> tuple[Matrix, Matrix]:
+    """The matrix in whose norm ``radius`` is measured, and its inverse: W by default."""
+    return state.W, state.W_inv
 
 
 # --------------------------------------------------------------------- delays and environments

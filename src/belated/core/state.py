@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.jit import kernel
-from belated.core.linalg import add_outer, grow
+from belated.core.linalg import grow
+from belated.core.pruning import new_cap
 from belated.core.types import Integers, Matrix, Vector
 
 LOG_DET, ERROR, SLACK = 0, 1, 2  # slots of State.scalars
 DECIDED, OBSERVED, PASSES, ROWS = 0, 1, 2, 3  # slots of State.counts
 
+WORK = 10  # rows of scratch, before a matrix of it
 REFACTOR_EVERY = 1000  # rank-one updates between fresh inverses
 
 
@@ -24,11 +26,12 @@ class State(NamedTuple):
     theta: Vector  # (d,)   estimate from the rewards that have returned
     W: Matrix  # (d, d) lam I + sum of x x' over returned rounds
     W_inv: Matrix  # (d, d) its inverse
-    V: Matrix  # (d, d) lam I + sum of x x' over all rounds
+    cap: Vector  # (d + 4,) upper bound on W_inv, a little stale: see core/pruning.py
     scalars: Vector  # (3,)   log det W, certified error of theta, the same in the norm of W
     counts: Integers  # (4,)   decisions, rewards, full passes, rows in those passes
-    work: Vector  # (d,)   scratch
+    work: Matrix  # (WORK + d, d) scratch
     fit: Any  # what the estimator keeps between rewards
+    memory: Any  # what the policy keeps besides: arrays in a NamedTuple
 
 
 class History(NamedTuple):
@@ -38,7 +41,11 @@ class History(NamedTuple):
     y: Vector  # (capacity,)   rewards; NaN until returned
 
 
-def new_state(dim: int, lam: float, fit: Any) -> State:
+class Nothing(NamedTuple):
+    """The memory of a policy that needs none."""
+
+
+def new_state(dim: int, lam: float, fit: Any, memory: Any = Nothing()) -> State:  # noqa: B008
     """State before the first decision."""
     scalars = np.zeros(3)
     scalars[LOG_DET] = dim * np.log(lam)
@@ -47,11 +54,12 @@ def new_state(dim: int, lam: float, fit: Any) -> State:
         theta=np.zeros(dim),
         W=lam * eye,
         W_inv=eye / lam,
-        V=lam * eye,
+        cap=new_cap(dim, lam),
         scalars=scalars,
         counts=np.zeros(4, np.int64),
-        work=np.zeros(dim),
+        work=np.zeros((WORK + dim, dim)),
         fit=fit,
+        memory=memory,
     )
 
 
@@ -76,7 +84,6 @@ def append(state: State, history: History, x: Vector) -> int:
     for i in range(x.shape[0]):
         history.x[row, i] = x[i]
     state.counts[DECIDED] += 1
-    add_outer(state.V, 1.0, x)
     return row
 
 
@@ -87,5 +94,5 @@ def absorb(state: State, history: History, row: int, y: float) -> None:
     state.counts[OBSERVED] += 1
     fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0
     state.scalars[LOG_DET] = grow(
-        state.W, state.W_inv, state.scalars[LOG_DET], 1.0, history.x[row], fresh, state.work
+        state.W, state.W_inv, state.scalars[LOG_DET], 1.0, history.x[row], fresh, state.work[0]
     )

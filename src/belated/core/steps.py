@@ -1,32 +1,42 @@
 """The two steps of a bandit, shared by every driver: decide now, learn when rewards return."""
 
-import math
 from typing import Any
 
 import numpy as np
 
-from belated.core.jit import kernel
-from belated.core.protocols import choose, refit, take_in
-from belated.core.state import History, State, absorb, append
+from belated.core.jit import allocating_kernel, kernel
+from belated.core.linalg import quadratic
+from belated.core.protocols import (
+    Estimator,
+    Policy,
+    choose,
+    design,
+    radius,
+    refit,
+    remember,
+    take_in,
+)
+from belated.core.pruning import decision_set, renew
+from belated.core.state import (
+    OBSERVED,
+    History,
+    Nothing,
+    State,
+    absorb,
+    append,
+    new_state,
+)
 from belated.core.types import Integers, Matrix, Vector
 
 
-@kernel
-def longest(actions: Matrix) -> float:
-    """Norm of the longest row; infinite where a number is not finite."""
-    most = 0.0
-    for a in range(actions.shape[0]):
-        square = 0.0
-        for i in range(actions.shape[1]):
-            v = float(actions[a, i])  # Python's float: its overflow is infinite, without a warning
-            square += v * v
-        if square != square:
-            return math.inf
-        most = max(most, square)
-    return math.sqrt(most)
+def first_state(policy: Policy, estimator: Estimator, dim: int) -> State:
+    """What a resolved policy knows before its first decision."""
+    new_memory = getattr(policy, "new_memory", None)
+    memory = Nothing() if new_memory is None else new_memory(dim)
+    return new_state(dim, policy.lam, estimator.new_fit(dim), memory)
 
 
-@kernel
+@allocating_kernel
 def decide_step(
     policy: Any,
     state: State,
@@ -39,11 +49,30 @@ def decide_step(
 
     Row -1, and nothing recorded, where an action is longer than ``max_norm``.
     """
-    if longest(actions) > max_norm:
-        return -1, 0, 0.0, 0.0, 0.0
-    index, score, estimate, width = choose(policy, state, actions, rng)
+    options = decision_set(actions)
+    for a in range(actions.shape[0]):
+        if options.squares[a] > max_norm * max_norm:
+            return -1, 0, 0.0, 0.0, 0.0
+    index, score, estimate, width = choose(policy, state, options, rng)
     row = append(state, history, actions[index])
+    remember(policy, state, actions[index])
     return row, index, score, estimate, width
+
+
+@kernel
+def take_reward(
+    estimator: Any, family: Any, state: State, history: History, row: int, y: float
+) -> None:
+    """The reward of a history row returned. ``catch_up`` must follow the last of several."""
+    absorb(state, history, row, y)
+    take_in(estimator, family, state, history.x[row], y)
+
+
+@kernel
+def catch_up(estimator: Any, family: Any, state: State, history: History) -> None:
+    """Bring the estimate up to date with the rewards taken in."""
+    refit(estimator, family, state, history)
+    renew(state.cap, state.W, state.W_inv, state.counts[OBSERVED], state.work[0])
 
 
 @kernel
@@ -57,6 +86,24 @@ def learn_step(
 ) -> None:
     """Absorb the rewards of these history rows, then bring the estimate up to date once."""
     for k in range(rows.shape[0]):
-        absorb(state, history, rows[k], rewards[k])
-        take_in(estimator, family, state, history.x[rows[k]], rewards[k])
-    refit(estimator, family, state, history)
+        take_reward(estimator, family, state, history, rows[k], rewards[k])
+    catch_up(estimator, family, state, history)
+
+
+@kernel
+def covers(policy: Any, state: State, theta_star: Vector) -> bool:
+    """Whether ``theta_star`` is in the confidence set; False where the policy has none."""
+    d = theta_star.shape[0]
+    error, work = state.work[0], state.work[1]
+    for i in range(d):
+        error[i] = state.theta[i] - theta_star[i]
+    matrix, _ = design(policy, state)
+    reach = radius(policy, state)
+    return quadratic(matrix, error, work) <= reach * reach
+
+
+@allocating_kernel
+def half_width(policy: Any, state: State, x: Vector) -> float:
+    """``radius ||x||`` in the norm of the inverse design: half an interval on the linear scale."""
+    _, inverse = design(policy, state)
+    return radius(policy, state) * np.sqrt(quadratic(inverse, x, np.empty(x.shape[0])))

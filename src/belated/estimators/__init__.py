@@ -22,6 +22,7 @@ def penalised_mle(
     constrained: bool = True,
     tol: float = 1e-2,
     order: int | None = None,
+    drift: float = math.inf,
 ) -> Estimator:
     """The paper's estimate: ridge regression where that is exact, certified lazy Newton elsewhere.
 
@@ -41,4 +42,5 @@ def penalised_mle(
     if self_concordance(family, bound) == 0.0 and kappa == 1.0:
         return Ridge()
     radius = m1 if constrained else math.inf
-    return LazyNewton(lam, kappa, radius, tol, order or (3 if dim <= LARGEST_CUBIC_DIM else 2))
+    order = order or (3 if dim <= LARGEST_CUBIC_DIM else 2)
+    return LazyNewton(lam, kappa, radius, tol, order, drift)

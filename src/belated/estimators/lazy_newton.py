@@ -6,22 +6,30 @@ The estimate minimises, over all theta or over a ball of radius m1,
 
 A reference point ``ref`` is kept together with the gradient, the Hessian and, for order 3, the
 third derivative of F there, over *all* returned rewards; a new reward changes each by a rank-one
-term. The estimate is the minimiser of the Taylor model, ``ref + step``. Self-concordance bounds how
-far that is from the true minimiser (``_certify``); only when the bound exceeds ``tol`` does the
+term. The estimate is ``ref + step``, the minimiser of a model of F,
+
+    gradient'step + bent'step + step'H step / 2,      bent = T3[anchor, anchor] / 2,
+
+where the anchor is an earlier step (zero for order 2), so that T3, of d^3 / 6 numbers, is read only
+when the anchor moves. Self-concordance bounds how far that is from the true minimiser
+(``_certify``); only when the bound exceeds ``tol``, and moving the anchor does not help, does the
 reference move, at the price of one pass over the data.
 
 The certificate, with X the longest returned x, M the self-concordance constant, u = M X ||step||:
 
-    ||grad F(ref + step) - model gradient||_{H^-1} <= c(u) ||step||_H,
-        c(u) = (e^u - 1 - u) / u            for the quadratic model,
-        c(u) = (e^u - 1 - u - u^2/2) / u    for the cubic one,
-    eps = e^u (||r||_{H^-1} + c(u) ||step||_H),   k = M X / sqrt(lmin),
+    ||grad F(ref + step) - (gradient + bent + H step)||_{H^-1} <= c(u) ||step||_H + gap,
+        c(u) = (e^u - 1 - u) / u,            gap = 0                          for order 2,
+        c(u) = (e^u - 1 - u - u^2/2) / u,
+        gap = M X ||step - anchor|| ||step + anchor||_H / 2                   for order 3,
+    eps = e^u (||r||_{H^-1} + c(u) ||step||_H + gap),   k = M X / sqrt(lmin),
     ||ref + step - theta_hat||_H <= -log(1 - k eps) / k      if k eps < 1.
 
-r is what the model's optimality condition is off by, rounding of the solve included: its gradient
-plus, on the ball, the multiplier times theta (add the variational inequalities of the two
-minimisers). lmin is the larger of rho and 1 / ||H^-1||_F, both below the least eigenvalue of H. The
-one error not covered is rounding in the sums behind gradient and Hessian.
+The gap is T3[step, step] - T3[anchor, anchor] = T3[step - anchor, step + anchor], bounded by |mu''|
+<= M mu' and Cauchy-Schwarz. r is what the model's optimality condition is off by, rounding of the
+solve included: its gradient plus, on the ball, the multiplier times theta (add the variational
+inequalities of the two minimisers). lmin is the larger of rho and 1 / ||H^-1||_F, both below the
+least eigenvalue of H; it may be a little stale, because H only grows between passes. The one error
+not covered is rounding in the sums behind gradient and Hessian.
 """
 
 import math
@@ -31,17 +39,27 @@ import numpy as np
 
 from belated.core.jit import kernel
 from belated.core.linalg import (
+    LARGE_UPDATE,
     add_outer,
     cholesky,
+    copy,
     dot,
-    grow,
+    inverse_add_outer,
     inverse_and_log_det,
     matvec,
     quadratic,
     solve_transposed,
     solve_upper,
 )
-from belated.core.protocols import cumulant, derivatives, refit, self_concordance, take_in
+from belated.core.protocols import (
+    cumulant,
+    derivatives,
+    factor_precision,
+    refit,
+    self_concordance,
+    take_in,
+)
+from belated.core.pruning import largest_eigenvalue_bound
 from belated.core.state import (
     DECIDED,
     ERROR,
@@ -50,14 +68,19 @@ from belated.core.state import (
     REFACTOR_EVERY,
     ROWS,
     SLACK,
+    WORK,
     History,
     State,
 )
 from belated.core.types import Matrix, Vector
 
 MOST_PASSES = 200  # in one refit; Newton's method needs a handful
-CUBIC_STEPS = 3  # fixed-point iterations on the cubic model
-MULTIPLIER, LONGEST, LEAST_SLOPE = 0, 1, 2  # slots of NewtonFit.scalars
+MOST_ANCHORS = 4  # in one refit, before the reference moves
+# slots of NewtonFit.scalars
+MULTIPLIER, LONGEST, LEAST_SLOPE, EIGENVALUE, RENEW_AT, SHIFT = 0, 1, 2, 3, 4, 5
+# rows of the scratch State.work; a matrix follows from row WORK on
+STEP, THETA, OFF, PRODUCT, BEST, GRADIENT, RIGHT, BASE = 1, 2, 3, 4, 5, 6, 7, 8
+PADDING = 32  # columns of T3 come in such portions: no odd ends for vector instructions
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
 
 
@@ -74,6 +97,9 @@ class LazyNewton(NamedTuple):
         Largest certified distance to the exact estimate, in the norm of the Hessian.
     order
         Of the Taylor model, 2 or 3. Order 3 costs O(d^3) a reward and needs far fewer passes.
+    drift
+        Largest ``M X ||theta - ref||``: the Hessian kept, that at ref, is within the factors
+        ``e^-drift`` and ``e^drift`` of the one at the estimate.
     """
 
     lam: float
@@ -81,18 +107,23 @@ class LazyNewton(NamedTuple):
     radius: float
     tol: float
     order: int
+    drift: float = math.inf
 
     def new_fit(self, dim: int) -> "NewtonFit":
         """No reward has returned yet: F is the penalty alone, minimal at zero."""
         rho = self.lam * self.kappa
-        pairs = dim * (dim + 1) // 2 if self.order == 3 else 0
+        pairs = dim * (dim + 1) // 2
+        shape = (dim + 1, pairs + -pairs % PADDING) if self.order == 3 else (0, 0)
         return NewtonFit(
             ref=np.zeros(dim),
             gradient=np.zeros(dim),
             H=rho * np.eye(dim),
             H_inv=np.eye(dim) / rho,
-            T3=np.zeros((pairs, dim)),
-            scalars=np.array([0.0, 0.0, math.inf]),
+            T3=np.zeros(shape),
+            anchor=np.zeros(dim),
+            bent=np.zeros(dim),
+            H_anchor=np.zeros(dim),
+            scalars=np.array([0.0, 0.0, math.inf, rho, 1.0, 0.0]),
         )
 
 
@@ -102,37 +133,77 @@ class NewtonFit(NamedTuple):
     ref: Vector  # (d,)   reference point
     gradient: Vector  # (d,)   of F at ref
     H: Matrix  # (d, d) Hessian of F at ref
-    H_inv: Matrix  # (d, d) its inverse
-    T3: Matrix  # (d (d + 1) / 2, d) sum of mu'' x_i x_j x for j <= i; no rows for order 2
-    scalars: (
-        Vector  # (3,)   multiplier of the ball, longest x, least slope mu'(x'ref) of returned x
-    )
+    H_inv: Matrix  # (d, d) inverse of H + shift I
+    # (d + 1, d (d + 1) / 2 or a little more) sum of mu'' x_k x_i x_j for j <= i <= k: row k, one
+    # column for each pair (i, j) in order, so that loops run along pairs. Columns of a row beyond
+    # its own pairs are never read; the last row is scratch. Empty for order 2.
+    T3: Matrix
+    anchor: Vector  # (d,)   an earlier step; zero for order 2
+    bent: Vector  # (d,)   T3[anchor, anchor] / 2
+    H_anchor: Vector  # (d,)   H anchor
+    # (6,) multiplier of the ball, longest returned x, least slope mu'(x'ref) of those, a lower
+    # bound on the eigenvalues of H (a little stale: H grows), when to renew it, and the shift: a
+    # recent multiplier, so that the ball costs no more than a plain solve
+    scalars: Vector
 
 
 @kernel
 def _add_third(T3: Matrix, weight: float, x: Vector) -> None:
-    """``T3 += weight x (x) x (x) x``, each pair of the first two indices stored once."""
-    d, row = x.shape[0], 0
+    """``T3 += weight x (x) x (x) x``, each triple j <= i <= k stored once."""
+    d, p = x.shape[0], 0
+    pairs = T3[d]
     for i in range(d):
+        c, out = x[i], pairs[p:]
         for j in range(i + 1):
-            c = weight * x[i] * x[j]
-            for k in range(d):
-                T3[row, k] += c * x[k]
-            row += 1
+            out[j] = c * x[j]
+        p += i + 1
+    count = 0
+    for k in range(d):
+        count += k + 1
+        c, row = weight * x[k], T3[k]
+        for q in range(count + -count % PADDING):
+            row[q] += c * pairs[q]
 
 
 @kernel
 def _third_form(T3: Matrix, step: Vector, out: Vector) -> None:
-    """``out = T3[step, step] / 2``, the cubic term of the model gradient."""
-    d, row = step.shape[0], 0
-    for k in range(d):
-        out[k] = 0.0
+    """``out = T3[step, step] / 2``: the gradient of ``T3[step, step, step] / 6``.
+
+    In the latter a triple j < i < k counts six times, one with two equal indices three times, one
+    with all equal once.
+    """
+    d, p = step.shape[0], 0
+    pairs = T3[d]
     for i in range(d):
-        for j in range(i + 1):
-            c = step[i] * step[j] if j < i else 0.5 * step[i] * step[i]
-            for k in range(d):
-                out[k] += c * T3[row, k]
-            row += 1
+        for j in range(i):
+            pairs[p + j] = step[i] * step[j]
+        pairs[p + i] = 0.5 * step[i] * step[i]
+        out[i] = 0.0
+        p += i + 1
+    p = 0
+    for k in range(d):  # from the largest index: j <= i < k, then i = k
+        row, s = T3[k], step[k]
+        out[k] += dot(row[:p], pairs)
+        for j in range(k):
+            out[k] += row[p + j] * s * step[j]
+            out[j] += 0.5 * row[p + j] * s * s
+        out[k] += 0.5 * row[p + k] * s * s
+        p += k + 1
+    for q in range(pairs.shape[0]):
+        pairs[q] = 0.0
+    p = 0
+    for k in range(d):
+        row, s = T3[k], step[k]
+        for q in range(p):
+            pairs[q] += s * row[q]
+        p += k + 1
+    p = 0
+    for i in range(d):  # j <= i < k again, from the two smaller indices
+        for j in range(i):
+            out[i] += pairs[p + j] * step[j]
+            out[j] += pairs[p + j] * step[i]
+        out[i] += pairs[p + i] * step[i]
+        p += i + 1
 
 
 @kernel
@@ -143,17 +214,30 @@ def _take_coefficients(order: int, fit: NewtonFit, family: Any, x: Vector, y: fl
         fit.gradient[i] += (mu - y) * x[i]
     if order == 3:
         _add_third(fit.T3, bend, x)
+        z = dot(x, fit.anchor)
+        for i in range(x.shape[0]):
+            fit.bent[i] += 0.5 * bend * z * z * x[i]
+            fit.H_anchor[i] += slope * z * x[i]
     fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
     fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
     return slope
+
+
+@kernel
+def _move_anchor(fit: NewtonFit, step: Vector) -> None:
+    copy(step, fit.anchor)
+    _third_form(fit.T3, step, fit.bent)
+    matvec(fit.H, step, fit.H_anchor)
 
 
 @take_in.case(LazyNewton)
 def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
     fit = state.fit
     slope = _take_coefficients(estimator.order, fit, family, x, y)
-    fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0
-    grow(fit.H, fit.H_inv, 0.0, slope, x, fresh, state.work)
+    add_outer(fit.H, slope, x)
+    q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
+    if state.counts[OBSERVED] % REFACTOR_EVERY == 0 or q > LARGE_UPDATE:
+        inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
 
 
 @kernel
@@ -164,9 +248,12 @@ def _pass_over_data(
     rho, d = estimator.lam * estimator.kappa, fit.ref.shape[0]
     for i in range(d):
         fit.gradient[i] = rho * fit.ref[i]
+        fit.anchor[i] = fit.bent[i] = fit.H_anchor[i] = 0.0
         for j in range(d):
             fit.H[i, j] = rho if i == j else 0.0
-    fit.T3[:] = 0.0
+    for i in range(fit.T3.shape[0]):
+        for j in range(fit.T3.shape[1]):
+            fit.T3[i, j] = 0.0
     fit.scalars[LEAST_SLOPE] = math.inf
     for row in range(n):
         y = history.y[row]
@@ -174,49 +261,110 @@ def _pass_over_data(
             x = history.x[row]
             slope = _take_coefficients(estimator.order, fit, family, x, y)
             add_outer(fit.H, slope, x)
-    inverse_and_log_det(fit.H, fit.H_inv)
+    inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+    _renew_eigenvalue(fit, rho)
 
 
 @kernel
-def _minimise_quadratic(fit: NewtonFit, gradient: Vector, radius: float, step: Vector) -> None:
+def _renew_eigenvalue(fit: NewtonFit, rho: float) -> None:
+    """Lower bound on the eigenvalues of H."""
+    shifted = 1.0 / largest_eigenvalue_bound(fit.H_inv)
+    fit.scalars[EIGENVALUE] = max(rho, 0.999999 * shifted - fit.scalars[SHIFT])
+
+
+@kernel
+def _minimise_quadratic(
+    fit: NewtonFit, gradient: Vector, radius: float, tol: float, step: Vector, work: Matrix
+) -> None:
     """``step`` minimises ``gradient'step + step'H step / 2`` over ``||ref + step|| <= radius``.
 
-    Outside the ball the solution is that of a larger ridge, ``(H + nu I) theta = H ref - gradient``
-    with ``||theta|| = radius``; Newton's method on 1 / ||theta(nu)|| finds nu (More and Sorensen
-    1983): from the left it climbs monotonically, from the right one step leads to the left.
+    ``step`` comes in as a first guess.
     """
-    d = step.shape[0]
-    theta, work = np.empty(d), np.empty(d)
-    matvec(fit.H_inv, gradient, step)
-    matvec(fit.H, step, work)
+    d, theta, base, right = step.shape[0], work[THETA], work[BASE], work[RIGHT]
+    shift = fit.scalars[SHIFT]
     for i in range(d):
-        work[i] = gradient[i] - work[i]
-    matvec(fit.H_inv, work, theta)  # one step of refinement: H_inv is only as good as its updates
+        right[i] = gradient[i] + shift * fit.ref[i]
+    matvec(fit.H_inv, right, base)
     for i in range(d):
-        step[i] = -step[i] - theta[i]
         theta[i] = fit.ref[i] + step[i]
-    if dot(theta, theta) <= radius * radius:
+        base[i] = fit.ref[i] - base[i]  # (H + shift I)^-1 (H ref - gradient)
+    if shift == 0.0 and dot(base, base) <= radius * radius:
         fit.scalars[MULTIPLIER] = 0.0
-        return
-    right, U = np.empty(d), np.zeros((d, d))
-    matvec(fit.H, fit.ref, right)
+        copy(base, theta)
+    elif not _settle_on_sphere(fit, base, radius, tol, theta, work[PRODUCT]):
+        matvec(fit.H, fit.ref, right)
+        for i in range(d):
+            right[i] -= gradient[i]
+        _solve_on_sphere(fit, right, radius, theta, work)
+        fit.scalars[SHIFT] = fit.scalars[MULTIPLIER]
+        inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
     for i in range(d):
-        right[i] -= gradient[i]
+        step[i] = theta[i] - fit.ref[i]
+
+
+@kernel
+def _settle_on_sphere(
+    fit: NewtonFit, base: Vector, radius: float, tol: float, theta: Vector, w: Vector
+) -> bool:
+    """Solve ``(H + nu I) theta = right`` with ``||theta|| = radius``, or inside it with nu = 0.
+
+    ``base`` is ``(H + shift I)^-1 right``, and theta a first guess. By the fixed point ``theta =
+    base + (shift - nu) (H + shift I)^-1 theta``, with nu from the norm. A round leaves ``|shift -
+    nu|`` times the change of theta to be made up, so one knows when to stop; the change shrinks by
+    ``|shift - nu| / (lmin + shift)`` a round. False where that is slow.
+    """
+    d, shift = theta.shape[0], fit.scalars[SHIFT]
+    bb, enough = dot(base, base), (tol * tol) * 1e-8 * fit.scalars[EIGENVALUE]
+    for _ in range(8):
+        matvec(fit.H_inv, theta, w)
+        ww, bw, excess = dot(w, w), dot(base, w), bb - radius * radius
+        root = bw * bw - ww * excess
+        if not (root >= 0.0 and bw > 0.0):
+            return False
+        # of the two roots of ||base + c w|| = radius the larger, written without cancellation
+        c = -excess / (bw + math.sqrt(root))
+        nu = max(0.0, shift - c)
+        c = shift - nu
+        change = 0.0
+        for i in range(d):
+            new = base[i] + c * w[i]
+            change += (new - theta[i]) ** 2
+            theta[i] = new
+        if c * c * change <= enough:
+            norm = math.sqrt(dot(theta, theta))
+            if norm > radius or nu > 0.0:  # rounding must not leave the ball
+                for i in range(d):
+                    theta[i] *= radius / norm
+            fit.scalars[MULTIPLIER] = nu
+            return True
+    return False
+
+
+@kernel
+def _solve_on_sphere(
+    fit: NewtonFit, right: Vector, radius: float, theta: Vector, work: Matrix
+) -> None:
+    """The same from any distance. Newton's method on 1 / ||theta(nu)|| (More and Sorensen 1983).
+
+    From the left it climbs monotonically, from the right one step leads to the left.
+    """
+    d, product, U = theta.shape[0], work[PRODUCT], work[WORK:]
     nu, norm = fit.scalars[MULTIPLIER], 0.0
     for _ in range(50):
         cholesky(fit.H, nu, U)
-        theta[:] = right
+        copy(right, theta)
         solve_transposed(U, theta)
         solve_upper(U, theta)
         norm = math.sqrt(dot(theta, theta))
-        if abs(norm - radius) <= 1e-13 * radius:
+        if abs(norm - radius) <= 1e-13 * radius or (nu == 0.0 and norm <= radius):
             break
-        work[:] = theta
-        solve_transposed(U, work)
-        nu = max(0.0, nu + norm * norm / dot(work, work) * (norm - radius) / radius)
+        copy(theta, product)
+        solve_transposed(U, product)
+        nu = max(0.0, nu + norm * norm / dot(product, product) * (norm - radius) / radius)
     fit.scalars[MULTIPLIER] = nu
-    for i in range(d):
-        step[i] = theta[i] * (radius / norm) - fit.ref[i]
+    if norm > radius or nu > 0.0:
+        for i in range(d):
+            theta[i] *= radius / norm
 
 
 @kernel
@@ -231,23 +379,26 @@ def _remainder(u: float, order: int) -> float:
 
 @kernel
 def _certify(
-    estimator: LazyNewton, family: Any, fit: NewtonFit, order: int, step: Vector, bent: Vector
+    estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
-    """Bound on ``||ref + step - theta_hat||_H``; ``bent`` is the cubic term, or zero.
+    """Bound on ``||ref + step - theta_hat||_H``.
 
     Where M grows with |z| it must hold at ref, ref + step and theta_hat. On the ball all three lie
     within ``radius``. Elsewhere M is taken up to ``MARGIN`` beyond ref + step, and the bound counts
     only if it puts theta_hat nearer than that: were theta_hat farther, the point of the segment at
     distance MARGIN would satisfy the same bound, a contradiction. Infinite where nothing is proved.
+    What the optimality condition is off by is left in ``work[OFF]``.
     """
     d, X, nu = step.shape[0], fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
-    off, work, frobenius = np.empty(d), np.empty(d), 0.0
-    step_H = math.sqrt(max(0.0, quadratic(fit.H, step, off)))
+    off, lmin = work[OFF], fit.scalars[EIGENVALUE]
+    square = max(0.0, quadratic(fit.H, step, off))
     for i in range(d):
-        off[i] += fit.gradient[i] + bent[i] + nu * (fit.ref[i] + step[i])
-        frobenius += dot(fit.H_inv[i], fit.H_inv[i])
-    residual = math.sqrt(max(0.0, quadratic(fit.H_inv, off, work)))
-    lmin = max(estimator.lam * estimator.kappa, 1.0 / math.sqrt(frobenius))
+        off[i] += fit.gradient[i] + fit.bent[i] + nu * (fit.ref[i] + step[i])
+    residual = math.sqrt(dot(off, off) / lmin)  # at least that in the norm of H^-1; enough if tiny
+    if residual > 1e-4 * estimator.tol:
+        # H + shift I <= (1 + shift / lmin) H
+        share = max(0.0, quadratic(fit.H_inv, off, work[PRODUCT]))
+        residual = min(residual, math.sqrt((1.0 + fit.scalars[SHIFT] / lmin) * share))
     step_2 = math.sqrt(dot(step, step))
     reach = math.sqrt(dot(fit.ref, fit.ref)) + step_2 + MARGIN
     M = self_concordance(family, X * min(reach, estimator.radius))
@@ -256,7 +407,18 @@ def _certify(
     u, k = M * X * step_2, M * X / math.sqrt(lmin)
     if u > 50.0:  # e^u would drown everything; larger ones overflow
         return math.inf
-    eps = math.exp(u) * (residual + _remainder(u, order) * step_H)
+    beyond = _remainder(u, estimator.order) * math.sqrt(square)
+    if estimator.order == 3:
+        beyond += (
+            0.5
+            * M
+            * X
+            * _distance(step, fit.anchor)
+            * math.sqrt(
+                max(0.0, square + 2.0 * dot(step, fit.H_anchor) + dot(fit.anchor, fit.H_anchor))
+            )
+        )
+    eps = math.exp(u) * (residual + beyond)
     if not k * eps < 1.0:
         return math.inf
     error = -math.log1p(-k * eps) / k
@@ -264,6 +426,14 @@ def _certify(
     if not holds_everywhere and error >= MARGIN * math.sqrt(lmin):
         return math.inf
     return error
+
+
+@kernel
+def _distance(a: Vector, b: Vector) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += (a[i] - b[i]) ** 2
+    return math.sqrt(total)
 
 
 @kernel
@@ -282,11 +452,17 @@ def _objective(
 
 @kernel
 def _line_search(
-    estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, history: History, n: int
+    estimator: LazyNewton,
+    family: Any,
+    fit: NewtonFit,
+    step: Vector,
+    history: History,
+    n: int,
+    theta: Vector,
 ) -> float:
     """Largest share 1, 1/2, 1/4, ... of the step that lowers F as it should (Armijo); or 0."""
     here, slope = _objective(estimator, family, fit.ref, history, n), dot(fit.gradient, step)
-    theta, share = np.empty(step.shape[0]), 1.0
+    share = 1.0
     for _ in range(20):
         for i in range(step.shape[0]):
             theta[i] = fit.ref[i] + share * step[i]
@@ -297,47 +473,86 @@ def _line_search(
 
 
 @kernel
-def _propose(estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector) -> float:
-    """Minimise the model: fills ``step`` and returns its certificate.
+def _minimise_model(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
+) -> float:
+    """Minimise the model with the anchor it has: fills ``step`` and returns its certificate."""
+    gradient, off, product = work[GRADIENT], work[OFF], work[PRODUCT]
+    for i in range(step.shape[0]):
+        gradient[i] = fit.gradient[i] + fit.bent[i]
+    _minimise_quadratic(fit, gradient, estimator.radius, estimator.tol, step, work)
+    error = _certify(estimator, family, fit, step, work)
+    if error <= estimator.tol or fit.scalars[SHIFT] > 0.0 or fit.scalars[MULTIPLIER] > 0.0:
+        return error
+    if dot(off, off) > 1e-6 * estimator.tol**2 * fit.scalars[EIGENVALUE]:
+        # the inverse is only as good as its updates: one step of iterative refinement
+        matvec(fit.H_inv, off, product)
+        for i in range(step.shape[0]):
+            step[i] -= product[i]
+        error = _certify(estimator, family, fit, step, work)
+    return error
 
-    The quadratic model is tried first. Only when it does not certify is the cubic one solved, by
-    the fixed point ``step <- argmin (gradient + T3[step, step] / 2)'s + s'H s / 2``.
+
+@kernel
+def _propose(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
+) -> float:
+    """Fill ``step`` with the best that the Taylor coefficients give; returns its certificate.
+
+    Where it does not suffice, the step becomes the anchor and the model is minimised again, as long
+    as that helps.
     """
-    d = step.shape[0]
-    bent = np.zeros(d)
-    _minimise_quadratic(fit, fit.gradient, estimator.radius, step)
-    error = _certify(estimator, family, fit, 2, step, bent)
+    error = _minimise_model(estimator, family, fit, step, work)
     if error <= estimator.tol or estimator.order == 2:
         return error
-
-    cubic, gradient = step.copy(), np.empty(d)
+    best = work[BEST]
+    copy(step, best)
     far = 4.0 * dot(step, step)
-    _third_form(fit.T3, cubic, bent)
-    for _ in range(CUBIC_STEPS):
-        for i in range(d):
-            gradient[i] = fit.gradient[i] + bent[i]
-        _minimise_quadratic(fit, gradient, estimator.radius, cubic)
-        if dot(cubic, cubic) > far:  # the fixed point diverges: the step is too long for the model
+    for _ in range(MOST_ANCHORS):
+        _move_anchor(fit, step)
+        now = _minimise_model(estimator, family, fit, step, work)
+        if dot(step, step) > far:  # it diverges: the step is too long for a Taylor model
             break
-        _third_form(fit.T3, cubic, bent)
-        cubic_error = _certify(estimator, family, fit, 3, cubic, bent)
-        if cubic_error < error:
-            step[:] = cubic
-            error = cubic_error
-        if error <= estimator.tol:
+        better = now < error
+        if better:
+            copy(step, best)
+            error = now
+        if error <= estimator.tol or not better:
             break
+    copy(best, step)
     return error
+
+
+@kernel
+def _drift(estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector) -> float:
+    """M X ||step||, by which the logarithm of mu' may have changed between ref and ref + step."""
+    length = math.sqrt(dot(step, step))
+    reach = math.sqrt(dot(fit.ref, fit.ref)) + length
+    M = self_concordance(family, fit.scalars[LONGEST] * min(reach, estimator.radius))
+    return M * fit.scalars[LONGEST] * length
+
+
+@factor_precision.case(NewtonFit)
+def _factor_precision(fit: NewtonFit, state: State, U: Matrix) -> None:
+    cholesky(fit.H, 0.0, U)
 
 
 @refit.case(LazyNewton)
 def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -> None:
-    fit, d = state.fit, state.theta.shape[0]
-    step, decided, passes, from_zero = np.empty(d), state.counts[DECIDED], 0, False
-    error = _propose(estimator, family, fit, step)
-    while not error <= estimator.tol and passes < MOST_PASSES:
+    fit, work, d = state.fit, state.work, state.theta.shape[0]
+    step, decided, passes, from_zero = work[STEP], state.counts[DECIDED], 0, False
+    if state.counts[OBSERVED] >= fit.scalars[RENEW_AT]:
+        _renew_eigenvalue(fit, estimator.lam * estimator.kappa)
+        fit.scalars[RENEW_AT] = state.counts[OBSERVED] + 1 + state.counts[OBSERVED] // 16
+    for i in range(d):
+        step[i] = state.theta[i] - fit.ref[i]
+    error = _propose(estimator, family, fit, step, work)
+    while passes < MOST_PASSES and not (
+        error <= estimator.tol and _drift(estimator, family, fit, step) <= estimator.drift
+    ):
         share = 1.0
         if error == math.inf:
-            share = _line_search(estimator, family, fit, step, history, decided)
+            share = _line_search(estimator, family, fit, step, history, decided, work[THETA])
         if share == 0.0:
             # a reward far from what ref predicts can make H there singular to rounding: start anew
             if from_zero:
@@ -345,9 +560,10 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
             from_zero = True
         for i in range(d):
             fit.ref[i] = fit.ref[i] + share * step[i] if share > 0.0 else 0.0
+            step[i] *= 1.0 - share
         _pass_over_data(estimator, family, fit, history, decided)
         passes += 1
-        error = _propose(estimator, family, fit, step)
+        error = _propose(estimator, family, fit, step, work)
     state.counts[PASSES] += passes
     state.counts[ROWS] += passes * state.counts[OBSERVED]
     for i in range(d):  # where nothing is proved, the last point that surely was an improvement

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.linalg import matvec
-from belated.core.protocols import refit, take_in
+from belated.core.linalg import cholesky, matvec
+from belated.core.protocols import factor_precision, refit, take_in
 from belated.core.state import History, State
-from belated.core.types import Vector
+from belated.core.types import Matrix, Vector
 
 
 class RidgeFit(NamedTuple):
@@ -19,6 +19,11 @@ class RidgeFit(NamedTuple):
 class Ridge(NamedTuple):
     """``theta = W^-1 sum of y x`` over returned rounds: exact, O(d^2), never looks back."""
 
+    @property
+    def looks_back(self) -> bool:
+        """Old rewards are never needed again."""
+        return False
+
     def new_fit(self, dim: int) -> RidgeFit:
         """No reward has returned yet."""
         return RidgeFit(np.zeros(dim))
@@ -29,6 +34,11 @@ def _take_in(estimator: Ridge, family: Any, state: State, x: Vector, y: float) -
     b = state.fit.b
     for i in range(x.shape[0]):
         b[i] += y * x[i]
+
+
+@factor_precision.case(RidgeFit)
+def _factor_precision(fit: RidgeFit, state: State, U: Matrix) -> None:
+    cholesky(state.W, 0.0, U)
 
 
 @refit.case(Ridge)

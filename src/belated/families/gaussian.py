@@ -8,6 +8,8 @@ from belated.core.protocols import (
     cumulant,
     derivatives,
     least_slope,
+    luck,
+    reward_of_luck,
     reward_quantile,
     self_concordance,
 )
@@ -70,6 +72,16 @@ def _derivatives(family: Gaussian, z: float) -> tuple[float, float, float]:
 @cumulant.case(Gaussian)
 def _cumulant(family: Gaussian, z: float) -> float:
     return 0.5 * z * z
+
+
+@luck.case(Gaussian)
+def _luck(family: Gaussian, u: float) -> float:
+    return normal_quantile(u)
+
+
+@reward_of_luck.case(Gaussian)
+def _reward_of_luck(family: Gaussian, z: float, luck: float) -> float:
+    return z + family.sd * luck
 
 
 @reward_quantile.case(Gaussian)

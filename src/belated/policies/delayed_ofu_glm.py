@@ -1,6 +1,5 @@
 """Delayed OFU-GLM: Algorithm 1 of Howson, Pike-Burke and Filippi (2023), arXiv 2207.10786."""
 
-import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
@@ -11,10 +10,10 @@ from belated.core.protocols import (
     radius,
     sqrt_beta,
 )
-from belated.core.state import LOG_DET, SLACK, State
-from belated.core.types import Matrix
+from belated.core.pruning import DecisionSet, most_optimistic
+from belated.core.state import SLACK, State
 from belated.estimators import LARGEST_CUBIC_DIM, penalised_mle
-from belated.policies.scores import most_optimistic
+from belated.policies.constants import derive, paper_width
 
 
 @parameters
@@ -108,39 +107,9 @@ class DelayedOFUGLM(NamedTuple):
         """Fill in what was left open."""
         whole("dim", dim)
         self = self.checked()
-        name = type(family).__name__
-        R = self.R if self.R is not None else family.R
-        if R is None:
-            raise ValueError(
-                f"R = None: {name} rewards are not sub-Gaussian, so DelayedOFUGLM has no width for "
-                "them. Pass R= yourself (no guarantee then; exp(max_norm m1 / 2) is the noise "
-                "scale at the largest mean), use a sub-Gaussian family (Binomial for bounded "
-                "counts), or a policy whose set needs no R (OFUGLB-e, planned)"
-            )
-        least = family.kappa(max_norm * self.m1)
-        if not least > 0.0:
-            raise wrong("m1", self.m1, f"a bound at which the slope of {name} is above 0")
-        kappa = self.kappa if self.kappa is not None else least
-        if kappa > least * (1.0 + 1e-12):
-            raise wrong("kappa", kappa, f"at most {least!r}, the least slope of {name} at this m1")
-        if self.lam is not None and self.alpha is not None:
-            if not math.isclose(self.lam * kappa, self.alpha * family.a_phi, rel_tol=1e-9):
-                raise ValueError(
-                    f"lam = {self.lam!r}, alpha = {self.alpha!r}: expected one of them, or both "
-                    f"with lam = alpha a(phi) / kappa = {self.alpha * family.a_phi / kappa!r}"
-                )
-            lam = self.lam
-        elif self.alpha is not None:
-            lam = self.alpha * family.a_phi / kappa
-        else:
-            lam = 1.0 if self.lam is None else self.lam
-        return self._replace(
-            lam=lam,
-            alpha=lam * kappa / family.a_phi,
-            kappa=kappa,
-            R=R,
-            order=self.order or (3 if dim <= LARGEST_CUBIC_DIM else 2),
-        )
+        R, kappa, lam, alpha = derive(self, family, max_norm)
+        order = self.order or (3 if dim <= LARGEST_CUBIC_DIM else 2)
+        return self._replace(lam=lam, alpha=alpha, kappa=kappa, R=R, order=order)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate, in the ball or not."""
@@ -164,10 +133,7 @@ class DelayedOFUGLM(NamedTuple):
 
 @sqrt_beta.case(DelayedOFUGLM)
 def _sqrt_beta(policy: Any, state: State) -> float:
-    d = state.theta.shape[0]
-    log_det = max(0.0, state.scalars[LOG_DET] - d * math.log(policy.lam))
-    spread = math.sqrt(log_det - 2.0 * math.log(policy.delta))
-    return math.sqrt(policy.lam) * policy.m1 + policy.R / policy.kappa * spread
+    return paper_width(policy, state)
 
 
 @radius.case(DelayedOFUGLM)
@@ -177,6 +143,7 @@ def _radius(policy: Any, state: State) -> float:
 
 @choose.case(DelayedOFUGLM)
 def _choose(
-    policy: Any, state: State, actions: Matrix, rng: None
+    policy: Any, state: State, actions: DecisionSet, rng: None
 ) -> tuple[int, float, float, float]:
-    return most_optimistic(state.theta, state.W_inv, radius(policy, state), actions)
+    reach = radius(policy, state)
+    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 from belated.core.arguments import parameters, positive
 from belated.core.protocols import Estimator, Family, choose
+from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import State
-from belated.core.types import Matrix
 from belated.estimators import penalised_mle
-from belated.policies.scores import most_optimistic
 
 
 @parameters
@@ -45,6 +44,6 @@ class Greedy(NamedTuple):
 
 @choose.case(Greedy)
 def _choose(
-    policy: Greedy, state: State, actions: Matrix, rng: None
+    policy: Greedy, state: State, actions: DecisionSet, rng: None
 ) -> tuple[int, float, float, float]:
-    return most_optimistic(state.theta, state.W_inv, 0.0, actions)
+    return most_optimistic(state.theta, state.W_inv, state.cap, 0.0, actions, state.work)

@@ -7,8 +7,8 @@ import numpy as np
 from belated.core.arguments import parameters, positive
 from belated.core.linalg import dot
 from belated.core.protocols import Estimator, Family, choose
+from belated.core.pruning import DecisionSet
 from belated.core.state import State
-from belated.core.types import Matrix
 from belated.estimators import penalised_mle
 
 
@@ -37,8 +37,8 @@ class UniformPlay(NamedTuple):
 
 @choose.case(UniformPlay)
 def _choose(
-    policy: UniformPlay, state: State, actions: Matrix, rng: np.random.Generator
+    policy: UniformPlay, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    row = int(rng.random() * actions.shape[0])
-    estimate = dot(actions[row], state.theta)
-    return row, estimate, estimate, 0.0
+    column = int(rng.random() * actions.columns.shape[1])
+    estimate = dot(actions.columns[:, column], state.theta)
+    return column, estimate, estimate, 0.0

@@ -19,15 +19,16 @@ import numpy as np
 
 from belated.core.arguments import whole, wrong, wrong_type
 from belated.core.events import Decision
+from belated.core.linalg import dot
 from belated.core.protocols import (
     Delay,
     Environment,
     Family,
     delay_quantile,
     mean,
-    radius,
     reward_quantile,
 )
+from belated.core.steps import covers
 from belated.core.types import Integers, Matrix, Vector
 from belated.delays import arrival
 from belated.environments import point_in_ball, sample
@@ -125,7 +126,7 @@ def play(
     for t in range(rounds):
         run.covered[t] = _covers(bandit, world.theta_star)
         decision = bandit.decide(world.actions[t])
-        z = float(world.actions[t, decision.index] @ world.theta_star)
+        z = float(dot(world.actions[t, decision.index], world.theta_star))
         y = float(reward_quantile(bandit.family, z, world.luck[t]))
         tau = float(delay_quantile(delay, world.lateness[t], y))
         regret += values[t].max() - values[t, decision.index]
@@ -149,8 +150,6 @@ def mean_rewards(family: Family, world: World) -> Matrix:
 
 
 def _covers(bandit: Any, theta_star: Vector) -> bool:
-    """Whether theta_star is in the confidence set; False where the policy has none."""
-    if type(getattr(bandit, "policy", None)) not in radius.cases:
-        return False
-    error = bandit.theta - theta_star
-    return bool(error @ bandit.W @ error <= bandit.radius**2)
+    """Whether theta_star is in the confidence set; False where there is none."""
+    state = getattr(bandit, "_state", None)
+    return state is not None and bool(covers(bandit.policy, state, theta_star))

@@ -1,0 +1,35 @@
+"""NamedTuples of arrays, nested: stacking several, and looking at one of the stack."""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from belated.core.jit import OPTIONS
+
+
+def stacked(items: list[Any]) -> Any:
+    """One NamedTuple whose arrays have a leading axis over ``items``, all of the same type."""
+    first = items[0]
+    if isinstance(first, tuple):
+        return type(first)(*(stacked(list(parts)) for parts in zip(*items, strict=True)))
+    return np.stack(items)
+
+
+def at(stack: Any, index: int) -> Any:
+    """The item ``index`` of a stack: views, not copies. For kernels and for plain Python."""
+    if isinstance(stack, tuple):
+        return type(stack)(*(at(part, index) for part in stack))
+    return stack[index]
+
+
+@overload(at, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+def _compiled_at(stack: Any, index: Any) -> Any:
+    if not isinstance(stack, types.BaseTuple):
+        return lambda stack, index: stack[index]
+    # Numba cannot build a NamedTuple in a loop over its fields: spell the fields out
+    parts = ", ".join(f"at(stack[{i}], index)" for i in range(len(stack)))
+    names = {"make": stack.instance_class, "at": at}
+    exec(f"def item(stack, index): return make({parts})", names)
+    return names["item"]

@@ -1,0 +1,32 @@
+"""Playing bandits against simulated worlds: one in plain Python, or many lanes, compiled."""
+
+from belated.engine.lanes import RECORD
+from belated.engine.own import OwnPlayer, OwnPolicy, is_own
+from belated.engine.plain import Player, Run, World, draw_world, mean_rewards, play
+from belated.engine.worlds import (
+    LONGEST_HORIZON,
+    Lane,
+    WorldSettings,
+    has_set,
+    play_world,
+    seed_of_run,
+)
+
+__all__ = [
+    "LONGEST_HORIZON",
+    "RECORD",
+    "Lane",
+    "OwnPlayer",
+    "OwnPolicy",
+    "Player",
+    "Run",
+    "World",
+    "WorldSettings",
+    "draw_world",
+    "has_set",
+    "is_own",
+    "mean_rewards",
+    "play",
+    "play_world",
+    "seed_of_run",
+]

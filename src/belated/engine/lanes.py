@@ -1,0 +1,292 @@
+"""Many bandits against one world, compiled: lanes that share a policy and a family.
+
+A lane is one bandit with its pending rewards. Lanes of a group differ only in how late their
+rewards are; their arrays are stacked along a leading axis. ``play_block`` plays some rounds of all
+of them with the kernels that ``Bandit`` uses, so a lane makes the same decisions as ``play`` would.
+
+Rewards wait in a calendar: for every round, a chain of the history rows whose reward is due at its
+end. Entering and leaving are O(1). A reward due after the last round is never stored.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.generic import generic_with_default
+from belated.core.jit import allocating_kernel, kernel
+from belated.core.nested import at, stacked
+from belated.core.protocols import (
+    Estimator,
+    Policy,
+    choose,
+    delay_quantile,
+    luck,
+    mean,
+    radius,
+    remember,
+    reward_of_luck,
+)
+from belated.core.pruning import GROUPS, DecisionSet
+from belated.core.state import DECIDED, OBSERVED, PASSES, History, State
+from belated.core.steps import catch_up, covers, first_state, take_reward
+from belated.core.types import Integers, Matrix, Vector
+
+NONE = -1  # end of a chain
+
+# Slots of Lanes.sums, running totals, and of a row of Lanes.record, the totals at a checkpoint.
+REGRET, CERTIFICATE, MISSING, DELAY, FAILURES = 0, 1, 2, 3, 4
+RECORD = (
+    "regret",
+    "certificate",
+    "missing_sum",
+    "delay_sum",
+    "failures",
+    "observed",
+    "missing",
+    "passes",
+    "radius",
+)
+FREE, IN_USE, NEXT_CHECKPOINT = 0, 1, 2  # slots of Lanes.cursors
+
+
+class Lanes(NamedTuple):
+    """A group of bandits with their pending rewards; the leading axis is the lane."""
+
+    state: State
+    history: History  # rows of decisions; of pending ones only where the estimator never looks back
+    reward: Vector  # (L, rows) reward of a row, before the lane knows it
+    chain: Integers  # (L, rows) next row due in the same round, or next free row
+    due: Integers  # (L, T + 1) latest row due in a round
+    sums: Matrix  # (L, 5)
+    cursors: Integers  # (L, 3) first free row, rows in use, next checkpoint
+    record: Any  # (L, checkpoints, 9)
+
+
+class Block(NamedTuple):
+    """Some rounds of a world, as all lanes see them."""
+
+    columns: Any  # (B, d, K) decision sets
+    squares: Matrix  # (B, K) squared norms
+    z: Matrix  # (B, K) x'theta_star
+    best: Vector  # (B,) largest of z
+    luck: Vector  # (B,) uniforms behind the rewards
+    lateness: Vector  # (B,) uniforms behind the delays
+
+
+class Schedule(NamedTuple):
+    """Delays that do not depend on the reward, known in advance: ``rounds[which[lane], t]``."""
+
+    rounds: Integers  # (delays, T) whole rounds late, T + 1 for never
+    which: Integers  # (L,)
+
+
+class Game(NamedTuple):
+    """What does not change during a run."""
+
+    theta_star: Vector
+    checkpoints: Integers  # (C,) rounds, counted from 1, after which totals are recorded
+    horizon: int
+    slope: float  # L_mu, of the regret certificate
+    largest_gap: float  # between two mean rewards
+    set_moves: bool  # whether decisions change the confidence set, not only rewards
+
+
+def looks_back(estimator: Estimator) -> bool:
+    """Whether the estimator may pass over old rewards again. True unless it says otherwise."""
+    return bool(getattr(estimator, "looks_back", True))
+
+
+def new_lanes(
+    policy: Policy, estimator: Estimator, dim: int, count: int, horizon: int, checkpoints: int
+) -> Lanes:
+    """``count`` lanes of a resolved policy before the first round."""
+    rows = horizon if looks_back(estimator) else 0
+    history = History(np.empty((count, rows, dim)), np.full((count, rows), np.nan))
+    cursors = np.zeros((count, 3), np.int64)
+    cursors[:, FREE] = NONE
+    return Lanes(
+        state=stacked([first_state(policy, estimator, dim)] * count),
+        history=history,
+        reward=np.empty((count, rows)),
+        chain=np.full((count, rows), NONE, np.int32),
+        due=np.full((count, horizon + 1), NONE, np.int32),
+        sums=np.zeros((count, 5)),
+        cursors=cursors,
+        record=np.empty((count, checkpoints, len(RECORD))),
+    )
+
+
+def with_room(lanes: Lanes, rounds: int) -> Lanes:
+    """The same lanes with free rows for ``rounds`` more pending rewards."""
+    count, old = lanes.reward.shape
+    needed = int(lanes.cursors[:, IN_USE].max()) + rounds
+    if needed <= old:
+        return lanes
+    new = max(needed, 2 * old)
+
+    def longer(array: Any) -> Any:
+        return np.concatenate(
+            [array, np.empty((count, new - old, *array.shape[2:]), array.dtype)], 1
+        )
+
+    chain = longer(lanes.chain)
+    chain[:, old:] = np.arange(old + 1, new + 1)
+    chain[:, -1] = lanes.cursors[:, FREE]
+    lanes.cursors[:, FREE] = old
+    history = History(longer(lanes.history.x), longer(lanes.history.y))
+    return lanes._replace(history=history, reward=longer(lanes.reward), chain=chain)
+
+
+@generic_with_default
+def rounds_late(delay: Any, lane: int, t: int, u: float, y: float, horizon: int) -> int:
+    """Whole rounds until the reward of round ``t`` is delivered; more than ``horizon``: never."""
+    tau = delay_quantile(delay, u, y)
+    return int(np.ceil(tau)) if tau <= horizon else horizon + 1
+
+
+@rounds_late.case(Schedule)
+def _scheduled(delay: Schedule, lane: int, t: int, u: float, y: float, horizon: int) -> int:
+    return delay.rounds[delay.which[lane], t]
+
+
+@kernel
+def fill_schedule(delay: Any, lateness: Vector, horizon: int, out: Integers) -> None:
+    """The delays of all rounds, for a law that does not look at the reward."""
+    for t in range(lateness.shape[0]):
+        out[t] = rounds_late(delay, 0, t, lateness[t], np.nan, horizon)
+
+
+@kernel
+def _take_free_row(lane: Lanes, t: int, keeps_all: bool) -> int:
+    if keeps_all:
+        return t
+    row = lane.cursors[FREE]
+    lane.cursors[FREE] = lane.chain[row]
+    lane.cursors[IN_USE] += 1
+    return row
+
+
+@kernel
+def _deliver(estimator: Any, family: Any, lane: Lanes, t: int, keeps_all: bool) -> bool:
+    """Hand over the rewards due at the end of round ``t`` (from 0), in the order of decisions."""
+    row, previous = lane.due[t], NONE
+    if row == NONE:
+        return False
+    while row != NONE:  # chains grow at the front: turn this one round
+        following = lane.chain[row]
+        lane.chain[row] = previous
+        previous, row = row, following
+    row = previous
+    while row != NONE:
+        take_reward(estimator, family, lane.state, lane.history, row, lane.reward[row])
+        following = lane.chain[row]
+        if not keeps_all:
+            lane.chain[row] = lane.cursors[FREE]
+            lane.cursors[FREE] = row
+            lane.cursors[IN_USE] -= 1
+        row = following
+    catch_up(estimator, family, lane.state, lane.history)
+    return True
+
+
+@kernel
+def _note(policy: Any, lane: Lanes, c: int) -> None:
+    """Write the totals at a checkpoint."""
+    out, state = lane.record[c], lane.state
+    for i in range(lane.sums.shape[0]):
+        out[i] = lane.sums[i]
+    out[5] = state.counts[OBSERVED]
+    out[6] = state.counts[DECIDED] - state.counts[OBSERVED]
+    out[7] = state.counts[PASSES]
+    out[8] = radius(policy, state)
+
+
+@kernel
+def _play_lane(
+    policy: Any,
+    estimator: Any,
+    family: Any,
+    delay: Any,
+    game: Game,
+    index: int,
+    lane: Lanes,
+    block: Block,
+    start: int,
+    keeps_all: bool,
+    lucks: Vector,
+    work: Matrix,
+    rng: np.random.Generator | None,
+) -> None:
+    state, history = lane.state, lane.history
+    d = state.theta.shape[0]
+    x = state.work[3]
+    news, outside = True, False
+    for b in range(block.luck.shape[0]):
+        t = start + b
+        columns = block.columns[b]
+        options = DecisionSet(columns, block.squares[b], work)
+        if news:
+            outside = not covers(policy, state, game.theta_star)
+        if outside:
+            lane.sums[FAILURES] += 1.0
+        k, _, _, width = choose(policy, state, options, rng)
+        z = block.z[b, k]
+        lane.sums[REGRET] += mean(family, block.best[b]) - mean(family, z)
+        lane.sums[CERTIFICATE] += min(game.largest_gap, 2.0 * game.slope * width)
+        y = reward_of_luck(family, z, lucks[b])
+        late = rounds_late(delay, index, t, block.lateness[b], y, game.horizon)
+        lane.sums[DELAY] += late
+        state.counts[DECIDED] += 1
+        for i in range(d):
+            x[i] = columns[i, k]
+        remember(policy, state, x)
+        if t + late < game.horizon:
+            row = _take_free_row(lane, t, keeps_all)
+            for i in range(d):
+                history.x[row, i] = x[i]
+            lane.reward[row] = y
+            lane.chain[row] = lane.due[t + late]
+            lane.due[t + late] = row
+        news = _deliver(estimator, family, lane, t, keeps_all) or game.set_moves
+        lane.sums[MISSING] += state.counts[DECIDED] - state.counts[OBSERVED]
+        c = lane.cursors[NEXT_CHECKPOINT]
+        if c < game.checkpoints.shape[0] and t + 1 == game.checkpoints[c]:
+            _note(policy, lane, c)
+            lane.cursors[NEXT_CHECKPOINT] += 1
+
+
+@allocating_kernel
+def play_block(
+    policy: Any,
+    estimator: Any,
+    family: Any,
+    delay: Any,
+    game: Game,
+    lanes: Lanes,
+    block: Block,
+    start: int,
+    keeps_all: bool,
+    rng: np.random.Generator | None,
+) -> None:
+    """Play the rounds of ``block``, the first of them round ``start`` (from 0), in all lanes."""
+    work = np.empty((3, max(GROUPS, block.squares.shape[1])))
+    lucks = np.empty(block.luck.shape[0])
+    for b in range(lucks.shape[0]):
+        lucks[b] = luck(family, block.luck[b])
+    for index in range(lanes.due.shape[0]):
+        lane = at(lanes, index)
+        _play_lane(
+            policy,
+            estimator,
+            family,
+            delay,
+            game,
+            index,
+            lane,
+            block,
+            start,
+            keeps_all,
+            lucks,
+            work,
+            rng,
+        )

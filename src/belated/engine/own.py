@@ -1,0 +1,139 @@
+"""A policy written in plain Python as a lane: how to try an idea in ten lines.
+
+Any object will do that has
+
+    choose(actions, t)   the row of ``actions``, a (K, d) array, to play in round t = 1, 2, ...
+    observe(x, y)        a reward y that has returned, of the action x
+
+and, if it wants to know the dimension or needs random numbers, ``start(dim, rng)``, called before
+the first round of a run. Every run plays a copy of the object as it was given.
+"""
+
+import math
+from collections.abc import Iterable
+from copy import deepcopy
+from numbers import Integral
+from typing import Any, Protocol
+
+import numpy as np
+
+from belated.core.arguments import shown
+from belated.core.events import Decision
+from belated.core.protocols import Family, mean, reward_quantile
+from belated.core.types import Integers, Matrix, Vector
+from belated.engine.lanes import RECORD, Block, rounds_late
+
+
+class OwnPolicy(Protocol):
+    """What an object must have to be a policy."""
+
+    def choose(self, actions: Matrix, t: int) -> int:
+        """Row of ``actions`` to play in round ``t``, counted from 1."""
+
+    def observe(self, x: Vector, y: float) -> None:
+        """The reward of a decision returned."""
+
+
+def is_own(policy: object) -> bool:
+    """Whether it is a policy in plain Python: an object with ``choose`` and ``observe``."""
+    return all(callable(getattr(policy, name, None)) for name in ("choose", "observe"))
+
+
+def started(policy: OwnPolicy, dim: int, seed: np.random.SeedSequence) -> Any:
+    """A copy that is ready for the first round."""
+    copy = deepcopy(policy)
+    if hasattr(copy, "start"):
+        copy.start(dim, np.random.default_rng(seed))
+    return copy
+
+
+def chosen_row(policy: OwnPolicy, actions: Matrix, t: int) -> int:
+    """Ask the policy, and refuse an answer that is not a row."""
+    answer: Any = policy.choose(actions.copy(), t)  # it may do with a copy as it likes
+    row = int(answer) if type(answer) is not bool and isinstance(answer, Integral) else -1
+    if not 0 <= row < len(actions):
+        raise ValueError(
+            f"{type(policy).__name__}.choose(actions, t={t}) = {shown(answer)}: expected a row of "
+            f"actions, a whole number from 0 to {len(actions) - 1}"
+        )
+    return row
+
+
+class OwnPlayer:
+    """The same policy behind ``decide`` and ``learn``, for ``play`` and the shared checks."""
+
+    def __init__(
+        self, policy: OwnPolicy, family: Family, dim: int, seed: np.random.SeedSequence
+    ) -> None:
+        self.dim, self.family = dim, family
+        self.policy = started(policy, dim, seed)
+        self.played: list[Vector] = []
+
+    def decide(self, actions: Matrix) -> Decision:
+        """Ask the policy."""
+        row = chosen_row(self.policy, actions, len(self.played) + 1)
+        self.played.append(actions[row])
+        return Decision(len(self.played), row, math.nan, math.nan, math.nan)
+
+    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int:
+        """Hand the rewards over, one by one."""
+        pairs = list(rewards)
+        for id, y in pairs:
+            self.policy.observe(self.played[id - 1], y)
+        return len(pairs)
+
+
+class OwnLane:
+    """The lane of a policy in plain Python; same rounds, same records as a compiled one."""
+
+    def __init__(
+        self,
+        policy: OwnPolicy,
+        family: Family,
+        delay: Any,
+        theta_star: Vector,
+        checkpoints: Integers,
+        horizon: int,
+        seed: np.random.SeedSequence,
+        member: int,
+    ) -> None:
+        self.members = [member]
+        self.policy = started(policy, len(theta_star), seed)
+        self.family, self.delay = family, delay
+        self.checkpoints, self.horizon = checkpoints.tolist(), horizon
+        self.due: dict[int, list[tuple[Vector, float]]] = {}
+        self.totals: dict[str, float] = dict.fromkeys(
+            ("regret", "missing_sum", "delay_sum", "observed", "missing"), 0
+        )
+        self.rows: list[list[float]] = []
+
+    def play(self, block: Block, start: int) -> None:
+        """Play the rounds of a block."""
+        for b in range(len(block.luck)):
+            self._play_round(block, b, start + b)
+
+    def _play_round(self, block: Block, b: int, t: int) -> None:
+        actions = np.ascontiguousarray(block.columns[b].T)
+        k = chosen_row(self.policy, actions, t + 1)
+        z, u = float(block.z[b, k]), float(block.lateness[b])
+        y = float(reward_quantile(self.family, z, block.luck[b]))
+        late = int(rounds_late(self.delay, 0, t, u, y, self.horizon))
+        totals = self.totals
+        totals["regret"] += float(mean(self.family, block.best[b]) - mean(self.family, z))
+        totals["delay_sum"] += late
+        totals["missing"] += 1
+        self.due.setdefault(t + late, []).append((actions[k], y))
+        for x, reward in self.due.pop(t, []):
+            self.policy.observe(x, reward)
+            totals["missing"] -= 1
+            totals["observed"] += 1
+        totals["missing_sum"] += totals["missing"]
+        if t + 1 in self.checkpoints:
+            unknown = {"certificate": math.nan, "failures": math.nan, "radius": math.nan}
+            now = {**unknown, "passes": 0.0, **totals}
+            self.rows.append([float(now[name]) for name in RECORD])
+
+    @property
+    def record(self) -> Any:
+        """(1, checkpoints, ``RECORD``)."""
+        return np.array([self.rows])

@@ -1,0 +1,298 @@
+"""One world, drawn once and played by all its lanes.
+
+A world is a dimension, a run and a seed: a stream of decision sets, and one uniform a round behind
+the rewards and one behind the delays. All lanes face the same stream (common random numbers), so
+any two of them can be compared in pairs. What a lane does depends on nothing but the world and
+itself: not on the other lanes, the size of the blocks, the thread or the machine.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from belated.core.jit import allocating_kernel
+from belated.core.protocols import (
+    Delay,
+    Environment,
+    Family,
+    Policy,
+    draw_actions,
+    mean,
+    radius,
+    remember,
+)
+from belated.core.types import Integers, Vector
+from belated.delays import is_informative
+from belated.engine.lanes import (
+    RECORD,
+    Block,
+    Game,
+    Schedule,
+    fill_schedule,
+    looks_back,
+    new_lanes,
+    play_block,
+    with_room,
+)
+from belated.engine.own import OwnLane, is_own
+from belated.environments import point_in_ball
+
+BLOCK_BYTES = 2**19  # of decision sets: they stay in the cache of a core while all lanes play them
+LONGEST_HORIZON = np.iinfo(np.int32).max - 1  # rounds are counted in 32 bits
+
+
+class Lane(NamedTuple):
+    """One bandit of a world: how it chooses, what its rewards look like, how late they are."""
+
+    policy: Any  # a policy, or an object with choose(actions, t) and observe(x, y)
+    family: Family
+    delay: Delay
+
+
+class WorldSettings(NamedTuple):
+    """A world and who plays it; small, and all that another machine needs to know."""
+
+    environment: Environment
+    dim: int
+    horizon: int
+    run: int
+    seed: int
+    checkpoints: Integers  # rounds, counted from 1, increasing
+    lanes: tuple[Lane, ...]
+    max_norm: float = 1.0
+    theta_star: Vector | None = None  # None: drawn once for a dimension, the same in all runs
+
+
+class Streams(NamedTuple):
+    """The random parts of a world."""
+
+    theta_star: Vector
+    actions: np.random.Generator
+    luck: Vector  # (T,)
+    lateness: Vector  # (T,)
+    policy: np.random.SeedSequence  # of the draws a policy makes itself
+
+
+class _Player(Protocol):
+    """Lanes that are played together."""
+
+    members: list[int]
+
+    @property
+    def record(self) -> Any:
+        """(members, checkpoints, ``RECORD``)."""
+
+    def play(self, block: Block, start: int) -> None:
+        """Play the rounds of a block."""
+
+
+def seed_of_run(seed: int, dim: int, run: int) -> np.random.SeedSequence:
+    """Of everything random in a run except theta_star; ``draw_world`` takes it too."""
+    return np.random.SeedSequence(seed, spawn_key=(1, dim, run))
+
+
+def theta_star_of(world: WorldSettings) -> Vector:
+    """The true parameter: given, or drawn from the unit ball once for all runs."""
+    if world.theta_star is not None:
+        return np.asarray(world.theta_star, float)
+    seed = np.random.SeedSequence(world.seed, spawn_key=(0, world.dim))
+    return world.max_norm * point_in_ball(world.dim, np.random.default_rng(seed))
+
+
+def open_streams(world: WorldSettings) -> Streams:
+    """Independent streams for every part; the middle three as in ``draw_world``."""
+    _, actions, luck, lateness, policy = seed_of_run(world.seed, world.dim, world.run).spawn(5)
+    return Streams(
+        theta_star_of(world),
+        np.random.default_rng(actions),
+        np.maximum(np.random.default_rng(luck).random(world.horizon), 2.0**-54),
+        np.random.default_rng(lateness).random(world.horizon),
+        policy,
+    )
+
+
+@allocating_kernel
+def draw_block(
+    environment: Any, theta_star: Vector, block: Block, rng: np.random.Generator
+) -> None:
+    """Fill a block with decision sets, their norms, and what they are worth."""
+    B, d, K = block.columns.shape
+    actions = np.empty((K, d))
+    for b in range(B):
+        draw_actions(environment, actions, rng)
+        columns, squares, z = block.columns[b], block.squares[b], block.z[b]
+        for k in range(K):
+            squares[k] = 0.0
+            z[k] = 0.0
+            for i in range(d):
+                columns[i, k] = actions[k, i]
+        for i in range(d):
+            for k in range(K):
+                squares[k] += columns[i, k] * columns[i, k]
+                z[k] += columns[i, k] * theta_star[i]
+        best = z[0]
+        for k in range(1, K):
+            best = max(best, z[k])
+        block.best[b] = best
+
+
+class _Group:
+    """Compiled lanes that share a policy and a family."""
+
+    def __init__(
+        self, world: WorldSettings, members: list[int], streams: Streams, schedule: Schedule
+    ) -> None:
+        self.members = members
+        lane = world.lanes[members[0]]
+        self.family = lane.family
+        self.policy = lane.policy.resolve(lane.family, world.dim, world.max_norm)
+        self.estimator = self.policy.estimator(lane.family, world.dim, world.max_norm)
+        self.keeps_all = looks_back(self.estimator)
+        self.delay: Any = lane.delay
+        if not is_informative(lane.delay):
+            self.delay = schedule._replace(which=schedule.which[members])
+        self.rng = None
+        if is_randomised(self.policy):
+            self.rng = np.random.Generator(np.random.PCG64(streams.policy))
+        slope = gap = np.nan
+        if has_set(self.policy):
+            bound = world.max_norm * float(self.policy.m1)
+            slope = float(lane.family.lipschitz(bound))
+            gap = float(mean(lane.family, bound) - mean(lane.family, -bound))
+        moves = type(self.policy) in remember.cases
+        self.game = Game(streams.theta_star, world.checkpoints, world.horizon, slope, gap, moves)
+        self.lanes = new_lanes(
+            self.policy,
+            self.estimator,
+            world.dim,
+            len(members),
+            world.horizon,
+            len(world.checkpoints),
+        )
+
+    def play(self, block: Block, start: int) -> None:
+        if not self.keeps_all:
+            self.lanes = with_room(self.lanes, len(block.luck))
+        play_block(
+            self.policy,
+            self.estimator,
+            self.family,
+            self.delay,
+            self.game,
+            self.lanes,
+            block,
+            start,
+            self.keeps_all,
+            self.rng,
+        )
+
+    @property
+    def record(self) -> Any:
+        record = self.lanes.record
+        if not has_set(self.policy):
+            for name in ("certificate", "failures"):
+                record[:, :, RECORD.index(name)] = np.nan
+        return record
+
+
+def is_randomised(policy: Policy) -> bool:
+    """Whether the policy draws random numbers. True unless it says otherwise."""
+    return bool(getattr(policy, "randomised", True))
+
+
+def has_set(policy: Policy) -> bool:
+    """Whether the policy has a confidence set."""
+    return type(policy) in radius.cases and hasattr(policy, "m1")
+
+
+def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
+    """Indices of the compiled lanes that can be played together."""
+    groups: list[list[int]] = []
+    for i, lane in enumerate(lanes):
+        if is_own(lane.policy):
+            continue
+        for group in groups:
+            other = lanes[group[0]]
+            same = _same(lane.policy, other.policy) and _same(lane.family, other.family)
+            informative = is_informative(lane.delay) or is_informative(other.delay)
+            if same and not is_randomised(lane.policy) and not informative:
+                group.append(i)
+                break
+        else:
+            groups.append([i])
+    return groups
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
+
+
+def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
+    """Delays of all rounds for each law that does not look at the reward, drawn once a law."""
+    laws: list[Delay] = []
+    which = np.zeros(len(world.lanes), np.int64)
+    for i, lane in enumerate(world.lanes):
+        if not is_informative(lane.delay):
+            known = [_same(lane.delay, law) for law in laws]
+            if True not in known:
+                laws.append(lane.delay)
+                known.append(True)
+            which[i] = known.index(True)
+    rounds = np.empty((len(laws), world.horizon), np.int32)
+    for law, out in zip(laws, rounds, strict=True):
+        fill_schedule(law, lateness, world.horizon, out)
+    return Schedule(rounds, which)
+
+
+def play_world(
+    world: WorldSettings,
+    *,
+    block_rounds: int | None = None,
+    after_block: Callable[[int], None] = lambda rounds: None,
+) -> Any:
+    """Play all lanes: an array (lanes, checkpoints, ``RECORD``).
+
+    ``after_block`` is called with the number of rounds just played; what it raises ends the run.
+    """
+    streams = open_streams(world)
+    schedule = _schedule(world, streams.lateness)
+    players: list[_Player] = [
+        _Group(world, members, streams, schedule) for members in _grouped(world.lanes)
+    ]
+    players += [
+        OwnLane(
+            lane.policy,
+            lane.family,
+            lane.delay,
+            streams.theta_star,
+            world.checkpoints,
+            world.horizon,
+            streams.policy,
+            i,
+        )
+        for i, lane in enumerate(world.lanes)
+        if is_own(lane.policy)
+    ]
+    K, d, T = world.environment.n_actions, world.dim, world.horizon
+    B = block_rounds or min(T, max(1, min(1024, BLOCK_BYTES // (8 * K * d))))
+    columns, squares, z, best = np.empty((B, d, K)), np.empty((B, K)), np.empty((B, K)), np.empty(B)
+    for start in range(0, T, B):
+        n = min(B, T - start)
+        rounds = slice(start, start + n)
+        block = Block(
+            columns[:n],
+            squares[:n],
+            z[:n],
+            best[:n],
+            streams.luck[rounds],
+            streams.lateness[rounds],
+        )
+        draw_block(world.environment, streams.theta_star, block, streams.actions)
+        for player in players:
+            player.play(block, start)
+        after_block(n)
+    record = np.empty((len(world.lanes), len(world.checkpoints), len(RECORD)))
+    for player in players:
+        record[player.members] = player.record
+    return record

@@ -1,0 +1,288 @@
+"""Figures of regret, drawn from a frame of results alone.
+
+The frame is tidy: one row per setting, run and checkpoint. Lines are told apart by dashes, markers
+and lightness as well as by hue, so that a grey print can be read.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+OFU = "delayed-ofu-glm"
+FAMILIES = {"gaussian": "linear", "bernoulli": "logistic"}
+LAWS = {"lomax": "Pareto (Lomax)", "pareto": "Pareto (type I)"}
+MOST_PANELS = 48
+NOT_IN_PDF = ["Creator", "Producer", "CreationDate"]
+# Dark to light and back, so that neighbours differ in grey too.
+COLORS = ["#0b2a5b", "#e07b39", "#2a7f62", "#c9a227", "#8c1c3f", "#7aa6d8", "#555555"]
+DASHES: list[Any] = ["-", "--", "-.", ":", (0, (7, 1, 1, 1, 1, 1))]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+
+
+def family_name(family: str) -> str:
+    """Name of a reward family in the paper's words."""
+    return FAMILIES.get(family, family)
+
+
+def law_name(law: str) -> str:
+    """Name of a delay law; says which of two readings a Pareto law is."""
+    return LAWS.get(law, law)
+
+
+def save_figures(frame: pd.DataFrame, folder: Path) -> list[Path]:
+    """Draw the paper's figures for whatever part of its grid the frame holds.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Results, one row per setting, run and checkpoint.
+    folder : Path
+        Where the files go; made if absent.
+
+    Returns
+    -------
+    list of Path
+        A PNG and a PDF file for each figure, named like the keys of ``captions``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, part, _ in _plan(frame):
+        figure = _final(part) if name.startswith("final") else _grid(part)
+        paths += [folder / f"{name}.png", folder / f"{name}.pdf"]
+        # The same frame gives the same bytes: no date, no version in the files.
+        figure.savefig(paths[-2], dpi=150, metadata={"Software": None})
+        figure.savefig(paths[-1], metadata=dict.fromkeys(NOT_IN_PDF))
+    return paths
+
+
+def captions(frame: pd.DataFrame) -> dict[str, str]:
+    """Name of each figure of ``save_figures``, without suffix, and what it shows."""
+    return {name: caption for name, _, caption in _plan(frame)}
+
+
+def draw(frame: pd.DataFrame) -> "Figure":
+    """Regret against the round, a panel for each family, dimension and delay.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Results, one row per setting, run and checkpoint. With one run there are no bands.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One line per policy: mean over runs, band of one standard error.
+    """
+    keys = ["family", "dim", "n_actions", "delay"]
+    panels = dict(list(frame.groupby(keys)))
+    if not panels:
+        raise ValueError("there is nothing to draw: the frame has no rows")
+    if len(panels) > MOST_PANELS:
+        raise ValueError(
+            f"{len(panels)} panels are too many to read, {MOST_PANELS} is the most: "
+            "filter the frame first, for example frame[frame['dim'] == 5]"
+        )
+    delays = frame.drop_duplicates("delay").sort_values(["law", "expected"])["delay"]
+    sizes = sorted({key[:3] for key in panels}, key=lambda size: (family_name(size[0]), *size))
+    places = _places(sizes, list(delays))
+    rows, columns = np.max([places[key] for key in panels], axis=0) + 1
+    figure, axes = _panels(rows, columns, share_y=False)
+    styles = _styles(_policies(frame))
+    for key, part in panels.items():
+        one, first = axes[places[key]], part.iloc[0]
+        _curves(one, part, styles)
+        size = _size_name(frame, first["dim"], first["n_actions"])
+        title = f"{family_name(first['family'])}, {size}\n{_delay_name(first)}"
+        one.set_title(title, fontsize=10)
+    _finish(figure, axes, styles, "round t")
+    return figure
+
+
+def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
+    """File name, rows and caption of each figure that the frame has rows for."""
+    families = list(frame.groupby(frame["family"].map(family_name)))
+    for named, part in families:
+        runs = part["run"].nunique()
+        band = f"mean of {runs} runs, band: one standard error" if runs > 1 else "one run"
+        for law, rows in part[part["law"] != "constant"].groupby("law"):
+            caption = f"{named.capitalize()} bandit, {law_name(law)} delays: cumulative regret"
+            yield _file_name("regret", named, law), rows, f"{caption} against the round; {band}."
+    for named, part in families:
+        policies = part["policy"].unique()
+        if (part["expected"] > 0).any():
+            ours = part[part["policy"] == OFU] if OFU in policies else part
+            whose = "of Delayed OFU-GLM" if OFU in policies else "of each policy"
+            caption = f"{named.capitalize()} bandit: regret {whose} after {part['t'].max():,} "
+            yield (
+                _file_name("final-regret", named),
+                ours,
+                f"{caption}rounds against the expected delay; mean over runs, band: one standard "
+                "error. The point at 0 is no delay, which all laws share; the regret axis need "
+                "not start at 0.",
+            )
+
+
+def _file_name(*parts: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
+
+
+def _grid(frame: pd.DataFrame) -> "Figure":
+    """Panels in the paper's layout, rows by dimension and columns by expected delay."""
+    sizes = sorted(set(zip(frame["dim"], frame["n_actions"], strict=True)))
+    delays = sorted(frame["expected"].unique())
+    figure, axes = _panels(len(sizes), len(delays), share_y=True)
+    styles = _styles(_policies(frame))
+    for i, (dim, n_actions) in enumerate(sizes):
+        for j, expected in enumerate(delays):
+            here = (frame["dim"] == dim) & (frame["n_actions"] == n_actions)
+            _curves(axes[i, j], frame[here & (frame["expected"] == expected)], styles)
+            size = _size_name(frame, dim, n_actions)
+            axes[i, j].set_title(f"{size}, E[τ] = {expected:g}", fontsize=11)
+    family, law = frame["family"].iloc[0], frame["law"].iloc[0]
+    figure.suptitle(f"{family_name(family).capitalize()} bandit, {law_name(law)} delays")
+    _finish(figure, axes, styles, "round t")
+    return figure
+
+
+def _final(frame: pd.DataFrame) -> "Figure":
+    """Regret after the last round against the expected delay, a panel per dimension."""
+    last = frame[frame["t"] == frame["t"].max()]
+    sizes = sorted(set(zip(last["dim"], last["n_actions"], strict=True)))
+    columns = min(4, len(sizes))
+    figure, axes = _panels(-(-len(sizes) // columns), columns, share_y=False)
+    several = last["policy"].nunique() > 1
+    delayed = last[last["expected"] > 0]
+    pairs = list(delayed.groupby(["policy", "law"]).groups)
+    names = [f"{policy}, {law_name(law)}" if several else law_name(law) for policy, law in pairs]
+    styles = _styles(names)
+    for one, (dim, n_actions) in zip(axes.flat, sizes, strict=False):
+        here = last[(last["dim"] == dim) & (last["n_actions"] == n_actions)]
+        for (policy, law), name in zip(pairs, names, strict=True):
+            undelayed = (here["law"] == "constant") & (here["expected"] == 0)
+            rows = here[(here["policy"] == policy) & ((here["law"] == law) | undelayed)]
+            _line(one, rows, "expected", styles[name])
+        one.set_title(_size_name(last, dim, n_actions), fontsize=11)
+    family, rounds = family_name(last["family"].iloc[0]), last["t"].iloc[0]
+    whose = "" if several else f", {last['policy'].iloc[0]}"
+    figure.suptitle(f"{family.capitalize()} bandit{whose}: regret after {rounds:,} rounds")
+    _finish(figure, axes, styles, "expected delay (rounds)", from_zero=False)
+    return figure
+
+
+def _panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any]:
+    from matplotlib.figure import Figure
+
+    width, height = max(5.5, 0.6 + 2.9 * columns), 1.5 + 2.4 * rows
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey="row" if share_y else "none")
+    return figure, axes
+
+
+def _places(sizes: list[Any], delays: list[str]) -> dict[Any, tuple[int, int]]:
+    """Row and column of each panel: delays across, or down where there are many, or wrapped."""
+    pairs = [(i, j) for i in range(len(sizes)) for j in range(len(delays))]
+    if 1 < len(delays) <= 5:
+        places = pairs
+    elif 1 < len(sizes) <= 5:
+        places = [(j, i) for i, j in pairs]
+    else:
+        places = [divmod(k, 4) for k in range(len(pairs))]
+    return {(*sizes[i], delays[j]): place for (i, j), place in zip(pairs, places, strict=True)}
+
+
+def _policies(frame: pd.DataFrame) -> list[str]:
+    """Policies of the frame, the paper's own first."""
+    return sorted(frame["policy"].unique(), key=lambda name: (name != OFU, name))
+
+
+def _styles(names: list[str]) -> dict[str, dict[str, Any]]:
+    """Look of each line; lists of lengths 7, 5 and 8 repeat together only after 280 lines."""
+    return {
+        name: {
+            "color": COLORS[i % len(COLORS)],
+            "linestyle": DASHES[i % len(DASHES)],
+            "marker": MARKERS[i % len(MARKERS)],
+            "fillstyle": "none" if i else "full",  # what lies below a marker stays in sight
+            "label": name,
+        }
+        for i, name in enumerate(names)
+    }
+
+
+def _size_name(frame: pd.DataFrame, dim: int, n_actions: int) -> str:
+    """Dimension, and the number of actions where the frame has several."""
+    return f"d = {dim}, K = {n_actions}" if frame["n_actions"].nunique() > 1 else f"d = {dim}"
+
+
+def _delay_name(row: Any) -> str:
+    if row["law"] == "constant" and row["expected"] == 0:
+        return "no delay"
+    if not np.isfinite(row["expected"]):
+        return str(row["delay"])
+    return f"{law_name(row['law'])}, E[τ] = {row['expected']:g}"
+
+
+def _curves(axes: "Axes", frame: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> None:
+    """One line for each policy, with its markers apart from those of the others."""
+    for i, (policy, style) in enumerate(styles.items()):
+        shift = 0.05 + 0.2 * i / len(styles)
+        _line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
+
+
+def _line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:
+    """Mean over runs, and a band of one standard error where there is more than one run."""
+    if frame.empty:
+        return
+    regret = frame.groupby(over)["regret"].agg(["mean", "std", "count"])
+    x, middle = regret.index.to_numpy(float), regret["mean"].to_numpy(float)
+    axes.plot(x, middle, linewidth=1.6, markersize=4.5, **style)
+    error = (regret["std"] / np.sqrt(regret["count"])).to_numpy(float)
+    if np.isfinite(error).any():
+        band = {"color": style["color"], "alpha": 0.25, "linewidth": 0}
+        axes.fill_between(x, middle - error, middle + error, **band)
+
+
+def _finish(
+    figure: "Figure",
+    axes: Any,
+    styles: dict[str, dict[str, Any]],
+    x_label: str,
+    *,
+    from_zero: bool = True,
+) -> None:
+    """Scales, labels on the outer panels and one legend below them all."""
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    round_steps = [1, 2, 2.5, 5, 10]
+    for one in axes.flat:
+        one.set_visible(one.has_data())
+        one.set_xlim(left=0)
+        if from_zero and one.dataLim.y0 >= 0:
+            one.set_ylim(bottom=0)
+        one.xaxis.set_major_locator(MaxNLocator(3, steps=round_steps, integer=True))
+        one.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        one.yaxis.set_major_locator(MaxNLocator(5, steps=round_steps))
+        one.yaxis.set_major_formatter(StrMethodFormatter("{x:,.5g}"))
+        one.tick_params(labelsize=9)
+        one.grid(color="#dddddd", linewidth=0.6)
+        one.set_axisbelow(True)
+        one.spines[["top", "right"]].set_visible(False)
+    for i, j in np.ndindex(axes.shape):
+        if not any(below.get_visible() for below in axes[i + 1 :, j]):
+            axes[i, j].set_xlabel(x_label)
+    for one in axes[:, 0]:
+        one.set_ylabel("cumulative regret")
+    lines = [Line2D([], [], linewidth=1.6, markersize=4.5, **style) for style in styles.values()]
+    inches = 0.8 + 0.09 * max(map(len, styles))  # of the widest entry
+    columns = min(len(lines), max(1, int(figure.get_figwidth() / inches)))
+    place: Any = "outside lower center"
+    figure.legend(handles=lines, loc=place, ncols=columns, frameon=False, handlelength=4)

@@ -1,0 +1,92 @@
+"""Confidence intervals over runs: Student's, the jackknife's, and the exact one of a share."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class Estimate(NamedTuple):
+    """A number and its 95% confidence interval; NaN where it cannot be had."""
+
+    value: float
+    low: float
+    high: float
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function, by Lentz's method for its continued fraction."""
+    if x <= 0.0 or x >= 1.0:
+        return float(x >= 1.0)
+    if x > (a + 1.0) / (a + b + 2.0):  # the fraction converges fast on the other side only
+        return 1.0 - beta_cdf(1.0 - x, b, a)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    log_front += a * math.log(x) + b * math.log1p(-x)
+    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    fraction = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        before = fraction
+        for step in (even, odd):
+            d, c = 1.0 / (1.0 + step * d), 1.0 + step / c
+            fraction *= c * d
+        if abs(fraction - before) <= 1e-15 * fraction:
+            break
+    return math.exp(log_front) * fraction / a
+
+
+def beta_quantile(p: float, a: float, b: float) -> float:
+    """Inverse of ``beta_cdf`` in its first argument, by bisection."""
+    low, high = 0.0, 1.0
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if beta_cdf(middle, a, b) < p else (low, middle)
+    return high
+
+
+@cache
+def student_quantile(p: float, df: int) -> float:
+    """Quantile of Student's t at ``p`` > 1/2, from that of df / (df + t^2), which is a beta."""
+    x = beta_quantile(2.0 * (1.0 - p), 0.5 * df, 0.5)
+    return math.sqrt(df * (1.0 - x) / x)
+
+
+def clopper_pearson(hits: int, trials: int) -> Estimate:
+    """Share of hits with its exact 95% interval."""
+    low = beta_quantile(0.025, hits, trials - hits + 1) if hits > 0 else 0.0
+    high = beta_quantile(0.975, hits + 1, trials - hits) if hits < trials else 1.0
+    return Estimate(hits / trials, low, high)
+
+
+def mean_interval(values: ArrayLike) -> Estimate:
+    """Mean over runs with Student's interval."""
+    runs = np.asarray(values, float)
+    if runs.size < 2:
+        return Estimate(float(runs.mean()), math.nan, math.nan) if runs.size else UNKNOWN
+    error = float(runs.std(ddof=1)) / math.sqrt(runs.size)
+    reach = student_quantile(0.975, runs.size - 1) * error
+    mean = float(runs.mean())
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def jackknife(
+    runs: NDArray[np.float64], statistic: Callable[[NDArray[np.float64]], float]
+) -> Estimate:
+    """Interval of a statistic of the mean over ``runs`` (runs, columns), leaving out one at a time.
+
+    Unknown where the statistic is not defined (NaN) on one of the means.
+    """
+    n = len(runs)
+    if n < 2:
+        return Estimate(statistic(runs.mean(0)), math.nan, math.nan) if n else UNKNOWN
+    value = statistic(runs.mean(0))
+    others = np.array([statistic(mean) for mean in (runs.sum(0) - runs) / (n - 1)])
+    error = math.sqrt((n - 1) * others.var())
+    reach = student_quantile(0.975, n - 1) * error
+    return Estimate(value, value - reach, value + reach)

@@ -1,0 +1,34 @@
+"""What a finished experiment leaves in its folder besides the numbers: figures and a report."""
+
+from pathlib import Path
+from typing import Any
+
+from belated.experiments.claims import Claim
+from belated.experiments.figures import save_figures
+from belated.experiments.report import write_report
+from belated.experiments.settings import Experiment
+from belated.experiments.simulation import Results
+
+
+def write_output(
+    results: Results, folder: Path, settings: dict[str, Any], delta: float
+) -> list[Claim]:
+    """Draw the figures and write ``report.html``; returns the claims with their verdicts."""
+    frame = results.frame()
+    figures = save_figures(frame, folder / "figures")
+    return write_report(frame, figures, settings, folder / "report.html", delta=delta)
+
+
+def own_settings(experiment: Experiment) -> dict[str, Any]:
+    """What was run, for the report of an experiment that is not the paper's."""
+    return {
+        "rounds T": experiment.horizon,
+        "runs": experiment.runs,
+        "environment": str(experiment.environment)[:200],
+        "dimensions": list(experiment.dims),
+        "policies": list(experiment.policies),
+        "families": list(experiment.families),
+        "delays": list(experiment.delays),
+        "seed": experiment.seed,
+        "bound on the norm of actions": experiment.max_norm,
+    }

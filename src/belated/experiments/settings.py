@@ -1,0 +1,251 @@
+"""An experiment as data: who plays which worlds, and what is recorded."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from belated import registry
+from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.protocols import (
+    Delay,
+    Environment,
+    Family,
+    choose,
+    delay_quantile,
+    derivatives,
+    draw_actions,
+)
+from belated.core.types import Integers
+from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
+from belated.environments import UnitBall
+
+SPACINGS = ("linear", "logarithmic")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Every policy with every family and delay, in every dimension, ``runs`` times.
+
+    All lanes of a dimension and run share one world: decision sets, luck and lateness. theta_star
+    is drawn once for a dimension and fixed over runs, as in the paper.
+    """
+
+    policies: dict[str, Any]  # by label
+    families: dict[str, Family]
+    delays: dict[str, Delay]
+    dims: tuple[int, ...]
+    horizon: int
+    runs: int
+    seed: int
+    environment: Environment
+    checkpoints: Integers
+    max_norm: float
+
+    def tasks(self) -> list["WorldTask"]:
+        """One world for each dimension and run."""
+        return [WorldTask(self, dim, run) for dim in self.dims for run in range(self.runs)]
+
+    def lanes(self) -> list[tuple[str, str, str]]:
+        """Labels of the lanes of a world: policy, family, delay."""
+        return [(p, f, d) for p in self.policies for f in self.families for d in self.delays]
+
+    def identity(self) -> dict[str, Any]:
+        """What makes two experiments the same, as JSON can hold it. More runs do not change it."""
+        return {
+            "policies": {k: _described("POLICIES", v) for k, v in self.policies.items()},
+            "families": {k: _described("FAMILIES", v) for k, v in self.families.items()},
+            "delays": {k: _described("DELAYS", v) for k, v in self.delays.items()},
+            "environment": _described("ENVIRONMENTS", self.environment),
+            "dims": list(self.dims),
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "checkpoints": self.checkpoints.tolist(),
+            "max_norm": self.max_norm,
+        }
+
+
+@dataclass(frozen=True)
+class WorldTask:
+    """One world of an experiment, small enough to be sent to another machine."""
+
+    experiment: Experiment
+    dim: int
+    run: int
+
+    @property
+    def name(self) -> str:
+        """Names the part of the results."""
+        return f"d{self.dim}-run{self.run:04d}"
+
+    @property
+    def work(self) -> float:
+        """Rounds times what one costs, roughly."""
+        return self.experiment.horizon * (1.0 + self.dim**2 / 40.0)
+
+    def settings(self) -> WorldSettings:
+        """What the engine needs."""
+        e = self.experiment
+        lanes = [Lane(e.policies[p], e.families[f], e.delays[d]) for p, f, d in e.lanes()]
+        return WorldSettings(
+            e.environment,
+            self.dim,
+            e.horizon,
+            self.run,
+            e.seed,
+            e.checkpoints,
+            tuple(lanes),
+            e.max_norm,
+        )
+
+
+def new_experiment(
+    policies: Sequence[Any],
+    families: Sequence[Any],
+    delays: Sequence[Any],
+    *,
+    dims: Sequence[int],
+    horizon: int,
+    runs: int,
+    seed: int = 0,
+    n_actions: int = 100,
+    environment: Any = None,
+    checkpoints: int | Sequence[int] = 64,
+    spacing: str = "linear",
+    max_norm: float = 1.0,
+) -> Experiment:
+    """Check everything before the first round is played; see ``simulate`` for the parameters."""
+    T = whole("horizon", horizon)
+    if T > LONGEST_HORIZON:
+        raise wrong("horizon", horizon, f"at most {LONGEST_HORIZON}")
+    dims = [whole("dims", dim) for dim in _listed("dims", dims)]
+    if len(set(dims)) < len(dims):
+        raise wrong("dims", dims, "each dimension once")
+    if environment is None:
+        environment = UnitBall(whole("n_actions", n_actions))
+    elif isinstance(environment, str):
+        environment = registry.parse(registry.ENVIRONMENTS, environment)
+    experiment = Experiment(
+        _labelled("policies", registry.POLICIES, policies, _is_policy),
+        _labelled("families", registry.FAMILIES, families, _is_family),
+        _labelled("delays", registry.DELAYS, delays, _is_delay),
+        tuple(dims),
+        T,
+        whole("runs", runs),
+        whole("seed", seed, least=0),
+        environment,
+        _rounds(checkpoints, spacing, T),
+        positive("max_norm", max_norm),
+    )
+    _check_fit(experiment)
+    return experiment
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        values = [values]
+    values = list(values)
+    if not values:
+        raise wrong(name, values, "at least one")
+    return values
+
+
+def _is_policy(value: Any) -> bool:
+    return type(value) in choose.cases or is_own(value)
+
+
+def _is_family(value: Any) -> bool:
+    return type(value) in derivatives.cases
+
+
+def _is_delay(value: Any) -> bool:
+    return type(value) in delay_quantile.cases
+
+
+def _labelled(name: str, known: dict[str, str], values: Any, fits: Any) -> dict[str, Any]:
+    """The things by label: the short name where that tells them apart, all parameters elsewhere."""
+    things = []
+    for value in _listed(name, values):
+        thing = registry.parse(known, value) if isinstance(value, str) else value
+        if isinstance(thing, type) or not fits(thing):
+            raise wrong_type(name, value, f"names, such as {next(iter(known))}, or objects")
+        things.append(thing)
+    short = [_short_name(known, thing) for thing in things]
+    labels = [
+        label
+        if short.count(label) == 1 and known is not registry.DELAYS
+        else _spelled(known, thing)
+        for thing, label in zip(things, short, strict=True)
+    ]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise wrong(name, label, "each one once")
+    return dict(zip(labels, things, strict=True))
+
+
+def _spelled(known: dict[str, str], thing: Any) -> str:
+    text = registry.spell(known, thing)
+    return text if len(text) <= 60 else f"{text[:40]}...{sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _short_name(known: dict[str, str], thing: Any) -> str:
+    own = getattr(thing, "name", None) if is_own(thing) else None
+    return own or registry.name_of(known, thing) or type(thing).__name__
+
+
+def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:
+    """Rounds after which totals are recorded; the last is always among them."""
+    if spacing not in SPACINGS:
+        raise wrong("spacing", spacing, " or ".join(SPACINGS))
+    if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
+        n = whole("checkpoints", checkpoints)
+        if spacing == "linear":
+            rounds = np.ceil(T * np.arange(1, n + 1) / n)
+        else:
+            rounds = np.rint(np.geomspace(1, T, n)) if n > 1 else np.array([T])
+    else:
+        rounds = np.array([whole("checkpoints", c) for c in _listed("checkpoints", checkpoints)])
+        if rounds.max() > T:
+            raise wrong("checkpoints", int(rounds.max()), f"at most the horizon, {T}")
+    return np.unique(np.append(rounds, T)).astype(np.int64)
+
+
+def _check_fit(experiment: Experiment) -> None:
+    """Refuse what would fail in the middle of a run."""
+    environment, max_norm = experiment.environment, experiment.max_norm
+    if type(environment) not in draw_actions.cases:
+        raise wrong_type("environment", environment, "an environment, such as UnitBall(100)")
+    for dim in experiment.dims:
+        columns = np.shape(getattr(environment, "arms", np.empty((1, dim))))[1]
+        if columns != dim:
+            raise wrong("dims", dim, f"{columns}, the length of the arms of the environment")
+        longest = environment.norm_quantile(dim, 1.0)
+        if longest > max_norm:
+            raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
+        for label, policy in experiment.policies.items():
+            for family_label, family in experiment.families.items():
+                if is_own(policy):
+                    continue
+                try:
+                    policy.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
+                except ValueError as error:
+                    raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None
+
+
+def _described(kind: str, thing: Any) -> dict[str, Any]:
+    """Type and values, as JSON can hold them."""
+    name = registry.name_of(getattr(registry, kind), thing)
+    if name is None:
+        name = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    values: dict[str, Any] = getattr(thing, "_asdict", dict)()
+    return {"type": name, "values": {field: _plain(value) for field, value in values.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return [type(value).__name__, *map(_plain, value)]
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)

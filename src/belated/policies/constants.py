@@ -1,0 +1,55 @@
+"""The constants of the paper's confidence set, derived from the family where they are left open."""
+
+import math
+from typing import Any, NamedTuple
+
+from belated.core.arguments import wrong
+from belated.core.jit import kernel
+from belated.core.protocols import Family
+from belated.core.state import LOG_DET, State
+
+
+class Constants(NamedTuple):
+    """What the width is made of."""
+
+    R: float
+    kappa: float
+    lam: float
+    alpha: float
+
+
+def derive(policy: Any, family: Family, max_norm: float) -> Constants:
+    """R, kappa, lam and alpha of a policy with fields m1, R, kappa, lam and, maybe, alpha."""
+    name, alpha = type(family).__name__, getattr(policy, "alpha", None)
+    R = policy.R if policy.R is not None else family.R
+    if R is None:
+        raise ValueError(
+            f"R = None: {name} rewards are not sub-Gaussian, so {type(policy).__name__} has no "
+            "width for them. Pass R= yourself (no guarantee then; exp(max_norm m1 / 2) is the "
+            "noise scale at the largest mean), use a sub-Gaussian family (Binomial for bounded "
+            "counts), or a policy whose set needs no R (OFUGLB-e, planned)"
+        )
+    least = family.kappa(max_norm * policy.m1)
+    if not least > 0.0:
+        raise wrong("m1", policy.m1, f"a bound at which the slope of {name} is above 0")
+    kappa = policy.kappa if policy.kappa is not None else least
+    if kappa > least * (1.0 + 1e-12):
+        raise wrong("kappa", kappa, f"at most {least!r}, the least slope of {name} at this m1")
+    lam = policy.lam
+    if lam is None:
+        lam = 1.0 if alpha is None else alpha * family.a_phi / kappa
+    elif alpha is not None and not math.isclose(lam * kappa, alpha * family.a_phi, rel_tol=1e-9):
+        raise ValueError(
+            f"lam = {lam!r}, alpha = {alpha!r}: expected one of them, or both "
+            f"with lam = alpha a(phi) / kappa = {alpha * family.a_phi / kappa!r}"
+        )
+    return Constants(R, kappa, lam, lam * kappa / family.a_phi)
+
+
+@kernel
+def paper_width(policy: Any, state: State) -> float:
+    """``sqrt(lam) m1 + (R / kappa) sqrt(log det(W / lam) + 2 log(1 / delta))``."""
+    d = state.theta.shape[0]
+    log_det = max(0.0, state.scalars[LOG_DET] - d * math.log(policy.lam))
+    spread = math.sqrt(log_det - 2.0 * math.log(policy.delta))
+    return math.sqrt(policy.lam) * policy.m1 + policy.R / policy.kappa * spread

@@ -1,0 +1,225 @@
+"""The most optimistic action, found without scoring all of them: against scoring all of them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import config
+
+import naive
+from belated.core import pruning
+from belated.core.linalg import grow
+from belated.core.pruning import (
+    ACROSS,
+    ALONG,
+    TYPICAL,
+    DecisionSet,
+    decision_set,
+    largest_eigenvalue_bound,
+    most_optimistic,
+    new_cap,
+    renew,
+)
+
+
+class Design:
+    """A = lam I plus the terms added so far, its inverse, its cap."""
+
+    def __init__(self, d, lam):
+        self.A, self.A_inv, self.cap = lam * np.eye(d), np.eye(d) / lam, new_cap(d, lam)
+        self.count, self.work = 0, np.full((2, d), np.nan)
+
+    def add(self, x, weight=1.0, renewing=True):
+        self.count += 1
+        grow(self.A, self.A_inv, 0.0, weight, x, self.count % 50 == 0, self.work[0])
+        if renewing:
+            renew(self.cap, self.A, self.A_inv, self.count, self.work[0])
+
+    def bound(self, x):
+        """What the cap says about x'A_inv x."""
+        c = x @ self.cap[4:]
+        return self.cap[ACROSS] * (x @ x - c * c) + self.cap[ALONG] * c * c
+
+
+def check(design, theta, radius, actions, garbage=np.nan):
+    """The column of the first of the highest scores, and what was said about it."""
+    options = decision_set(actions)
+    options.work[:] = garbage
+    column, score, estimate, width = most_optimistic(
+        theta, design.A_inv, design.cap, radius, options, design.work
+    )
+    scores = naive.most_optimistic(theta, design.A_inv, radius, actions)
+    size = np.abs(scores).max() + np.linalg.norm(actions, axis=1).max() * np.linalg.norm(theta)
+    assert scores[column] >= scores.max() - 1e-13 * size
+    near = np.flatnonzero(scores >= scores.max() - 1e-13 * size)
+    if len(near) == 1:
+        assert column == near[0]
+    copies = (actions == actions[column]).all(axis=1)
+    assert column == np.flatnonzero(copies)[0], "ties go to the lowest column"
+    assert score == pytest.approx(scores[column], rel=1e-12, abs=1e-13 * size)
+    assert estimate == pytest.approx(actions[column] @ theta, rel=1e-12, abs=1e-13 * size)
+    assert score == estimate + width
+    return column
+
+
+@pytest.mark.parametrize("K", [1, 2, 15, 16, 17, 64, 1000])
+@pytest.mark.parametrize("d", [1, 2, 4, 5, 6, 11])
+def test_same_as_scoring_all(d, K):
+    """While A grows from nothing, in all directions or mostly in one, for any radius."""
+    rng = np.random.default_rng(100 * d + K)
+    for lam in (1e-4, 1.0, 1e4):
+        design, favourite = Design(d, lam), rng.standard_normal(d)
+        for radius in (0.0, 1e-6, 0.1, 1.0, 1e3):
+            for _ in range(7):
+                x = rng.standard_normal(d) * rng.choice([1.0, 1e-2]) + favourite
+                design.add(x / np.linalg.norm(x))
+            actions = rng.standard_normal((K, d))
+            actions /= np.linalg.norm(actions, axis=1, keepdims=True)
+            theta = rng.standard_normal(d) * 10 ** rng.uniform(-2, 1)
+            check(design, theta, radius, actions, garbage=rng.choice([np.nan, np.inf, 1e300]))
+
+
+eighths = st.integers(-8, 8).map(lambda k: k / 8)
+
+
+@st.composite
+def problems(draw):
+    """Small numbers in eighths, so that equal scores are equal to the last bit."""
+    d = draw(st.integers(1, 6))
+    vector = st.lists(eighths, min_size=d, max_size=d).map(np.array)
+    rows = draw(st.lists(vector, min_size=1, max_size=8))
+    picks = draw(st.lists(st.integers(-1, len(rows) - 1), min_size=1, max_size=40))
+    actions = np.array([rows[k] if k >= 0 else np.zeros(d) for k in picks])
+    past = draw(st.lists(vector, max_size=12))
+    lam = draw(st.sampled_from([2.0**-20, 0.25, 1.0, 2.0**20]))
+    radius = draw(st.sampled_from([0.0, 2.0**-30, 0.5, 1.0, 64.0]))
+    return actions, draw(vector), past, lam, radius, draw(st.booleans())
+
+
+@given(problems())
+def test_ties_duplicates_and_zeros(problem):
+    actions, theta, past, lam, radius, renewing = problem
+    design = Design(actions.shape[1], lam)
+    for x in past:
+        design.add(x, renewing=renewing)
+    column = check(design, theta, radius, actions)
+    # the very scores that pruning compares: the first of the highest, to the last bit
+    options = decision_set(actions)
+    scores = [
+        pruning._score(theta, design.A_inv, radius, options.columns, k, design.work)[0]
+        for k in range(len(actions))
+    ]
+    assert column == int(np.argmax(scores))
+
+
+def test_signs_do_not_break_ties():
+    """Without an estimate x and -x score alike; whichever comes first is played."""
+    design, rng = Design(3, 1.0), np.random.default_rng(0)
+    for x in rng.standard_normal((5, 3)):
+        design.add(x)
+    actions = rng.standard_normal((20, 3))
+    actions = np.vstack([-actions, actions, -actions])
+    assert check(design, np.zeros(3), 1.0, actions) < 20
+    assert check(design, np.zeros(3), 1.0, np.zeros((40, 3))) == 0
+    assert check(design, np.ones(3), 0.0, np.zeros((40, 3))) == 0
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-2, 1.0, 1e6])
+@pytest.mark.parametrize("d", [1, 2, 5, 9])
+def test_cap_stays_above(d, lam):
+    """The cap is above x'A_inv x for all x, when made and ever after, renewed or not."""
+    rng = np.random.default_rng(d)
+    for renewed_until in (0, 1, 10, 60):
+        design, favourite = Design(d, lam), rng.standard_normal(d)
+        for k in range(60):
+            x = rng.standard_normal(d) if k % 3 else favourite
+            design.add(x / np.linalg.norm(x), renewing=k < renewed_until)
+            along = design.cap[4:]
+            assert np.linalg.norm(along) == pytest.approx(1.0)
+            assert 0.0 < design.cap[ALONG] <= design.cap[ACROSS]
+            assert design.cap[TYPICAL] > 0.0
+            Q = np.linalg.eigh(design.A)[1].T
+            for x in (*rng.standard_normal((3, d)), *Q, along, along + 0.1 * Q[0], np.zeros(d)):
+                assert x @ design.A_inv @ x <= design.bound(x) * (1 + 1e-12)
+
+
+def test_cap_is_tight():
+    """Renewed, it is exact across the top eigenvector, and along it."""
+    rng = np.random.default_rng(1)
+    design, v = Design(4, 1.0), np.array([0.5, 0.5, 0.5, 0.5])
+    for _ in range(400):
+        design.add(v + 0.1 * rng.standard_normal(4))
+    design.cap[3] = 0.0
+    renew(design.cap, design.A, design.A_inv, design.count, design.work[0])
+    eigenvalues = np.linalg.eigvalsh(design.A)
+    assert design.cap[ACROSS] == pytest.approx(1 / eigenvalues[0], rel=0.02)
+    assert design.cap[ALONG] == pytest.approx(1 / eigenvalues[-1], rel=0.02)
+
+
+def test_cap_is_renewed_in_time():
+    """After every reward at first, later whenever their number has grown by a sixteenth."""
+    design, x, renewed = Design(1, 1.0), np.ones(1), []
+    for _ in range(200):
+        before = design.cap[ACROSS]
+        design.add(x)
+        if design.cap[ACROSS] != before:
+            renewed.append(design.count)
+    assert renewed[:16] == list(range(1, 17))
+    assert all(b - a == 1 + a // 16 for a, b in zip(renewed[:-1], renewed[1:], strict=True))
+    assert new_cap(1, 4.0)[ACROSS] == pytest.approx(0.25)
+
+
+@pytest.mark.skipif(not config.DISABLE_JIT, reason="counts calls inside a kernel")
+def test_few_are_scored(monkeypatch):
+    rng, calls, score = np.random.default_rng(2), [], pruning._score
+    design = Design(5, 1.0)
+    for x in rng.standard_normal((300, 5)):
+        design.add(x / np.linalg.norm(x))
+    monkeypatch.setattr(pruning, "_score", lambda *args: calls.append(1) or score(*args))
+    for _ in range(50):
+        actions = rng.standard_normal((200, 5))
+        actions /= np.linalg.norm(actions, axis=1, keepdims=True)
+        check(design, rng.standard_normal(5), 2.0, actions)
+    assert len(calls) < 50 * 12
+
+
+def test_decision_sets():
+    actions = np.array([[3.0, 4.0], [0.0, 0.0], [1.0, -1.0]])
+    options = decision_set(actions)
+    assert isinstance(options, DecisionSet)
+    assert np.array_equal(options.columns, actions.T)
+    assert options.columns.flags.c_contiguous
+    assert options.squares.tolist() == [25.0, 0.0, 2.0]
+    assert options.work.shape == (3, 16)
+    assert decision_set(np.zeros((40, 2))).work.shape == (3, 40)
+
+
+def test_decision_sets_of_anything():
+    """No length is NaN: what is not a finite number, or too large a one, is infinitely long."""
+    for bad in (math.nan, math.inf, -math.inf, 1e200, -1.7e308):
+        actions = np.array([[1.0, 2.0], [bad, 1.0], [1.0, bad], [bad, bad], [bad, math.nan]])
+        assert decision_set(actions).squares.tolist() == [5.0] + [math.inf] * 4
+    assert decision_set(np.array([[1e-200, 0.0]])).squares.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-12, 1.0, 1e12, 1e100])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 15])
+def test_eigenvalue_bound(d, scale):
+    """At least the largest eigenvalue, to rounding, and at most d^(1/128) times it."""
+    rng = np.random.default_rng(d)
+    Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    for spread in (0.0, 1e-3, 1.0, 12.0):
+        eigenvalues = scale * 10 ** -(spread * rng.random(d))
+        P = Q.T @ np.diag(eigenvalues) @ Q
+        P = (P + P.T) / 2
+        kept, exact = P.copy(), np.linalg.eigvalsh(P / scale)[-1] * scale
+        bound = largest_eigenvalue_bound(P)
+        assert exact * (1 - 1e-12) <= bound <= exact * d ** (1 / 128) * (1 + 1e-12)
+        assert np.array_equal(P, kept)
+        assert 1.0 * (1 + 1e-6) * bound > exact  # what its callers make of it
+    assert largest_eigenvalue_bound(scale * np.eye(d)) == pytest.approx(scale * d ** (1 / 128))
+    one = np.zeros((d, d))
+    one[-1, -1] = scale
+    assert largest_eigenvalue_bound(one) == pytest.approx(scale)

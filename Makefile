@@ -40,6 +40,7 @@ lock: | .venv/bin/uv
 # Every number and picture in the documents; run it on a quiet machine.
 docs: .venv/ready
 	$(BIN)/python benchmarks/online.py > docs/performance.new
+	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
 	$(BIN)/belated demo --out docs
 

@@ -555,6 +555,25 @@ def test_third_derivative_is_stored_once(d):
             assert np.allclose(out, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("d", [1, 3, 9])
+def test_a_pass_gives_the_third_derivative(d):
+    """However many rows are added at once, and whatever was in the scratch before."""
+    rng = np.random.default_rng(d)
+    estimator, out = LazyNewton(1.0, 1.0, math.inf, 1e-2, 3), np.empty(d)
+    fit = estimator.new_fit(d)
+    fit.ref[:] = rng.standard_normal(d)
+    X, y = rng.standard_normal((13, d)), np.ones(13)
+    y[[2, 7]] = np.nan  # not returned
+    for n in range(14):
+        _pass_over_data(estimator, Poisson(), fit, History(X, y), n)
+        seen = X[:n][~np.isnan(y[:n])]
+        full = naive.third_derivative(seen, np.exp(seen @ fit.ref))
+        step = rng.standard_normal(d)
+        _third_form(fit.T3, step, out)
+        expected = np.einsum("ijk,j,k->i", full, step, step) / 2
+        assert np.allclose(out, expected, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_objective_is_what_is_minimised(name):
     family = make_family(name)

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.jit import kernel
+from belated.core.jit import allocating_kernel, kernel
 from belated.core.linalg import (
     LARGE_UPDATE,
     add_outer,
@@ -72,7 +72,7 @@ from belated.core.state import (
     History,
     State,
 )
-from belated.core.types import Matrix, Vector
+from belated.core.types import Integers, Matrix, Vector
 
 MOST_PASSES = 200  # in one refit; Newton's method needs a handful
 MOST_ANCHORS = 4  # in one refit, before the reference moves
@@ -80,6 +80,7 @@ MOST_ANCHORS = 4  # in one refit, before the reference moves
 MULTIPLIER, LONGEST, LEAST_SLOPE, EIGENVALUE, RENEW_AT, SHIFT = 0, 1, 2, 3, 4, 5
 # rows of the scratch State.work; a matrix follows from row WORK on
 STEP, THETA, OFF, PRODUCT, BEST, GRADIENT, RIGHT, BASE = 1, 2, 3, 4, 5, 6, 7, 8
+BATCH = 4  # rows that a pass over the data adds to T3 at once
 PADDING = 32  # columns of T3 come in such portions: no odd ends for vector instructions
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
 
@@ -113,7 +114,7 @@ class LazyNewton(NamedTuple):
         """No reward has returned yet: F is the penalty alone, minimal at zero."""
         rho = self.lam * self.kappa
         pairs = dim * (dim + 1) // 2
-        shape = (dim + 1, pairs + -pairs % PADDING) if self.order == 3 else (0, 0)
+        shape = (dim + BATCH, pairs + -pairs % PADDING) if self.order == 3 else (0, 0)
         return NewtonFit(
             ref=np.zeros(dim),
             gradient=np.zeros(dim),
@@ -134,9 +135,9 @@ class NewtonFit(NamedTuple):
     gradient: Vector  # (d,)   of F at ref
     H: Matrix  # (d, d) Hessian of F at ref
     H_inv: Matrix  # (d, d) inverse of H + shift I
-    # (d + 1, d (d + 1) / 2 or a little more) sum of mu'' x_k x_i x_j for j <= i <= k: row k, one
+    # (d + 4, d (d + 1) / 2 or a little more) sum of mu'' x_k x_i x_j for j <= i <= k: row k, one
     # column for each pair (i, j) in order, so that loops run along pairs. Columns of a row beyond
-    # its own pairs are never read; the last row is scratch. Empty for order 2.
+    # its own pairs are never read; the last four rows are scratch. Empty for order 2.
     T3: Matrix
     anchor: Vector  # (d,)   an earlier step; zero for order 2
     bent: Vector  # (d,)   T3[anchor, anchor] / 2
@@ -148,21 +149,44 @@ class NewtonFit(NamedTuple):
 
 
 @kernel
-def _add_third(T3: Matrix, weight: float, x: Vector) -> None:
-    """``T3 += weight x (x) x (x) x``, each triple j <= i <= k stored once."""
-    d, p = x.shape[0], 0
-    pairs = T3[d]
-    for i in range(d):
+def _multiply_pairs(x: Vector, pairs: Vector) -> None:
+    """``pairs`` becomes x_i x_j for j <= i, in order."""
+    p = 0
+    for i in range(x.shape[0]):
         c, out = x[i], pairs[p:]
         for j in range(i + 1):
             out[j] = c * x[j]
         p += i + 1
-    count = 0
+
+
+@kernel
+def _add_third(T3: Matrix, weight: float, x: Vector) -> None:
+    """``T3 += weight x (x) x (x) x``, each triple j <= i <= k stored once."""
+    d, count = x.shape[0], 0
+    pairs = T3[d]
+    _multiply_pairs(x, pairs)
     for k in range(d):
         count += k + 1
         c, row = weight * x[k], T3[k]
         for q in range(count + -count % PADDING):
             row[q] += c * pairs[q]
+
+
+@kernel
+def _add_four_thirds(T3: Matrix, x: Matrix, weights: Vector, rows: Integers) -> None:
+    """The same for four rows of ``x`` at once, which saves most of the way to memory and back."""
+    d, count = x.shape[1], 0
+    for b in range(BATCH):
+        _multiply_pairs(x[rows[b]], T3[d + b])
+    x0, x1, x2, x3 = x[rows[0]], x[rows[1]], x[rows[2]], x[rows[3]]
+    p0, p1, p2, p3 = T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
+    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
+    for k in range(d):
+        count += k + 1
+        row = T3[k]
+        c0, c1, c2, c3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
+        for q in range(count + -count % PADDING):
+            row[q] = (((row[q] + c0 * p0[q]) + c1 * p1[q]) + c2 * p2[q]) + c3 * p3[q]
 
 
 @kernel
@@ -207,20 +231,14 @@ def _third_form(T3: Matrix, step: Vector, out: Vector) -> None:
 
 
 @kernel
-def _take_coefficients(order: int, fit: NewtonFit, family: Any, x: Vector, y: float) -> float:
-    """Add one reward to everything but the Hessian; returns its weight there."""
+def _take_gradient(fit: NewtonFit, family: Any, x: Vector, y: float) -> tuple[float, float]:
+    """Add one reward to the gradient; returns its weights in the Hessian and in T3."""
     mu, slope, bend = derivatives(family, dot(x, fit.ref))
     for i in range(x.shape[0]):
         fit.gradient[i] += (mu - y) * x[i]
-    if order == 3:
-        _add_third(fit.T3, bend, x)
-        z = dot(x, fit.anchor)
-        for i in range(x.shape[0]):
-            fit.bent[i] += 0.5 * bend * z * z * x[i]
-            fit.H_anchor[i] += slope * z * x[i]
     fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
     fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
-    return slope
+    return slope, bend
 
 
 @kernel
@@ -233,14 +251,20 @@ def _move_anchor(fit: NewtonFit, step: Vector) -> None:
 @take_in.case(LazyNewton)
 def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
     fit = state.fit
-    slope = _take_coefficients(estimator.order, fit, family, x, y)
+    slope, bend = _take_gradient(fit, family, x, y)
+    if estimator.order == 3:
+        _add_third(fit.T3, bend, x)
+        z = dot(x, fit.anchor)
+        for i in range(x.shape[0]):
+            fit.bent[i] += 0.5 * bend * z * z * x[i]
+            fit.H_anchor[i] += slope * z * x[i]
     add_outer(fit.H, slope, x)
     q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
     if state.counts[OBSERVED] % REFACTOR_EVERY == 0 or q > LARGE_UPDATE:
         inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
 
 
-@kernel
+@allocating_kernel
 def _pass_over_data(
     estimator: LazyNewton, family: Any, fit: NewtonFit, history: History, n: int
 ) -> None:
@@ -251,18 +275,39 @@ def _pass_over_data(
         fit.anchor[i] = fit.bent[i] = fit.H_anchor[i] = 0.0
         for j in range(d):
             fit.H[i, j] = rho if i == j else 0.0
-    for i in range(fit.T3.shape[0]):
-        for j in range(fit.T3.shape[1]):
-            fit.T3[i, j] = 0.0
+    fit.T3[:] = 0.0
     fit.scalars[LEAST_SLOPE] = math.inf
+    _sum_over_data(estimator, family, fit, history, n, np.empty(BATCH, np.int64), np.empty(BATCH))
+    inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+    _renew_eigenvalue(fit, rho)
+
+
+@kernel
+def _sum_over_data(
+    estimator: LazyNewton,
+    family: Any,
+    fit: NewtonFit,
+    history: History,
+    n: int,
+    rows: Integers,
+    bends: Vector,
+) -> None:
+    waiting = 0
     for row in range(n):
         y = history.y[row]
         if y == y:  # returned
             x = history.x[row]
-            slope = _take_coefficients(estimator.order, fit, family, x, y)
+            slope, bend = _take_gradient(fit, family, x, y)
             add_outer(fit.H, slope, x)
-    inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
-    _renew_eigenvalue(fit, rho)
+            rows[waiting], bends[waiting] = row, bend
+            waiting += 1
+            if waiting == BATCH:
+                waiting = 0
+                if estimator.order == 3:
+                    _add_four_thirds(fit.T3, history.x, bends, rows)
+    if estimator.order == 3:
+        for b in range(waiting):
+            _add_third(fit.T3, bends[b], history.x[rows[b]])
 
 
 @kernel

@@ -1,0 +1,214 @@
+"""How fast the engine is: lanes, the paper's grid, plain NumPy, the floor, growth with the horizon.
+
+Prints a section of documentation: ``make docs`` appends it to docs/performance.md. Everything in
+one table is measured in one run; the ratios are what to look at.
+"""
+
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from belated import registry
+from belated.core.protocols import Family
+from belated.delays import Constant, Exponential, quantile
+from belated.engine import Lane, WorldSettings, draw_world, play_world, seed_of_run
+from belated.engine.lanes import Block
+from belated.engine.worlds import BLOCK_BYTES, draw_block, open_streams
+from belated.environments import UnitBall
+from belated.experiments.paper import DIMS, paper_experiment
+from belated.families import Bernoulli, Gaussian
+from belated.policies import DelayedOFUGLM
+from naive import PlainBandit  # type: ignore[import-not-found]
+
+K, T, DELTA = 100, 100_000, 0.05 / 3
+POLICY = DelayedOFUGLM(delta=DELTA)
+
+
+def world(lanes: list[Lane], dim: int, horizon: int, run: int = 0) -> WorldSettings:
+    rounds = np.array([horizon])
+    return WorldSettings(UnitBall(K), dim, horizon, run, 1, rounds, tuple(lanes))
+
+
+def paper_lanes() -> list[Lane]:
+    """The 48 lanes of a world of the paper's grid: two policies, two families, twelve delays."""
+    e = paper_experiment()
+    lanes = [Lane(e.policies[p], e.families[f], e.delays[d]) for p, f, d in e.lanes()]
+    return [lane for lane in lanes if lane.delay != Constant(0.0)]
+
+
+def seconds(settings: WorldSettings, best_of: int = 1) -> float:
+    """What playing a world takes."""
+    times = []
+    for _ in range(best_of):
+        start = time.perf_counter()
+        play_world(settings)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def grid_seconds(runs: int) -> float:
+    """Worlds of ``runs`` runs of all dimensions, on all cores, as ``belated reproduce`` plays them."""
+    lanes = paper_lanes()
+    worlds = [world(lanes, dim, T, run) for dim in DIMS[::-1] for run in range(runs)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        start = time.perf_counter()
+        list(pool.map(play_world, worlds))
+        return time.perf_counter() - start
+
+
+def print_grid() -> None:
+    runs = 2
+    taken = grid_seconds(runs)
+    print(
+        f"\n## The paper's grid: 4,320 lanes of {T:,} rounds\n\n"
+        f"{runs} of the 30 runs of all three dimensions, 48 lanes each, on {os.cpu_count()} cores: "
+        f"{taken:.0f} s, {1e6 * taken * (os.cpu_count() or 1) / (runs * 3 * 48 * T):.2f}\n"
+        "microseconds of a core for a lane's round, drawing included. All 30 would take "
+        f"{taken * 30 / runs / 60:.1f} minutes."
+    )
+
+
+def print_lanes() -> None:
+    print(
+        f"\n## A lane's round beyond drawing the world: T = {T:,}, K = {K}\n\n"
+        "Microseconds; Delayed OFU-GLM, the twelve delays of the paper, one thread. The last column\n"
+        "is what drawing a round costs, shared by all lanes of the world.\n\n"
+        "| d | linear | logistic | drawing |\n|---|---|---|---|"
+    )
+    delays = list(dict.fromkeys(lane.delay for lane in paper_lanes()))
+    for dim in DIMS:
+        drawing = seconds(world([], dim, T), 2)
+        row = []
+        for family in (Gaussian(), Bernoulli()):
+            settings = world([Lane(POLICY, family, delay) for delay in delays], dim, T)
+            taken = seconds(settings, 2)
+            row.append((taken - drawing) / (T * len(delays)) * 1e6)
+        print(f"| {dim} | {row[0]:.2f} | {row[1]:.2f} | {drawing / T * 1e6:.2f} |")
+
+
+def plain_seconds(family: Family, name: str, dim: int, horizon: int) -> float:
+    """The same loop in plain NumPy; drawing is not counted."""
+    policy: Any = POLICY.resolve(family, dim, 1.0)
+    bandit = PlainBandit(
+        name,
+        dim,
+        lam=policy.lam,
+        m1=policy.m1,
+        R=policy.R,
+        kappa=policy.kappa,
+        delta=policy.delta,
+    )
+    drawn = draw_world(UnitBall(K), dim, horizon, seed_of_run(1, dim, 0))
+    late = [int(np.ceil(quantile(Exponential(100.0), u))) for u in drawn.lateness]
+    rng = np.random.default_rng(1)
+    due: dict[int, list[tuple[int, float]]] = {}
+    start = time.perf_counter()
+    for t in range(horizon):
+        id, row = bandit.decide(drawn.actions[t])
+        z = drawn.actions[t, row] @ drawn.theta_star
+        y = (
+            z + rng.standard_normal()
+            if name == "gaussian"
+            else float(rng.random() < 1 / (1 + np.exp(-z)))
+        )
+        due.setdefault(t + late[t], []).append((id, y))
+        for arrived, reward in due.pop(t, []):
+            bandit.learn(arrived, reward)
+    return time.perf_counter() - start
+
+
+def print_plain() -> None:
+    horizon, dim = 10_000, 10
+    print(
+        f"\n## Against the same loop in plain NumPy: d = {dim}, T = {horizon:,}\n\n"
+        "Microseconds a round of one lane, exponential delays of mean 100. The plain bandit keeps W^-1\n"
+        "by rank-one updates and, for logistic rewards, refits by Newton's method at every arrival to\n"
+        "the same tolerance (tests/naive.py); its linear refit is one Newton step, which is exact.\n\n"
+        "| rewards | belated | plain NumPy | ratio |\n|---|---|---|---|"
+    )
+    for family, name, label in (
+        (Gaussian(), "gaussian", "linear"),
+        (Bernoulli(), "bernoulli", "logistic"),
+    ):
+        lanes = [Lane(POLICY, family, Exponential(100.0))]
+        drawing = seconds(world([], dim, horizon), 3)
+        ours = (seconds(world(lanes, dim, horizon), 3) - drawing) / horizon * 1e6
+        plain = plain_seconds(family, name, dim, horizon) / horizon * 1e6
+        print(f"| {label} | {ours:.2f} | {plain:.1f} | {plain / ours:.0f} |")
+
+
+def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
+    """Draw every decision set and multiply it with one vector a lane: nothing is learnt."""
+    streams = open_streams(world([], dim, horizon))
+    B = BLOCK_BYTES // (8 * K * dim)
+    block = Block(
+        np.empty((B, dim, K)),
+        np.empty((B, K)),
+        np.empty((B, K)),
+        np.empty(B),
+        np.empty(B),
+        np.empty(B),
+    )
+    thetas = np.random.default_rng(0).standard_normal((lanes, dim))
+
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        for _ in range(0, horizon, B):
+            draw_block(UnitBall(K), streams.theta_star, block, streams.actions)
+            thetas @ block.columns
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def print_floor() -> None:
+    print(
+        "\n## Against the floor\n\n"
+        "Microseconds a round of a world with the paper's 48 lanes, one thread. The floor draws the\n"
+        "decision sets and computes the mean of every action in every lane by one matrix product;\n"
+        "nothing is learnt.\n\n| d | belated | floor | ratio |\n|---|---|---|---|"
+    )
+    lanes, total, least = paper_lanes(), 0.0, 0.0
+    for dim in DIMS:
+        ours = seconds(world(lanes, dim, T)) / T * 1e6
+        floor = floor_seconds(dim, len(lanes), T) / T * 1e6
+        total, least = total + ours, least + floor
+        print(f"| {dim} | {ours:.1f} | {floor:.1f} | {ours / floor:.1f} |")
+    print(f"| together | {total:.1f} | {least:.1f} | {total / least:.1f} |")
+
+
+def print_growth() -> None:
+    print(
+        f"\n## Growth with the horizon: time for T = {T:,} over that for T = {T // 10:,}\n\n"
+        "Delayed OFU-GLM, d = 5, exponential delays of mean 100, one thread, drawing included.\n"
+        "10 is linear.\n\n| family | ratio |\n|---|---|"
+    )
+    for name in registry.FAMILIES:
+        family = registry.load(registry.FAMILIES, name)()
+        policy = DelayedOFUGLM(delta=DELTA, R=1.0) if family.R is None else POLICY
+        lanes = [Lane(policy, family, Exponential(100.0))] * 4
+        short = seconds(world(lanes, 5, T // 10), 3)
+        long = seconds(world(lanes, 5, T), 2)
+        print(f"| {name} | {long / short:.1f} |")
+
+
+def main() -> None:
+    for lane in paper_lanes():  # compile
+        if lane.delay == Exponential(100.0):
+            play_world(world([lane], 5, 50))
+    print("\n# The engine\n\nPrinted by `make docs` (benchmarks/engine.py).")
+    print_grid()
+    print_lanes()
+    print_plain()
+    print_floor()
+    print_growth()
+
+
+if __name__ == "__main__":
+    main()

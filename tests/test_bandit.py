@@ -173,6 +173,7 @@ def test_features_may_not_be_longer_than_the_bandit_allows():
         Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
 
 
+@pytest.mark.compiled  # 60 dimensions are slow in plain Python
 def test_readers_see_whole_states():
     """While one thread learns, another never sees W between two of its updates."""
     d = 60

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
+from belated.core.linalg import grow
 from belated.core.protocols import reward_quantile
 from belated.core.state import WORK, History
 from belated.estimators.lazy_newton import (
@@ -232,7 +233,7 @@ def test_scikit_learn_agrees():
 def test_statsmodels_agrees(family, theirs, trials):
     """Without penalty, that is with one too small to see, the estimate is the GLM's own."""
     X, y = stream(family, 300, 3, 1.0, 8)
-    ours = fed(family, DelayedOFUGLM(lam=1e-10, **EXACT), X, y)
+    ours = fed(family, DelayedOFUGLM(lam=1e-9, **EXACT), X, y)
     target = y if trials is None else np.column_stack([y, trials - y])
     result = sm.GLM(target, X, family=theirs).fit(tol=1e-14, maxiter=200)
     assert np.abs(ours.theta - result.params).max() < 1e-8
@@ -769,3 +770,50 @@ def test_few_passes(order, constrained, table):
         1.0 if constrained else math.inf,
     )
     assert math.sqrt(gap @ bandit._state.fit.H @ gap) <= bandit.certificate.error + 1e-9
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_the_ball_lets_go_when_the_data_cancel(order):
+    """Three successes, then three failures: the multiplier is positive when the gradient is 0."""
+    policy = DelayedOFUGLM(m1=0.05, lam=1.0, tol=10.0, order=order)
+    bandit = Bandit(1, family=Bernoulli(), policy=policy)
+    for k, y in enumerate([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]):
+        bandit.decide([[1.0]])
+        bandit.learn(k + 1, y)
+    assert bandit.theta == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_determinant_lost_to_rounding_is_made_anew():
+    """A spoilt inverse makes x'W^-1 x negative: the determinant must not become NaN."""
+    A, A_inv, x = np.diag([5.0, 2.0]), np.diag([-0.2, 0.5]), np.array([1.0, 0.0])
+    log_det = grow(A, A_inv, math.nan, 1.0, x, False, np.empty(2))
+    assert log_det == pytest.approx(math.log(12.0))
+    assert np.allclose(A_inv, np.diag([1 / 6, 1 / 2]))
+
+
+def test_width_with_hardly_any_ridge():
+    """The smallest lam that is let in, and one direction only, for more than a refactorisation."""
+    x = np.array([0.3, -0.2, 0.1])
+    bandit = Bandit(3, family=Gaussian(), policy=DelayedOFUGLM(lam=1e-9))
+    for k in range(1100):
+        bandit.decide([x])
+        bandit.learn(k + 1, 0.3)
+    log_det = math.log1p(1100 * (x @ x) / 1e-9)
+    expected = math.sqrt(1e-9) + math.sqrt(log_det + 2 * math.log(20))
+    assert bandit.sqrt_beta == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(ValueError, match=r"lam = 1e-10, .*: expected lam from 1e-09"):
+        Bandit(3, family=Gaussian(), policy=DelayedOFUGLM(lam=1e-10))
+
+
+def test_no_certificate_from_numbers_that_overflowed():
+    """Huge Poisson counts on short vectors: H loses its ridge to rounding, and that must show."""
+    x = np.array([[0.0219, 0.0155, 0.0075], [0.0935, 0.0004, -0.0003]])
+    policy = DelayedOFUGLM(m1=6.0, R=1.0, lam=1e-3, constrained=False, tol=1e-3)
+    bandit = Bandit(3, family=Poisson(), policy=policy)
+    with np.errstate(all="ignore"):
+        for k, y in enumerate([2.9e6, 6.3e8]):
+            bandit.decide(x[k : k + 1])
+            bandit.learn(k + 1, y)
+    means = np.exp(x @ bandit.theta)
+    if bandit.certificate.error < 1.0:  # what is certified must at least fit the two rewards
+        assert means == pytest.approx([2.9e6, 6.3e8], rel=1e-2)

@@ -11,7 +11,7 @@ from numba import config
 
 import naive
 from belated.core import pruning
-from belated.core.linalg import grow
+from belated.core.linalg import grow, inverse_and_log_det
 from belated.core.pruning import (
     ACROSS,
     ALONG,
@@ -106,13 +106,50 @@ def test_ties_duplicates_and_zeros(problem):
     for x in past:
         design.add(x, renewing=renewing)
     column = check(design, theta, radius, actions)
-    # the very scores that pruning compares: the first of the highest, to the last bit
-    options = decision_set(actions)
-    scores = [
-        pruning._score(theta, design.A_inv, radius, options.columns, k, design.work)[0]
-        for k in range(len(actions))
-    ]
-    assert column == int(np.argmax(scores))
+    assert column == int(np.argmax(exact_scores(theta, design.A_inv, radius, actions, design.work)))
+
+
+def exact_scores(theta, A_inv, radius, actions, work):
+    """The very scores that pruning compares, to the last bit."""
+    options, K = decision_set(actions), len(actions)
+    estimate, along = np.empty(K), np.empty(K)
+    pruning._project(options.columns, theta, theta, estimate, along)
+    widths = [pruning._width(A_inv, radius, options.columns, k, work) for k in range(K)]
+    return estimate + np.array(widths)
+
+
+def test_estimates_that_cancel():
+    """Actions orthogonal to theta, each twice: nothing but rounding is left to compare."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        d = int(rng.integers(5, 9))
+        theta, X = rng.standard_normal(d), rng.standard_normal((10, d))
+        X -= np.outer(X @ theta, theta) / (theta @ theta)
+        actions = np.vstack([X, X])
+        design = Design(d, 1.0)
+        got = most_optimistic(
+            theta, design.A_inv, design.cap, 0.0, decision_set(actions), design.work
+        )
+        scores = exact_scores(theta, design.A_inv, 0.0, actions, design.work)
+        assert got[0] == int(np.argmax(scores)) < 10
+
+
+@pytest.mark.parametrize("ratio", [1e8, 1e12, 1e14, 1e16])
+def test_extreme_anisotropy(ratio):
+    """Along the top eigenvector the two terms of the bound cancel down to their rounding."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        d = int(rng.integers(2, 7))
+        v = rng.standard_normal(d)
+        v /= np.linalg.norm(v)
+        A, A_inv = 1e-10 * np.eye(d) + 1e-10 * ratio * np.outer(v, v), np.zeros((d, d))
+        inverse_and_log_det(A, 0.0, A_inv)
+        cap, work = new_cap(d, 1e-10), np.zeros((12 + d, d))
+        renew(cap, A, A_inv, 5, work[0])
+        actions = v * rng.uniform(0.99, 1.0, (30, 1))
+        got = most_optimistic(np.zeros(d), A_inv, cap, 1.0, decision_set(actions), work)
+        scores = exact_scores(np.zeros(d), A_inv, 1.0, actions, work)
+        assert scores[got[0]] == scores.max()
 
 
 def test_signs_do_not_break_ties():
@@ -174,11 +211,11 @@ def test_cap_is_renewed_in_time():
 
 @pytest.mark.skipif(not config.DISABLE_JIT, reason="counts calls inside a kernel")
 def test_few_are_scored(monkeypatch):
-    rng, calls, score = np.random.default_rng(2), [], pruning._score
+    rng, calls, width = np.random.default_rng(2), [], pruning._width
     design = Design(5, 1.0)
     for x in rng.standard_normal((300, 5)):
         design.add(x / np.linalg.norm(x))
-    monkeypatch.setattr(pruning, "_score", lambda *args: calls.append(1) or score(*args))
+    monkeypatch.setattr(pruning, "_width", lambda *args: calls.append(1) or width(*args))
     for _ in range(50):
         actions = rng.standard_normal((200, 5))
         actions /= np.linalg.norm(actions, axis=1, keepdims=True)
@@ -193,8 +230,8 @@ def test_decision_sets():
     assert np.array_equal(options.columns, actions.T)
     assert options.columns.flags.c_contiguous
     assert options.squares.tolist() == [25.0, 0.0, 2.0]
-    assert options.work.shape == (3, 16)
-    assert decision_set(np.zeros((40, 2))).work.shape == (3, 40)
+    assert options.work.shape == (4, 16)
+    assert decision_set(np.zeros((40, 2))).work.shape == (4, 40)
 
 
 def test_decision_sets_of_anything():

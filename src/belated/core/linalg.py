@@ -176,7 +176,7 @@ def grow(
     """
     add_outer(A, weight, x)
     q = inverse_add_outer(A_inv, weight, x, work)
-    if fresh:
+    if fresh or not q >= 0.0:  # negative only where rounding has destroyed the inverse
         return inverse_and_log_det(A, 0.0, A_inv)
     if q > LARGE_UPDATE:
         inverse_and_log_det(A, 0.0, A_inv)

@@ -36,7 +36,7 @@ class DecisionSet(NamedTuple):
 
     columns: Matrix  # (d, K)
     squares: Vector  # (K,) squared norms
-    work: Matrix  # (3, K or 16) scratch, the larger
+    work: Matrix  # (4, K or 16) scratch, the larger
 
 
 @allocating_kernel
@@ -51,7 +51,7 @@ def decision_set(actions: Matrix) -> DecisionSet:
             square += v * v
             columns[i, a] = v
         squares[a] = square if square == square else math.inf
-    return DecisionSet(columns, squares, np.empty((3, max(K, GROUPS))))
+    return DecisionSet(columns, squares, np.empty((4, max(K, GROUPS))))
 
 
 def new_cap(dim: int, lam: float) -> Vector:
@@ -117,16 +117,12 @@ def renew(cap: Vector, A: Matrix, A_inv: Matrix, count: int, work: Vector) -> No
 
 
 @kernel
-def _score(
-    theta: Vector, A_inv: Matrix, radius: float, columns: Matrix, a: int, work: Matrix
-) -> tuple[float, float, float]:
-    """Score, estimate and width of one column."""
+def _width(A_inv: Matrix, radius: float, columns: Matrix, a: int, work: Matrix) -> float:
+    """``radius ||x||_{A^-1}`` of one column."""
     x = work[0]
-    for i in range(theta.shape[0]):
+    for i in range(x.shape[0]):
         x[i] = columns[i, a]
-    estimate = dot(x, theta)
-    width = radius * math.sqrt(max(0.0, quadratic(A_inv, x, work[1])))
-    return estimate + width, estimate, width
+    return radius * math.sqrt(max(0.0, quadratic(A_inv, x, work[1])))
 
 
 @kernel
@@ -174,12 +170,16 @@ def most_optimistic(
     """
     columns, squares = actions.columns, actions.squares
     K, radius = columns.shape[1], min(radius, LARGEST_RADIUS)
-    bound, along_v, top = actions.work[0], actions.work[1], actions.work[2]
-    _project(columns, theta, cap[4:], bound, along_v)
-    across, less, m = cap[ACROSS], cap[ACROSS] - cap[ALONG], cap[TYPICAL]
+    estimate, along_v = actions.work[0][:K], actions.work[1][:K]
+    bound, top = actions.work[2][:K], actions.work[3]
+    _project(columns, theta, cap[4:], estimate, along_v)
+    # the first bound is an upper one after rounding, too, however much its two terms cancel
+    across = cap[ACROSS] * (1.0 + 1e-14 * theta.shape[0])
+    less, m = cap[ACROSS] - cap[ALONG], cap[TYPICAL]
     slope = 0.5 * radius / math.sqrt(m)
     for k in range(K):
-        bound[k] += slope * (m + squares[k] * across - along_v[k] * along_v[k] * less)
+        q = squares[k] * across - along_v[k] * along_v[k] * less
+        bound[k] = estimate[k] + slope * (m + q)
     _highest_by_group(bound, top)
     group, best = 0, 0
     for j in range(1, GROUPS):
@@ -188,9 +188,9 @@ def most_optimistic(
     for k in range(group, K, GROUPS):
         if bound[k] == top[group]:
             best = k
-    score, estimate, width = _score(theta, A_inv, radius, columns, best, work)
+    pivot, width = best, _width(A_inv, radius, columns, best, work)
+    score = estimate[best] + width
     rounding = 1e-9 * (abs(score) + abs(top[group]))
-    pivot = best
     for j in range(GROUPS):
         if top[j] < score - rounding:
             continue
@@ -198,10 +198,10 @@ def most_optimistic(
             if bound[k] < score - rounding or k == pivot:
                 continue
             q = squares[k] * across - along_v[k] * along_v[k] * less
-            gap = score - rounding - (bound[k] - slope * (m + q))
+            gap = score - rounding - estimate[k]
             if gap > 0.0 and gap * gap > SLACK * radius * radius * q:
                 continue  # the bound with the square root itself does not reach
-            other, other_estimate, other_width = _score(theta, A_inv, radius, columns, k, work)
-            if other > score or (other == score and k < best):
-                best, score, estimate, width = k, other, other_estimate, other_width
-    return best, score, estimate, width
+            other = _width(A_inv, radius, columns, k, work)
+            if estimate[k] + other > score or (estimate[k] + other == score and k < best):
+                best, width, score = k, other, estimate[k] + other
+    return best, score, estimate[best], width

@@ -269,7 +269,7 @@ def play_block(
     rng: np.random.Generator | None,
 ) -> None:
     """Play the rounds of ``block``, the first of them round ``start`` (from 0), in all lanes."""
-    work = np.empty((3, max(GROUPS, block.squares.shape[1])))
+    work = np.empty((4, max(GROUPS, block.squares.shape[1])))
     lucks = np.empty(block.luck.shape[0])
     for b in range(lucks.shape[0]):
         lucks[b] = luck(family, block.luck[b])

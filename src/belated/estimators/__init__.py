@@ -31,13 +31,14 @@ def penalised_mle(
     bound = max_norm * m1
     if kappa is None:
         kappa = family.kappa(bound)
-    # Below this the first matrices are singular to double precision, and nothing is left of a
+    # Below this the matrices are singular to double precision before long, and nothing is left of a
     # guarantee anyway: widths grow like 1 / kappa.
-    least = 1e-13 * max_norm**2
-    if not (least <= min(lam, lam * kappa) and max(lam, lam * kappa) < 1e100):
+    least, least_penalty = 1e-9 * max_norm**2, 1e-13 * max_norm**2
+    if not (least <= lam < 1e100 and least_penalty <= lam * kappa < 1e100):
         raise ValueError(
-            f"m1 = {m1!r}, lam = {lam!r}, kappa = {kappa!r}: expected lam and lam kappa between "
-            f"{least:g} and 1e100; a smaller m1 gives {type(family).__name__} a larger kappa"
+            f"m1 = {m1!r}, lam = {lam!r}, kappa = {kappa!r}: expected lam from {least:g} and "
+            f"lam kappa from {least_penalty:g} to 1e100; a smaller m1 gives "
+            f"{type(family).__name__} a larger kappa"
         )
     if self_concordance(family, bound) == 0.0 and kappa == 1.0:
         return Ridge()

@@ -27,9 +27,9 @@ The certificate, with X the longest returned x, M the self-concordance constant,
 The gap is T3[step, step] - T3[anchor, anchor] = T3[step - anchor, step + anchor], bounded by |mu''|
 <= M mu' and Cauchy-Schwarz. r is what the model's optimality condition is off by, rounding of the
 solve included: its gradient plus, on the ball, the multiplier times theta (add the variational
-inequalities of the two minimisers). lmin is the larger of rho and 1 / ||H^-1||_F, both below the
-least eigenvalue of H; it may be a little stale, because H only grows between passes. The one error
-not covered is rounding in the sums behind gradient and Hessian.
+inequalities of the two minimisers). lmin is a lower bound on the eigenvalues of H: the larger of
+rho and the inverse of an upper bound on those of H^-1. It may be a little stale, because H only
+grows between passes. The one error not covered is rounding in the sums behind gradient and Hessian.
 """
 
 import math
@@ -312,9 +312,12 @@ def _sum_over_data(
 
 @kernel
 def _renew_eigenvalue(fit: NewtonFit, rho: float) -> None:
-    """Lower bound on the eigenvalues of H."""
-    shifted = 1.0 / largest_eigenvalue_bound(fit.H_inv)
-    fit.scalars[EIGENVALUE] = max(rho, 0.999999 * shifted - fit.scalars[SHIFT])
+    """Lower bound on the eigenvalues of H, what rounding may have added taken off."""
+    d, shift, trace = fit.ref.shape[0], fit.scalars[SHIFT], 0.0
+    for i in range(d):
+        trace += fit.H[i, i] + shift
+    shifted = 0.999999 / largest_eigenvalue_bound(fit.H_inv) - 1e-14 * trace
+    fit.scalars[EIGENVALUE] = max(rho, shifted - shift)
 
 
 @kernel
@@ -403,6 +406,9 @@ def _solve_on_sphere(
         norm = math.sqrt(dot(theta, theta))
         if abs(norm - radius) <= 1e-13 * radius or (nu == 0.0 and norm <= radius):
             break
+        if norm == 0.0:
+            nu = 0.0
+            continue
         copy(theta, product)
         solve_transposed(U, product)
         nu = max(0.0, nu + norm * norm / dot(product, product) * (norm - radius) / radius)
@@ -436,14 +442,21 @@ def _certify(
     """
     d, X, nu = step.shape[0], fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
     off, lmin = work[OFF], fit.scalars[EIGENVALUE]
-    square = max(0.0, quadratic(fit.H, step, off))
+    square = quadratic(fit.H, step, off)
+    rounding = 1e-16 * (math.sqrt(dot(fit.gradient, fit.gradient)) + math.sqrt(dot(off, off)))
+    if not square >= -rounding * math.sqrt(dot(step, step)):
+        return math.inf  # H is lost to rounding
+    square = max(0.0, square)
     for i in range(d):
         off[i] += fit.gradient[i] + fit.bent[i] + nu * (fit.ref[i] + step[i])
-    residual = math.sqrt(dot(off, off) / lmin)  # at least that in the norm of H^-1; enough if tiny
+    # at least what it is in the norm of H^-1; enough if tiny
+    residual = (math.sqrt(dot(off, off)) + rounding) / math.sqrt(lmin)
     if residual > 1e-4 * estimator.tol:
         # H + shift I <= (1 + shift / lmin) H
-        share = max(0.0, quadratic(fit.H_inv, off, work[PRODUCT]))
-        residual = min(residual, math.sqrt((1.0 + fit.scalars[SHIFT] / lmin) * share))
+        share = quadratic(fit.H_inv, off, work[PRODUCT])
+        if share >= 0.0:
+            sharper = math.sqrt((1.0 + fit.scalars[SHIFT] / lmin) * share)
+            residual = min(residual, sharper + rounding / math.sqrt(lmin))
     step_2 = math.sqrt(dot(step, step))
     reach = math.sqrt(dot(fit.ref, fit.ref)) + step_2 + MARGIN
     M = self_concordance(family, X * min(reach, estimator.radius))
@@ -532,9 +545,13 @@ def _minimise_model(
     if dot(off, off) > 1e-6 * estimator.tol**2 * fit.scalars[EIGENVALUE]:
         # the inverse is only as good as its updates: one step of iterative refinement
         matvec(fit.H_inv, off, product)
+        theta = work[THETA]
         for i in range(step.shape[0]):
-            step[i] -= product[i]
-        error = _certify(estimator, family, fit, step, work)
+            theta[i] = fit.ref[i] + step[i] - product[i]
+        if dot(theta, theta) <= estimator.radius**2:
+            for i in range(step.shape[0]):
+                step[i] -= product[i]
+            error = _certify(estimator, family, fit, step, work)
     return error
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from belated import registry
 from belated.bandit import Bandit
+from belated.core.linalg import dot
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -17,7 +18,12 @@ from belated.core.protocols import (
     radius,
     reward_quantile,
 )
-from belated.environments import FixedArms, sample
+from belated.core.steps import covers
+from belated.delays import Constant
+from belated.engine import Lane, WorldSettings, play_world
+from belated.environments import FixedArms, UnitBall, sample
+
+IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")  # the paper's
 
 
 def jobs() -> Iterator[Callable[[], None]]:
@@ -27,6 +33,8 @@ def jobs() -> Iterator[Callable[[], None]]:
         for policy_name in registry.POLICIES:
             policy = registry.example_policy(registry.load(registry.POLICIES, policy_name), family)
             yield partial(_use_bandit, policy, family)
+            if policy_name in IN_THE_ENGINE[0] and family_name in IN_THE_ENGINE[1]:
+                yield partial(_use_lane, policy, family)
     for name in registry.DELAYS:
         yield partial(_use_delay, registry.load(registry.DELAYS, name)())
     for name in registry.ENVIRONMENTS:
@@ -41,6 +49,13 @@ def _use_bandit(policy: Policy, family: Family) -> None:
     if type(policy) in radius.cases:
         bandit.interval(np.eye(2)[0])
     cumulant(family, 0.0)
+    covers(bandit.policy, bandit._state, np.zeros(2))
+    dot(np.zeros(2), np.zeros(2))
+
+
+def _use_lane(policy: Policy, family: Family) -> None:
+    lane = Lane(policy, family, Constant(0.0))
+    play_world(WorldSettings(UnitBall(2), 2, 2, 0, 0, np.array([2]), (lane,)))
 
 
 def _use_delay(delay: Delay) -> None:

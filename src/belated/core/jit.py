@@ -16,7 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}  # no GIL; 1/0 is inf, as in NumPy
 # Without reference counts, which cost more than the arithmetic: each is a locked instruction. Such
-# a kernel makes no arrays and may return only arrays that it was given.
+# a kernel makes no arrays and returns none: a caller with reference counts would take an array it
+# got back for its own, and free it.
 LEAN = {**OPTIONS, "_nrt": False}
 
 # Digests of the source files of kernels from outside the package; empty for one that has no file.

@@ -11,6 +11,7 @@ import numpy as np
 
 from belated.core.generic import generic, generic_with_default
 from belated.core.jit import kernel
+from belated.core.linalg import quadratic
 from belated.core.pruning import DecisionSet
 from belated.core.state import History, State
 from belated.core.types import Matrix, Vector
@@ -185,9 +186,15 @@ def radius(policy: Any, state: State) -> float:
 
 
 @generic_with_default
-def design(policy: Any, state: State) -> tuple[Matrix, Matrix]:
-    """The matrix in whose norm ``radius`` is measured, and its inverse: W by default."""
-    return state.W, state.W_inv
+def set_norm(policy: Any, state: State, error: Vector) -> float:
+    """``||error||`` in the norm in which ``radius`` is measured: that of W by default."""
+    return np.sqrt(quadratic(state.W, error, state.work[1]))
+
+
+@generic_with_default
+def dual_norm(policy: Any, state: State, x: Vector) -> float:
+    """``||x||`` in the norm of the inverse matrix: ``radius`` times that bounds the error of x."""
+    return np.sqrt(quadratic(state.W_inv, x, state.work[1]))
 
 
 # --------------------------------------------------------------------- delays and environments

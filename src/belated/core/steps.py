@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import allocating_kernel, kernel
-from belated.core.linalg import quadratic
 from belated.core.protocols import (
     Estimator,
     Policy,
     choose,
-    design,
+    dual_norm,
     radius,
     refit,
     remember,
+    set_norm,
     take_in,
 )
 from belated.core.pruning import decision_set, renew
@@ -93,17 +93,13 @@ def learn_step(
 @kernel
 def covers(policy: Any, state: State, theta_star: Vector) -> bool:
     """Whether ``theta_star`` is in the confidence set; False where the policy has none."""
-    d = theta_star.shape[0]
-    error, work = state.work[0], state.work[1]
-    for i in range(d):
+    error = state.work[0]
+    for i in range(theta_star.shape[0]):
         error[i] = state.theta[i] - theta_star[i]
-    matrix, _ = design(policy, state)
-    reach = radius(policy, state)
-    return quadratic(matrix, error, work) <= reach * reach
+    return set_norm(policy, state, error) <= radius(policy, state)
 
 
-@allocating_kernel
+@kernel
 def half_width(policy: Any, state: State, x: Vector) -> float:
-    """``radius ||x||`` in the norm of the inverse design: half an interval on the linear scale."""
-    _, inverse = design(policy, state)
-    return radius(policy, state) * np.sqrt(quadratic(inverse, x, np.empty(x.shape[0])))
+    """Half the confidence interval of ``x'theta_star``."""
+    return radius(policy, state) * dual_norm(policy, state, x)

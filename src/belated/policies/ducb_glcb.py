@@ -23,14 +23,15 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import kernel
-from belated.core.linalg import dot, exceeds, grow
+from belated.core.linalg import dot, exceeds, grow, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,
     choose,
-    design,
+    dual_norm,
     radius,
     remember,
+    set_norm,
     sqrt_beta,
 )
 from belated.core.pruning import ACROSS, DecisionSet, most_optimistic, new_cap, renew
@@ -197,9 +198,14 @@ def _remember(policy: Any, state: State, x: Vector) -> None:
     renew(memory.cap, memory.V, memory.V_inv, decided, state.work[0])
 
 
-@design.case(DUCBRidge, DUCBLiteral)
-def _design(policy: Any, state: State) -> tuple[Matrix, Matrix]:
-    return state.memory.V, state.memory.V_inv
+@set_norm.case(DUCBRidge, DUCBLiteral)
+def _set_norm(policy: Any, state: State, error: Vector) -> float:
+    return math.sqrt(quadratic(state.memory.V, error, state.work[1]))
+
+
+@dual_norm.case(DUCBRidge, DUCBLiteral)
+def _dual_norm(policy: Any, state: State, x: Vector) -> float:
+    return math.sqrt(quadratic(state.memory.V_inv, x, state.work[1]))
 
 
 @kernel

@@ -443,7 +443,7 @@ def _certify(
     d, X, nu = step.shape[0], fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
     off, lmin = work[OFF], fit.scalars[EIGENVALUE]
     square = quadratic(fit.H, step, off)
-    rounding = 1e-16 * (math.sqrt(dot(fit.gradient, fit.gradient)) + math.sqrt(dot(off, off)))
+    rounding = 2e-16 * math.sqrt(dot(fit.gradient, fit.gradient) + dot(off, off))
     if not square >= -rounding * math.sqrt(dot(step, step)):
         return math.inf  # H is lost to rounding
     square = max(0.0, square)
@@ -610,7 +610,8 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
         step[i] = state.theta[i] - fit.ref[i]
     error = _propose(estimator, family, fit, step, work)
     while passes < MOST_PASSES and not (
-        error <= estimator.tol and _drift(estimator, family, fit, step) <= estimator.drift
+        error <= estimator.tol
+        and (estimator.drift == math.inf or _drift(estimator, family, fit, step) <= estimator.drift)
     ):
         share = 1.0
         if error == math.inf:

@@ -14,7 +14,7 @@ import pytest
 
 import belated as package
 from belated import registry
-from belated.delays import Empirical, Exponential
+from belated.delays import Empirical, Exponential, Informative
 from belated.environments import FixedArms
 from belated.experiments.config import delta_of, experiment_of
 from belated.experiments.paper import paper_experiment, stated_choices
@@ -87,12 +87,12 @@ def test_same_numbers_whoever_plays(tmp_path):
 def test_labels():
     experiment = small(
         ["greedy", "greedy:lam=2", DUCBRidge(delta=0.01)],
-        delays=["exponential:100", "exponential:100.5", Empirical([1.0, 2.0])],
+        delays=["exponential:100", "exponential:100.5", Empirical([1.0, np.inf]), Informative()],
     )
     assert list(experiment.policies) == ["greedy", "greedy:lam=2", "ducb-ridge"]
     assert list(experiment.delays)[:2] == ["exponential:100", "exponential:100.5"]
     assert experiment.policies["greedy:lam=2"] == Greedy(lam=2.0)
-    json.dumps(experiment.identity())
+    json.dumps(experiment.identity(), allow_nan=False)
     assert [task.name for task in experiment.tasks()] == ["d2-run0000", "d2-run0001"]
 
 
@@ -214,7 +214,10 @@ def test_simulate_from_a_file(tmp_path):
     )
     out = tmp_path / "out"
     file = str(tmp_path / "mine.toml")
-    belated("simulate", file, "--horizon", "30", "--delay", "never", "--out", str(out))
+    printed = belated("simulate", file, "--horizon", "30", "--delay", "never", "--out", str(out))
+    greedy, uniform = printed.stdout.splitlines()[-2:]
+    assert greedy.split()[:4] == ["bernoulli", "2", "never", "greedy"]
+    assert float(uniform.split()[4]) > 0.0
     frame = Results.load(out / "results.parquet").frame()
     assert frame.t.max() == 30
     assert set(frame.delay) == {"never"}

@@ -1,6 +1,7 @@
 """The command line. Thin: heavy imports happen inside the commands, so that help is quick."""
 
 import json
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +30,8 @@ class Kind(StrEnum):
 
 
 def main() -> None:
-    """Entry point: what the user did wrong is one line, not a traceback."""
+    """Entry point: what the user did wrong is one line, not a traceback; so is a warning."""
+    warnings.showwarning = lambda message, *where: typer.echo(f"belated: {message}", err=True)
     try:
         app()
     except (ValueError, TypeError, OSError, RuntimeError) as error:
@@ -77,9 +79,7 @@ Horizon = Annotated[int | None, typer.Option(help="Rounds in a run.")]
 
 @app.command()
 def reproduce(
-    full: Annotated[
-        bool, typer.Option("--full", help="The paper's grid, not a small one.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's grid, whole.")] = False,
     only: Annotated[
         list[str], typer.Option(help="Part of the grid: linear, logistic, uniform, d=5, E=100, ...")
     ] = [],  # noqa: B006
@@ -105,7 +105,9 @@ def reproduce(
     choices = {"noise": noise, "m1": m1, "lam": lam, "pareto": pareto}
     experiment = paper.paper_experiment(only=only, seed=seed, others=policy, **size, **choices)
     settings = paper.stated_choices(experiment, **choices)
-    _play(experiment, out, threads, executor, settings, paper.DELTA)
+    _, claims = _play(experiment, out, threads, executor, settings, paper.DELTA)
+    for claim in claims:
+        typer.echo(f"claim {claim.number}: {claim.verdict}. {claim.title}")
 
 
 @app.command()
@@ -143,7 +145,9 @@ def simulate(
     }
     experiment = tools.config.experiment_of(config, given)
     settings = tools.output.own_settings(experiment)
-    _play(experiment, out, threads, executor, settings, tools.config.delta_of(experiment))
+    delta = tools.config.delta_of(experiment)
+    results, _ = _play(experiment, out, threads, executor, settings, delta)
+    typer.echo(tools.output.final_regret(results))
 
 
 def _experiments() -> Any:
@@ -159,8 +163,8 @@ def _experiments() -> Any:
 
 def _play(
     experiment: Any, out: Path, threads: int | None, executor: str, settings: Any, delta: float
-) -> None:
-    """Play, draw, report; or stop in a way that can be resumed."""
+) -> Any:
+    """Play, draw, report; or stop in a way that can be resumed. Returns results and claims."""
     tools = _experiments()
     try:
         results = tools.simulation.play_experiment(experiment, out, threads, executor)
@@ -168,9 +172,9 @@ def _play(
         typer.echo("stopped; the same command resumes", err=True)
         raise typer.Exit(130) from None
     typer.echo(f"drawing figures and writing {out / 'report.html'}")
-    for claim in tools.output.write_output(results, out, settings, delta):
-        typer.echo(f"claim {claim.number}: {claim.verdict}. {claim.title}")
+    claims = tools.output.write_output(results, out, settings, delta)
     typer.echo(f"results: {out / 'results.parquet'}, report: {out / 'report.html'}")
+    return results, claims
 
 
 @app.command()

@@ -97,7 +97,7 @@ def theta_star_of(world: WorldSettings) -> Vector:
     if world.theta_star is not None:
         return np.asarray(world.theta_star, float)
     seed = np.random.SeedSequence(world.seed, spawn_key=(0, world.dim))
-    return world.max_norm * point_in_ball(world.dim, np.random.default_rng(seed))
+    return point_in_ball(world.dim, np.random.default_rng(seed))
 
 
 def open_streams(world: WorldSettings) -> Streams:

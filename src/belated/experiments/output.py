@@ -19,6 +19,16 @@ def write_output(
     return write_report(frame, figures, settings, folder / "report.html", delta=delta)
 
 
+def final_regret(results: Results) -> str:
+    """Mean regret after the last round and its standard error, a line for each lane."""
+    frame = results.frame()
+    last = frame[frame["t"] == frame["t"].max()]
+    lanes = last.groupby(["family", "dim", "delay", "policy"], sort=False)["regret"]
+    table = lanes.agg(["mean", "sem"]).round(1).reset_index()
+    table.columns = [*table.columns[:4], "regret", "standard error"]
+    return str(table.to_string(index=False))
+
+
 def own_settings(experiment: Experiment) -> dict[str, Any]:
     """What was run, for the report of an experiment that is not the paper's."""
     return {

@@ -245,7 +245,11 @@ def _described(kind: str, thing: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _plain(value.tolist())
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     if isinstance(value, tuple):
         return [type(value).__name__, *map(_plain, value)]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)  # JSON has no word for it
     return value if isinstance(value, bool | int | float | str | None) else repr(value)

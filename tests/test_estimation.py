@@ -21,7 +21,6 @@ from belated.estimators.lazy_newton import (
     MULTIPLIER,
     SHIFT,
     LazyNewton,
-    _add_third,
     _certify,
     _line_search,
     _minimise_model,
@@ -33,8 +32,8 @@ from belated.estimators.lazy_newton import (
     _remainder,
     _settle_on_sphere,
     _solve_on_sphere,
-    _third_form,
 )
+from belated.estimators.third_derivative import add_third, third_form
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
 
 FAMILIES = sorted(registry.FAMILIES)
@@ -544,14 +543,14 @@ def test_third_derivative_is_stored_once(d):
     assert T3.shape[1] % 32 == 0
     X, weights, out = rng.standard_normal((9, d)), rng.standard_normal(9), np.empty(d)
     for n in range(1, 10):
-        _add_third(T3, weights[n - 1], X[n - 1])
+        add_third(T3, weights[n - 1], X[n - 1])
         full = naive.third_derivative(X[:n], weights[:n])
         for k in range(d):
             for i in range(k + 1):
                 for j in range(i + 1):
                     assert T3[k, i * (i + 1) // 2 + j] == pytest.approx(full[k, i, j], abs=1e-12)
         for step in (rng.standard_normal(d), np.zeros(d), np.eye(d)[d // 2]):
-            _third_form(T3, step, out)
+            third_form(T3, step, out)
             expected = np.einsum("ijk,j,k->i", full, step, step) / 2
             assert np.allclose(out, expected, rtol=1e-12, atol=1e-12)
 
@@ -570,7 +569,7 @@ def test_a_pass_gives_the_third_derivative(d):
         seen = X[:n][~np.isnan(y[:n])]
         full = naive.third_derivative(seen, np.exp(seen @ fit.ref))
         step = rng.standard_normal(d)
-        _third_form(fit.T3, step, out)
+        third_form(fit.T3, step, out)
         expected = np.einsum("ijk,j,k->i", full, step, step) / 2
         assert np.allclose(out, expected, rtol=1e-11, atol=1e-12)
 
@@ -691,7 +690,7 @@ def test_third_derivative():
     bandit = fed(Bernoulli(), DelayedOFUGLM(tol=1e-12), X, y)
     fit, out = bandit._state.fit, np.empty(3)
     s, h = np.array([0.3, -0.2, 0.5]), 1e-4
-    _third_form(fit.T3, s, out)
+    third_form(fit.T3, s, out)
     ridge = bandit.policy.lam * bandit.policy.kappa
     g = [naive.objective("bernoulli", X, y, ridge, fit.ref + k * h * s)[1] for k in (-1, 0, 1)]
     assert np.allclose(out, (g[0] - 2 * g[1] + g[2]) / (2 * h * h), atol=1e-5)

@@ -81,15 +81,18 @@ Horizon = Annotated[int | None, typer.Option(help="Rounds in a run.")]
 def reproduce(
     full: Annotated[bool, typer.Option("--full", help="The paper's grid, whole.")] = False,
     only: Annotated[
-        list[str], typer.Option(help="Part of the grid: linear, logistic, uniform, d=5, E=100, ...")
-    ] = [],  # noqa: B006
+        list[str] | None,
+        typer.Option(help="Part of the grid: linear, logistic, uniform, d=5, E=100, ..."),
+    ] = None,
     runs: Runs = None,
     horizon: Horizon = None,
     out: Out = Path("paper"),
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 1,
     executor: Pool = "threads",
-    policy: Annotated[list[str], typer.Option(help="One more policy, such as thompson.")] = [],  # noqa: B006
+    policy: Annotated[
+        list[str] | None, typer.Option(help="One more policy, such as thompson.")
+    ] = None,
     noise: Annotated[float, typer.Option(help="Standard deviation of linear rewards.")] = 1.0,
     m1: Annotated[float, typer.Option(help="Bound on the norm of theta_star.")] = 1.0,
     lam: Annotated[float, typer.Option(help="Ridge.")] = 1.0,
@@ -103,7 +106,9 @@ def reproduce(
         "runs": size["runs"] if runs is None else runs,
     }
     choices = {"noise": noise, "m1": m1, "lam": lam, "pareto": pareto}
-    experiment = paper.paper_experiment(only=only, seed=seed, others=policy, **size, **choices)
+    experiment = paper.paper_experiment(
+        only=only or (), seed=seed, others=policy or (), **size, **choices
+    )
     settings = paper.stated_choices(experiment, **choices)
     _, claims = _play(experiment, out, threads, executor, settings, paper.DELTA)
     for claim in claims:
@@ -113,10 +118,10 @@ def reproduce(
 @app.command()
 def simulate(
     config: Annotated[Path | None, typer.Argument(help="A TOML file; options go first.")] = None,
-    policy: Annotated[list[str], typer.Option(help="Such as ducb-ridge:c=2.")] = [],  # noqa: B006
-    family: Annotated[list[str], typer.Option(help="Such as bernoulli.")] = [],  # noqa: B006
-    delay: Annotated[list[str], typer.Option(help="Such as exponential:500.")] = [],  # noqa: B006
-    dim: Annotated[list[int], typer.Option(help="Dimension.")] = [],  # noqa: B006
+    policy: Annotated[list[str] | None, typer.Option(help="Such as ducb-ridge:c=2.")] = None,
+    family: Annotated[list[str] | None, typer.Option(help="Such as bernoulli.")] = None,
+    delay: Annotated[list[str] | None, typer.Option(help="Such as exponential:500.")] = None,
+    dim: Annotated[list[int] | None, typer.Option(help="Dimension.")] = None,
     horizon: Horizon = None,
     runs: Runs = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from belated import registry
 from belated.core.arguments import wrong, wrong_type
+from belated.core.files import replacing
 from belated.core.state import DECIDED, OBSERVED, History, State, new_history
 from belated.features import FeatureMap, Features, Transformed
 
@@ -38,22 +38,8 @@ def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, A
     if target.is_dir():
         raise IsADirectoryError(f"{os.fspath(path)}: expected a file, this is a directory")
     header = {"format": FORMAT, "version": VERSION, **header}
-    temporary = target.parent / f".belated-{uuid4().hex}"
-    try:
-        with temporary.open("xb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)  # the move itself
-    finally:
-        os.close(directory)
+    with replacing(target) as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
 
 
 @contextmanager

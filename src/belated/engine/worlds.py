@@ -156,7 +156,7 @@ class _Group:
         if is_randomised(self.policy):
             self.rng = np.random.Generator(np.random.PCG64(streams.policy))
         slope = gap = np.nan
-        if has_set(self.policy):
+        if has_certificate(self.policy):
             bound = world.max_norm * float(self.policy.m1)
             slope = float(lane.family.lipschitz(bound))
             gap = float(mean(lane.family, bound) - mean(lane.family, -bound))
@@ -191,8 +191,9 @@ class _Group:
     def record(self) -> Any:
         record = self.lanes.record
         if not has_set(self.policy):
-            for name in ("certificate", "failures"):
-                record[:, :, RECORD.index(name)] = np.nan
+            record[:, :, RECORD.index("failures")] = np.nan
+        if not has_certificate(self.policy):
+            record[:, :, RECORD.index("certificate")] = np.nan
         return record
 
 
@@ -203,7 +204,12 @@ def is_randomised(policy: Policy) -> bool:
 
 def has_set(policy: Policy) -> bool:
     """Whether the policy has a confidence set."""
-    return type(policy) in radius.cases and hasattr(policy, "m1")
+    return type(policy) in radius.cases
+
+
+def has_certificate(policy: Policy) -> bool:
+    """Whether regret can be bounded at run time: that needs a bound on ``||theta_star||``, too."""
+    return has_set(policy) and hasattr(policy, "m1")
 
 
 def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:

@@ -73,6 +73,13 @@ from belated.core.state import (
     State,
 )
 from belated.core.types import Integers, Matrix, Vector
+from belated.estimators.third_derivative import (
+    BATCH,
+    add_four_thirds,
+    add_third,
+    new_third,
+    third_form,
+)
 
 MOST_PASSES = 200  # in one refit; Newton's method needs a handful
 MOST_ANCHORS = 4  # in one refit, before the reference moves
@@ -80,8 +87,6 @@ MOST_ANCHORS = 4  # in one refit, before the reference moves
 MULTIPLIER, LONGEST, LEAST_SLOPE, EIGENVALUE, RENEW_AT, SHIFT = 0, 1, 2, 3, 4, 5
 # rows of the scratch State.work; a matrix follows from row WORK on
 STEP, THETA, OFF, PRODUCT, BEST, GRADIENT, RIGHT, BASE = 1, 2, 3, 4, 5, 6, 7, 8
-BATCH = 4  # rows that a pass over the data adds to T3 at once
-PADDING = 32  # columns of T3 come in such portions: no odd ends for vector instructions
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
 
 
@@ -113,14 +118,12 @@ class LazyNewton(NamedTuple):
     def new_fit(self, dim: int) -> "NewtonFit":
         """No reward has returned yet: F is the penalty alone, minimal at zero."""
         rho = self.lam * self.kappa
-        pairs = dim * (dim + 1) // 2
-        shape = (dim + BATCH, pairs + -pairs % PADDING) if self.order == 3 else (0, 0)
         return NewtonFit(
             ref=np.zeros(dim),
             gradient=np.zeros(dim),
             H=rho * np.eye(dim),
             H_inv=np.eye(dim) / rho,
-            T3=np.zeros(shape),
+            T3=new_third(dim) if self.order == 3 else np.zeros((0, 0)),
             anchor=np.zeros(dim),
             bent=np.zeros(dim),
             H_anchor=np.zeros(dim),
@@ -135,10 +138,7 @@ class NewtonFit(NamedTuple):
     gradient: Vector  # (d,)   of F at ref
     H: Matrix  # (d, d) Hessian of F at ref
     H_inv: Matrix  # (d, d) inverse of H + shift I
-    # (d + 4, d (d + 1) / 2 or a little more) sum of mu'' x_k x_i x_j for j <= i <= k: row k, one
-    # column for each pair (i, j) in order, so that loops run along pairs. Columns of a row beyond
-    # its own pairs are never read; the last four rows are scratch. Empty for order 2.
-    T3: Matrix
+    T3: Matrix  # third derivative of F at ref, packed: third_derivative.py; empty for order 2
     anchor: Vector  # (d,)   an earlier step; zero for order 2
     bent: Vector  # (d,)   T3[anchor, anchor] / 2
     H_anchor: Vector  # (d,)   H anchor
@@ -146,88 +146,6 @@ class NewtonFit(NamedTuple):
     # bound on the eigenvalues of H (a little stale: H grows), when to renew it, and the shift: a
     # recent multiplier, so that the ball costs no more than a plain solve
     scalars: Vector
-
-
-@kernel
-def _multiply_pairs(x: Vector, pairs: Vector) -> None:
-    """``pairs`` becomes x_i x_j for j <= i, in order."""
-    p = 0
-    for i in range(x.shape[0]):
-        c, out = x[i], pairs[p:]
-        for j in range(i + 1):
-            out[j] = c * x[j]
-        p += i + 1
-
-
-@kernel
-def _add_third(T3: Matrix, weight: float, x: Vector) -> None:
-    """``T3 += weight x (x) x (x) x``, each triple j <= i <= k stored once."""
-    d, count = x.shape[0], 0
-    pairs = T3[d]
-    _multiply_pairs(x, pairs)
-    for k in range(d):
-        count += k + 1
-        c, row = weight * x[k], T3[k]
-        for q in range(count + -count % PADDING):
-            row[q] += c * pairs[q]
-
-
-@kernel
-def _add_four_thirds(T3: Matrix, x: Matrix, weights: Vector, rows: Integers) -> None:
-    """The same for four rows of ``x`` at once, which saves most of the way to memory and back."""
-    d, count = x.shape[1], 0
-    for b in range(BATCH):
-        _multiply_pairs(x[rows[b]], T3[d + b])
-    x0, x1, x2, x3 = x[rows[0]], x[rows[1]], x[rows[2]], x[rows[3]]
-    p0, p1, p2, p3 = T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
-    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-    for k in range(d):
-        count += k + 1
-        row = T3[k]
-        c0, c1, c2, c3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
-        for q in range(count + -count % PADDING):
-            row[q] = (((row[q] + c0 * p0[q]) + c1 * p1[q]) + c2 * p2[q]) + c3 * p3[q]
-
-
-@kernel
-def _third_form(T3: Matrix, step: Vector, out: Vector) -> None:
-    """``out = T3[step, step] / 2``: the gradient of ``T3[step, step, step] / 6``.
-
-    In the latter a triple j < i < k counts six times, one with two equal indices three times, one
-    with all equal once.
-    """
-    d, p = step.shape[0], 0
-    pairs = T3[d]
-    for i in range(d):
-        for j in range(i):
-            pairs[p + j] = step[i] * step[j]
-        pairs[p + i] = 0.5 * step[i] * step[i]
-        out[i] = 0.0
-        p += i + 1
-    p = 0
-    for k in range(d):  # from the largest index: j <= i < k, then i = k
-        row, s = T3[k], step[k]
-        out[k] += dot(row[:p], pairs)
-        for j in range(k):
-            out[k] += row[p + j] * s * step[j]
-            out[j] += 0.5 * row[p + j] * s * s
-        out[k] += 0.5 * row[p + k] * s * s
-        p += k + 1
-    for q in range(pairs.shape[0]):
-        pairs[q] = 0.0
-    p = 0
-    for k in range(d):
-        row, s = T3[k], step[k]
-        for q in range(p):
-            pairs[q] += s * row[q]
-        p += k + 1
-    p = 0
-    for i in range(d):  # j <= i < k again, from the two smaller indices
-        for j in range(i):
-            out[i] += pairs[p + j] * step[j]
-            out[j] += pairs[p + j] * step[i]
-        out[i] += pairs[p + i] * step[i]
-        p += i + 1
 
 
 @kernel
@@ -244,7 +162,7 @@ def _take_gradient(fit: NewtonFit, family: Any, x: Vector, y: float) -> tuple[fl
 @kernel
 def _move_anchor(fit: NewtonFit, step: Vector) -> None:
     copy(step, fit.anchor)
-    _third_form(fit.T3, step, fit.bent)
+    third_form(fit.T3, step, fit.bent)
     matvec(fit.H, step, fit.H_anchor)
 
 
@@ -253,7 +171,7 @@ def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: flo
     fit = state.fit
     slope, bend = _take_gradient(fit, family, x, y)
     if estimator.order == 3:
-        _add_third(fit.T3, bend, x)
+        add_third(fit.T3, bend, x)
         z = dot(x, fit.anchor)
         for i in range(x.shape[0]):
             fit.bent[i] += 0.5 * bend * z * z * x[i]
@@ -304,10 +222,10 @@ def _sum_over_data(
             if waiting == BATCH:
                 waiting = 0
                 if estimator.order == 3:
-                    _add_four_thirds(fit.T3, history.x, bends, rows)
+                    add_four_thirds(fit.T3, history.x, bends, rows)
     if estimator.order == 3:
         for b in range(waiting):
-            _add_third(fit.T3, bends[b], history.x[rows[b]])
+            add_third(fit.T3, bends[b], history.x[rows[b]])
 
 
 @kernel

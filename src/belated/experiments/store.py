@@ -9,14 +9,12 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Self
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +22,7 @@ import pyarrow.parquet as pq
 from belated import __version__
 from belated.core.arguments import shown
 from belated.core.cache import source_digest
+from belated.core.files import TEMPORARY, replacing
 
 try:
     import fcntl
@@ -31,7 +30,7 @@ except ImportError:  # Windows: two runs at once in one folder are then not noti
     fcntl = None  # type: ignore[assignment]
 
 FORMAT, VERSION = "belated-experiment", 1
-TEMPORARY = re.compile(r"\.belated-[0-9a-f]{32}")
+LEFTOVER = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{32}")
 LOCK = ".lock"
 ABSENT = object()
 
@@ -154,7 +153,7 @@ class Folder:
     def _write(self, path: Path, table: pa.Table, marks: dict[str, str]) -> None:
         # One chunk a column: the bytes then do not tell how the table was put together.
         whole = table.replace_schema_metadata(marks).combine_chunks()
-        with _replacing(path) as file:
+        with replacing(path) as file:
             pq.write_table(whole, file, compression="zstd", write_page_checksum=True)
 
     def _refuse_others(self) -> dict[str, Any] | None:
@@ -166,7 +165,7 @@ class Folder:
         manifest_path = self.path / "manifest.json"
         if not manifest_path.exists():
             # Killed before the manifest was written, we leave the lock and a temporary file.
-            if any(f.name != LOCK and not TEMPORARY.fullmatch(f.name) for f in self.path.iterdir()):
+            if any(f.name != LOCK and not LEFTOVER.fullmatch(f.name) for f in self.path.iterdir()):
                 raise ValueError(
                     f"{self.path} is not empty and holds no experiment; choose another --out"
                 )
@@ -182,13 +181,13 @@ class Folder:
     def _begin_or_go_on(self) -> None:
         manifest = self._refuse_others()  # once more: it may have been begun before we had the lock
         for folder in (self.path, self.parts):
-            for leftover in folder.glob(".belated-*"):
-                if TEMPORARY.fullmatch(leftover.name):
+            for leftover in folder.glob(f"{TEMPORARY}*"):
+                if LEFTOVER.fullmatch(leftover.name):
                     leftover.unlink()  # of a run that was killed
         if manifest is None:
             manifest = {"format": FORMAT, "version": VERSION}
             manifest |= {"settings": self.settings, "versions": self.versions}
-            with _replacing(self.path / "manifest.json") as file:
+            with replacing(self.path / "manifest.json") as file:
                 file.write(json.dumps(manifest, indent=2, sort_keys=True).encode() + b"\n")
         self.parts.mkdir(exist_ok=True)
         difference = first_difference(manifest["versions"], self.versions)
@@ -260,22 +259,3 @@ def _locked(folder: Path) -> IO[bytes]:
     except OSError:
         pass  # some network file systems have no locks
     return file
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of ``target`` once it is whole and on disk."""
-    temporary = target.parent / f".belated-{uuid4().hex}"
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)  # the move itself
-    finally:
-        os.close(directory)

@@ -1,0 +1,103 @@
+"""The third derivative of F, a symmetric tensor: sum of mu'' x (x) x (x) x over returned rewards.
+
+Each triple j <= i <= k is stored once: row k, one column for each pair (i, j) in order, so that
+loops run along pairs. Columns of a row beyond its own pairs are never read; the last four rows are
+scratch.
+"""
+
+import numpy as np
+
+from belated.core.jit import kernel
+from belated.core.linalg import dot
+from belated.core.types import Integers, Matrix, Vector
+
+BATCH = 4  # rows that a pass over the data adds at once
+PADDING = 32  # columns come in such portions: no odd ends for vector instructions
+
+
+def new_third(dim: int) -> Matrix:
+    """Zero, with room for the scratch rows."""
+    pairs = dim * (dim + 1) // 2
+    return np.zeros((dim + BATCH, pairs + -pairs % PADDING))
+
+
+@kernel
+def _multiply_pairs(x: Vector, pairs: Vector) -> None:
+    """``pairs`` becomes x_i x_j for j <= i, in order."""
+    p = 0
+    for i in range(x.shape[0]):
+        c, out = x[i], pairs[p:]
+        for j in range(i + 1):
+            out[j] = c * x[j]
+        p += i + 1
+
+
+@kernel
+def add_third(T3: Matrix, weight: float, x: Vector) -> None:
+    """``T3 += weight x (x) x (x) x``, each triple j <= i <= k stored once."""
+    d, count = x.shape[0], 0
+    pairs = T3[d]
+    _multiply_pairs(x, pairs)
+    for k in range(d):
+        count += k + 1
+        c, row = weight * x[k], T3[k]
+        for q in range(count + -count % PADDING):
+            row[q] += c * pairs[q]
+
+
+@kernel
+def add_four_thirds(T3: Matrix, x: Matrix, weights: Vector, rows: Integers) -> None:
+    """The same for four rows of ``x`` at once, which saves most of the way to memory and back."""
+    d, count = x.shape[1], 0
+    for b in range(BATCH):
+        _multiply_pairs(x[rows[b]], T3[d + b])
+    x0, x1, x2, x3 = x[rows[0]], x[rows[1]], x[rows[2]], x[rows[3]]
+    p0, p1, p2, p3 = T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
+    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
+    for k in range(d):
+        count += k + 1
+        row = T3[k]
+        c0, c1, c2, c3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
+        for q in range(count + -count % PADDING):
+            row[q] = (((row[q] + c0 * p0[q]) + c1 * p1[q]) + c2 * p2[q]) + c3 * p3[q]
+
+
+@kernel
+def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
+    """``out = T3[step, step] / 2``: the gradient of ``T3[step, step, step] / 6``.
+
+    In the latter a triple j < i < k counts six times, one with two equal indices three times, one
+    with all equal once.
+    """
+    d, p = step.shape[0], 0
+    pairs = T3[d]
+    for i in range(d):
+        for j in range(i):
+            pairs[p + j] = step[i] * step[j]
+        pairs[p + i] = 0.5 * step[i] * step[i]
+        out[i] = 0.0
+        p += i + 1
+    p = 0
+    for k in range(d):  # from the largest index: j <= i < k, then i = k
+        row, s = T3[k], step[k]
+        out[k] += dot(row[:p], pairs)
+        for j in range(k):
+            out[k] += row[p + j] * s * step[j]
+            out[j] += 0.5 * row[p + j] * s * s
+        out[k] += 0.5 * row[p + k] * s * s
+        p += k + 1
+    for q in range(pairs.shape[0]):
+        pairs[q] = 0.0
+    p = 0
+    for k in range(d):
+        row, s = T3[k], step[k]
+        for q in range(p):
+            pairs[q] += s * row[q]
+        p += k + 1
+    p = 0
+    for i in range(d):  # j <= i < k again, from the two smaller indices
+        for j in range(i):
+            out[i] += pairs[p + j] * step[j]
+            out[j] += pairs[p + j] * step[i]
+        out[i] += pairs[p + i] * step[i]
+        p += i + 1

@@ -217,11 +217,13 @@ def test_simulate_from_a_file(tmp_path):
     printed = belated("simulate", file, "--horizon", "30", "--delay", "never", "--out", str(out))
     greedy, uniform = printed.stdout.splitlines()[-2:]
     assert greedy.split()[:4] == ["bernoulli", "2", "never", "greedy"]
-    assert float(uniform.split()[4]) > 0.0
     frame = Results.load(out / "results.parquet").frame()
     assert frame.t.max() == 30
     assert set(frame.delay) == {"never"}
     assert set(frame.policy) == {"greedy", "uniform"}
+    final = frame[(frame.t == 30) & (frame.policy == "uniform")].regret
+    error = final.std(ddof=1) / len(final) ** 0.5
+    assert uniform.split()[4:] == [f"{final.mean():.1f}", f"{error:.1f}"]
     assert (out / "report.html").exists()
     assert list((out / "figures").glob("*.png"))
 

@@ -148,8 +148,9 @@ def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
     streams = open_streams(world([], dim, horizon))
     B = BLOCK_BYTES // (8 * K * dim)
     block = Block(
-        np.empty((B, dim, K)),
-        np.empty((B, K)),
+        np.empty((B, K, dim)),
+        np.empty((B, dim + 1, K), np.float32),
+        np.empty(B),
         np.empty((B, K)),
         np.empty(B),
         np.empty(B),
@@ -162,7 +163,7 @@ def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
         start = time.perf_counter()
         for _ in range(0, horizon, B):
             draw_block(UnitBall(K), streams.theta_star, block, streams.actions)
-            thetas @ block.columns
+            block.rows @ thetas.T
         times.append(time.perf_counter() - start)
     return min(times)
 

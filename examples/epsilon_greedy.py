@@ -46,9 +46,9 @@ def _choose(
     policy: EpsilonGreedy, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
     if rng.random() < policy.epsilon:
-        column = int(rng.random() * actions.columns.shape[1])
-        estimate = dot(actions.columns[:, column].copy(), state.theta)
-        return column, estimate, estimate, 0.0
+        row = int(rng.random() * actions.rows.shape[0])
+        estimate = dot(actions.rows[row].copy(), state.theta)
+        return row, estimate, estimate, 0.0
     return most_optimistic(state.theta, state.W_inv, state.cap, 0.0, actions, state.work)
 
 

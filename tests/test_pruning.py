@@ -1,7 +1,7 @@
 """The most optimistic action, found without scoring all of them: against scoring all of them."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from numba import config
 
 import naive
 from belated.core import pruning
-from belated.core.linalg import grow, inverse_and_log_det
+from belated.core.linalg import dot, grow, inverse_and_log_det
 from belated.core.pruning import (
     ACROSS,
     ALONG,
@@ -23,6 +23,7 @@ from belated.core.pruning import (
     new_cap,
     renew,
 )
+from belated.core.steps import is_within
 
 
 class Design:
@@ -45,24 +46,24 @@ class Design:
 
 
 def check(design, theta, radius, actions, garbage=np.nan):
-    """The column of the first of the highest scores, and what was said about it."""
+    """The row of the first of the highest scores, and what was said about it."""
     options = decision_set(actions)
     options.work[:] = garbage
-    column, score, estimate, width = most_optimistic(
+    row, score, estimate, width = most_optimistic(
         theta, design.A_inv, design.cap, radius, options, design.work
     )
     scores = naive.most_optimistic(theta, design.A_inv, radius, actions)
     size = np.abs(scores).max() + np.linalg.norm(actions, axis=1).max() * np.linalg.norm(theta)
-    assert scores[column] >= scores.max() - 1e-13 * size
+    assert scores[row] >= scores.max() - 1e-13 * size
     near = np.flatnonzero(scores >= scores.max() - 1e-13 * size)
     if len(near) == 1:
-        assert column == near[0]
-    copies = (actions == actions[column]).all(axis=1)
-    assert column == np.flatnonzero(copies)[0], "ties go to the lowest column"
-    assert score == pytest.approx(scores[column], rel=1e-12, abs=1e-13 * size)
-    assert estimate == pytest.approx(actions[column] @ theta, rel=1e-12, abs=1e-13 * size)
+        assert row == near[0]
+    copies = (actions == actions[row]).all(axis=1)
+    assert row == np.flatnonzero(copies)[0], "ties go to the lowest row"
+    assert score == pytest.approx(scores[row], rel=1e-12, abs=1e-13 * size)
+    assert estimate == pytest.approx(actions[row] @ theta, rel=1e-12, abs=1e-13 * size)
     assert score == estimate + width
-    return column
+    return row
 
 
 @pytest.mark.parametrize("K", [1, 2, 15, 16, 17, 64, 1000])
@@ -79,7 +80,7 @@ def test_same_as_scoring_all(d, K):
             actions = rng.standard_normal((K, d))
             actions /= np.linalg.norm(actions, axis=1, keepdims=True)
             theta = rng.standard_normal(d) * 10 ** rng.uniform(-2, 1)
-            check(design, theta, radius, actions, garbage=rng.choice([np.nan, np.inf, 1e300]))
+            check(design, theta, radius, actions, garbage=rng.choice([np.nan, np.inf, 1e30]))
 
 
 eighths = st.integers(-8, 8).map(lambda k: k / 8)
@@ -105,17 +106,15 @@ def test_ties_duplicates_and_zeros(problem):
     design = Design(actions.shape[1], lam)
     for x in past:
         design.add(x, renewing=renewing)
-    column = check(design, theta, radius, actions)
-    assert column == int(np.argmax(exact_scores(theta, design.A_inv, radius, actions, design.work)))
+    row = check(design, theta, radius, actions)
+    assert row == int(np.argmax(exact_scores(theta, design.A_inv, radius, actions, design.work)))
 
 
 def exact_scores(theta, A_inv, radius, actions, work):
     """The very scores that pruning compares, to the last bit."""
-    options, K = decision_set(actions), len(actions)
-    estimate, along = np.empty(K), np.empty(K)
-    pruning._project(options.columns, theta, theta, estimate, along)
-    widths = [pruning._width(A_inv, radius, options.columns, k, work) for k in range(K)]
-    return estimate + np.array(widths)
+    return np.array(
+        [dot(x, theta) + pruning._width(A_inv, radius, x, work[0]) for x in actions.astype(float)]
+    )
 
 
 def test_estimates_that_cancel():
@@ -227,19 +226,56 @@ def test_decision_sets():
     actions = np.array([[3.0, 4.0], [0.0, 0.0], [1.0, -1.0]])
     options = decision_set(actions)
     assert isinstance(options, DecisionSet)
-    assert np.array_equal(options.columns, actions.T)
-    assert options.columns.flags.c_contiguous
-    assert options.squares.tolist() == [25.0, 0.0, 2.0]
+    assert np.array_equal(options.rows, actions)
+    assert np.array_equal(options.coarse[:2], actions.T)
+    assert options.coarse[2].tolist() == [25.0, 0.0, 2.0]
+    assert options.coarse.dtype == np.float32
+    assert 25.0 <= options.longest < 25.001
     assert options.work.shape == (4, 16)
     assert decision_set(np.zeros((40, 2))).work.shape == (4, 40)
 
 
 def test_decision_sets_of_anything():
-    """No length is NaN: what is not a finite number, or too large a one, is infinitely long."""
+    """What is not a finite number, or too large a one, counts as large: no bound is NaN."""
     for bad in (math.nan, math.inf, -math.inf, 1e200, -1.7e308):
-        actions = np.array([[1.0, 2.0], [bad, 1.0], [1.0, bad], [bad, bad], [bad, math.nan]])
-        assert decision_set(actions).squares.tolist() == [5.0] + [math.inf] * 4
-    assert decision_set(np.array([[1e-200, 0.0]])).squares.tolist() == [0.0]
+        for x in ([bad, 1.0], [1.0, bad], [bad, bad], [bad, math.nan]):
+            for actions in ([[1.0, 2.0], x], [x, [1.0, 2.0]], [x, [math.inf, 1.0], x]):
+                options = decision_set(np.array(actions))
+                assert options.longest > pruning.LARGE
+                assert np.isfinite(options.coarse).all()
+                assert not all(is_within(x, 1e140) for x in options.rows)
+    assert decision_set(np.array([[1e-200, 0.0]])).longest == 0.0
+    assert is_within(np.array([0.6, 0.8]), 1.0)
+    assert not is_within(np.array([0.6, 0.81]), 1.0)
+
+
+@pytest.mark.parametrize("size", [1e-90, 1e-30, 1e-12, 1e12, 1e30, 1e90])
+def test_sizes_that_single_precision_cannot_hold(size):
+    """Actions, estimates and radii of any size, together and one by one."""
+    rng = np.random.default_rng(3)
+    for d in (1, 3, 7):
+        for of_action, of_theta, of_radius in product((1.0, size), repeat=3):
+            design = Design(d, 1.0)
+            for x in rng.standard_normal((10, d)):
+                design.add(x)
+            actions = of_action * rng.standard_normal((40, d))
+            check(design, of_theta * rng.standard_normal(d), of_radius, actions)
+        shrunk = Design(d, size)
+        check(shrunk, np.ones(d) / math.sqrt(size), 1.0, rng.standard_normal((40, d)))
+
+
+def test_scores_that_single_precision_cannot_tell_apart():
+    """Actions that differ in the tenth digit only: all bounds are equal, the scores are not."""
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        d = int(rng.integers(1, 12))
+        design, x = Design(d, 1.0), rng.standard_normal(d)
+        for past in rng.standard_normal((20, d)):
+            design.add(past)
+        actions = x + 1e-10 * rng.standard_normal((50, d))
+        theta = rng.standard_normal(d)
+        row = check(design, theta, 0.5, actions)
+        assert row == np.argmax(exact_scores(theta, design.A_inv, 0.5, actions, design.work))
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-12, 1.0, 1e12, 1e100])

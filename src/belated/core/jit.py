@@ -19,6 +19,7 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}  # no GIL; 1/0 i
 # a kernel makes no arrays and returns none: a caller with reference counts would take an array it
 # got back for its own, and free it.
 LEAN = {**OPTIONS, "_nrt": False}
+ROUGH = {**LEAN, "fastmath": {"contract"}}
 
 # Digests of the source files of kernels from outside the package; empty for one that has no file.
 _foreign_sources: dict[str, str] = {}
@@ -83,6 +84,14 @@ def kernel(function: F) -> F:
 def allocating_kernel(function: F) -> F:
     """A kernel that makes arrays."""
     return _compiled(function, OPTIONS)
+
+
+def rough_kernel(function: F) -> F:
+    """A kernel whose last bits may differ from plain Python's: a b + c is rounded once, not twice.
+
+    Only for bounds that leave room for rounding.
+    """
+    return _compiled(function, ROUGH)
 
 
 def is_lean(dispatcher: Any) -> bool:

@@ -1,8 +1,8 @@
 """The most optimistic action without scoring all of them, exactly.
 
 The score of x is ``x'theta + radius ||x||_{A^-1}``, with A the design matrix. Scoring costs O(d^2)
-an action; an upper bound costs O(d). Only actions whose bound reaches the best score seen are
-scored.
+an action; an upper bound costs O(d), in single precision. Only actions whose bound, with room for
+rounding, reaches the best score seen are scored.
 
 A *cap* bounds A^-1 from above. With v a unit vector (about the top eigenvector of A), P = A^-1 and
 x = c v + y, y orthogonal to v,
@@ -12,7 +12,11 @@ x = c v + y, y orthogonal to v,
 where s = ||Pv - (v'Pv) v|| and 2 c s ||y|| <= s (c^2 + ||y||^2). A only grows, so P only shrinks,
 and a cap computed earlier stays valid; it is renewed whenever the number of terms in A has grown by
 a sixteenth. The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) /
-(2 sqrt(m)), which keeps the pass over all actions free of roots. Ties go to the lowest column.
+(2 sqrt(m)), which keeps the pass over all actions free of roots. Ties go to the lowest row.
+
+Rounding. In single precision a number is off by a share of u = 2^-24. With X the longest action,
+x'theta is off by (d + 2) u X ||theta|| at most, c by (d + 2) u X, and q by (2 d + 9) u X^2 times
+the larger eigenvalue bound. Room is left for four times (d + 4) u times these sizes.
 """
 
 import math
@@ -20,38 +24,60 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import allocating_kernel, kernel, rough_kernel
 from belated.core.linalg import dot, matvec, quadratic
-from belated.core.types import Matrix, Vector
+from belated.core.types import Coarse, Matrix, Vector
 
 ACROSS, ALONG, TYPICAL, RENEW_AT = 0, 1, 2, 3  # slots of a cap; from slot 4 on it holds v
 SQUARINGS = 6  # ||P^64||_F^(1/64) exceeds the largest eigenvalue by d^(1/128) at most
-GROUPS = 16  # of columns, in the search for those whose bound reaches
+GROUPS = 16  # of actions, in the search for those whose bound reaches
 LARGEST_RADIUS = 1e100  # stands for infinity, where nothing is proved: the longest action wins
+ROOM = 4.0 * 2.0**-24  # for rounding: see above
+SMALL, LARGE = 1e-17, 1e17  # between these single precision neither overflows nor loses digits
 SLACK = 1.0 + 1e-6  # far above rounding in P, far below what would cost an action
 
 
 class DecisionSet(NamedTuple):
-    """The actions of a round, one a column, so that loops run across actions."""
+    """The actions of a round."""
 
-    columns: Matrix  # (d, K)
-    squares: Vector  # (K,) squared norms
-    work: Matrix  # (4, K or 16) scratch, the larger
+    rows: Matrix  # (K, d)
+    coarse: Coarse  # (d + 1, K) one a column, so that loops run across actions; last squared norms
+    longest: float  # at least the largest squared norm, and hardly more
+    work: Coarse  # (4, K or 16) scratch, the larger
+
+
+@kernel
+def fill_coarse(rows: Matrix, coarse: Coarse) -> float:
+    """Fill ``coarse``; at least the largest squared norm, and hardly more.
+
+    What is not a finite number, or too large a one, counts as ``LARGE``.
+    """
+    K, d = rows.shape
+    norms, longest = coarse[d], np.float32(0.0)
+    for a in range(K):
+        norms[a] = np.float32(0.0)
+        for i in range(d):
+            v = rows[a, i]
+            coarse[i, a] = v if abs(v) < LARGE else LARGE
+    for i in range(d):
+        column = coarse[i]
+        for a in range(K):
+            norms[a] += column[a] * column[a]
+    for a in range(K):
+        longest = max(longest, norms[a])
+    return float(longest) * (1.0 + ROOM * (d + 4))
 
 
 @allocating_kernel
 def decision_set(actions: Matrix) -> DecisionSet:
-    """Turn ``actions`` (K, d) into columns. A norm is infinite where a number is not finite."""
+    """Turn ``actions`` (K, d) into a decision set."""
     K, d = actions.shape
-    columns, squares = np.empty((d, K)), np.empty(K)
+    rows, coarse = np.empty((K, d)), np.empty((d + 1, K), np.float32)
     for a in range(K):
-        square = 0.0
         for i in range(d):
-            v = float(actions[a, i])  # Python's float: its overflow is infinite, without a warning
-            square += v * v
-            columns[i, a] = v
-        squares[a] = square if square == square else math.inf
-    return DecisionSet(columns, squares, np.empty((4, max(K, GROUPS))))
+            rows[a, i] = actions[a, i]
+    longest = fill_coarse(rows, coarse)
+    return DecisionSet(rows, coarse, longest, np.empty((4, max(K, GROUPS)), np.float32))
 
 
 def new_cap(dim: int, lam: float) -> Vector:
@@ -117,37 +143,49 @@ def renew(cap: Vector, A: Matrix, A_inv: Matrix, count: int, work: Vector) -> No
 
 
 @kernel
-def _width(A_inv: Matrix, radius: float, columns: Matrix, a: int, work: Matrix) -> float:
-    """``radius ||x||_{A^-1}`` of one column."""
-    x = work[0]
-    for i in range(x.shape[0]):
-        x[i] = columns[i, a]
-    return radius * math.sqrt(max(0.0, quadratic(A_inv, x, work[1])))
+def _width(A_inv: Matrix, radius: float, x: Vector, work: Vector) -> float:
+    """``radius ||x||_{A^-1}``."""
+    return radius * math.sqrt(max(0.0, quadratic(A_inv, x, work)))
 
 
-@kernel
-def _project(columns: Matrix, a: Vector, b: Vector, out_a: Vector, out_b: Vector) -> None:
-    """``out_a = columns'a`` and ``out_b = columns'b``, five rows at a time, sums in order."""
-    d, K = columns.shape
+@rough_kernel
+def _bound_all(
+    coarse: Coarse,
+    theta: Vector,
+    v: Vector,
+    across: np.float32,
+    less: np.float32,
+    slope: np.float32,
+    m: np.float32,
+    work: Coarse,
+) -> None:
+    """Rows of ``work``: x'theta, the square under the root, and the bound, of all actions."""
+    d, K = theta.shape[0], coarse.shape[1]
+    estimate, square, bound = work[0], work[1], work[2]
     for k in range(K):
-        out_a[k] = 0.0
-        out_b[k] = 0.0
+        estimate[k] = square[k] = np.float32(0.0)
     for i in range(d % 5):
+        row, a, b = coarse[i], np.float32(theta[i]), np.float32(v[i])
         for k in range(K):
-            out_a[k] += columns[i, k] * a[i]
-            out_b[k] += columns[i, k] * b[i]
+            estimate[k] += row[k] * a
+            square[k] += row[k] * b
     for i in range(d % 5, d, 5):
-        a0, a1, a2, a3, a4 = a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4]
-        b0, b1, b2, b3, b4 = b[i], b[i + 1], b[i + 2], b[i + 3], b[i + 4]
+        x0, x1, x2, x3, x4 = coarse[i], coarse[i + 1], coarse[i + 2], coarse[i + 3], coarse[i + 4]
+        a0, a1, a2 = np.float32(theta[i]), np.float32(theta[i + 1]), np.float32(theta[i + 2])
+        a3, a4 = np.float32(theta[i + 3]), np.float32(theta[i + 4])
+        b0, b1, b2 = np.float32(v[i]), np.float32(v[i + 1]), np.float32(v[i + 2])
+        b3, b4 = np.float32(v[i + 3]), np.float32(v[i + 4])
         for k in range(K):
-            x0, x1, x2 = columns[i, k], columns[i + 1, k], columns[i + 2, k]
-            x3, x4 = columns[i + 3, k], columns[i + 4, k]
-            out_a[k] = ((((out_a[k] + x0 * a0) + x1 * a1) + x2 * a2) + x3 * a3) + x4 * a4
-            out_b[k] = ((((out_b[k] + x0 * b0) + x1 * b1) + x2 * b2) + x3 * b3) + x4 * b4
+            estimate[k] += x0[k] * a0 + x1[k] * a1 + x2[k] * a2 + x3[k] * a3 + x4[k] * a4
+            square[k] += x0[k] * b0 + x1[k] * b1 + x2[k] * b2 + x3[k] * b3 + x4[k] * b4
+    norms = coarse[d]
+    for k in range(K):
+        square[k] = norms[k] * across - square[k] * square[k] * less
+        bound[k] = estimate[k] + slope * (m + square[k])
 
 
 @kernel
-def _highest_by_group(bound: Vector, top: Vector) -> None:
+def _highest_by_group(bound: Coarse, top: Coarse) -> None:
     """``top[j]`` is the largest of ``bound[j], bound[j + 16], ...``: runs along memory."""
     K = bound.shape[0]
     for j in range(GROUPS):
@@ -164,44 +202,63 @@ def _highest_by_group(bound: Vector, top: Vector) -> None:
 def most_optimistic(
     theta: Vector, A_inv: Matrix, cap: Vector, radius: float, actions: DecisionSet, work: Matrix
 ) -> tuple[int, float, float, float]:
-    """Argmax of ``x'theta + radius ||x||_{A^-1}``: column, score, estimate, width.
+    """Argmax of ``x'theta + radius ||x||_{A^-1}``: row, score, estimate, width.
 
-    ``work`` is scratch of two rows, ``State.work``.
+    ``work`` is scratch of one row at least, ``State.work``.
     """
-    columns, squares = actions.columns, actions.squares
-    K, radius = columns.shape[1], min(radius, LARGEST_RADIUS)
-    estimate, along_v = actions.work[0][:K], actions.work[1][:K]
+    rows, d, K = actions.rows, theta.shape[0], actions.rows.shape[0]
+    estimates, squares = actions.work[0][:K], actions.work[1][:K]
     bound, top = actions.work[2][:K], actions.work[3]
-    _project(columns, theta, cap[4:], estimate, along_v)
-    # the first bound is an upper one after rounding, too, however much its two terms cancel
-    across = cap[ACROSS] * (1.0 + 1e-14 * theta.shape[0])
-    less, m = cap[ACROSS] - cap[ALONG], cap[TYPICAL]
+    radius = min(radius, LARGEST_RADIUS)
+    m, across = cap[TYPICAL], cap[ACROSS]
     slope = 0.5 * radius / math.sqrt(m)
-    for k in range(K):
-        q = squares[k] * across - along_v[k] * along_v[k] * less
-        bound[k] = estimate[k] + slope * (m + q)
-    _highest_by_group(bound, top)
+    room = ROOM * (d + 4)
+    of_estimate = room * math.sqrt(actions.longest) * math.sqrt(dot(theta, theta))
+    of_square = room * actions.longest * across
+    of_bound = of_estimate + slope * (of_square + room * m)
     group, best = 0, 0
-    for j in range(1, GROUPS):
-        if top[j] > top[group]:
-            group = j
-    for k in range(group, K, GROUPS):
-        if bound[k] == top[group]:
-            best = k
-    pivot, width = best, _width(A_inv, radius, columns, best, work)
-    score = estimate[best] + width
-    rounding = 1e-9 * (abs(score) + abs(top[group]))
+    if (
+        SMALL < actions.longest < LARGE
+        and SMALL < across < LARGE
+        and SMALL < of_bound < LARGE
+        and slope < LARGE
+    ):
+        _bound_all(
+            actions.coarse,
+            theta,
+            cap[4:],
+            np.float32(across),
+            np.float32(across - cap[ALONG]),
+            np.float32(slope),
+            np.float32(m),
+            actions.work,
+        )
+        _highest_by_group(bound, top)
+        for j in range(1, GROUPS):
+            if top[j] > top[group]:
+                group = j
+        for k in range(group, K, GROUPS):
+            if bound[k] == top[group]:
+                best = k
+    else:  # out of reach of single precision: score all
+        of_bound = of_estimate = math.inf
+        for k in range(K):
+            estimates[k] = squares[k] = bound[k] = 0.0
+        for j in range(GROUPS):
+            top[j] = 0.0
+    pivot, estimate = best, dot(rows[best], theta)
+    width = _width(A_inv, radius, rows[best], work[0])
+    score = estimate + width
     for j in range(GROUPS):
-        if top[j] < score - rounding:
+        if top[j] < score - of_bound:
             continue
         for k in range(j, K, GROUPS):
-            if bound[k] < score - rounding or k == pivot:
+            if bound[k] < score - of_bound or k == pivot:
                 continue
-            q = squares[k] * across - along_v[k] * along_v[k] * less
-            gap = score - rounding - estimate[k]
-            if gap > 0.0 and gap * gap > SLACK * radius * radius * q:
+            gap = score - of_estimate - estimates[k]
+            if gap > 0.0 and gap * gap > radius * radius * (squares[k] + of_square):
                 continue  # the bound with the square root itself does not reach
-            other = _width(A_inv, radius, columns, k, work)
-            if estimate[k] + other > score or (estimate[k] + other == score and k < best):
-                best, width, score = k, other, estimate[k] + other
-    return best, score, estimate[best], width
+            other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
+            if other + more > score or (other + more == score and k < best):
+                best, estimate, width, score = k, other, more, other + more
+    return best, score, estimate, width

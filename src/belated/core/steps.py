@@ -51,12 +51,22 @@ def decide_step(
     """
     options = decision_set(actions)
     for a in range(actions.shape[0]):
-        if options.squares[a] > max_norm * max_norm:
+        if not is_within(actions[a], max_norm):
             return -1, 0, 0.0, 0.0, 0.0
     index, score, estimate, width = choose(policy, state, options, rng)
     row = append(state, history, actions[index])
     remember(policy, state, actions[index])
     return row, index, score, estimate, width
+
+
+@kernel
+def is_within(x: Vector, max_norm: float) -> bool:
+    """Whether ``x`` is finite and no longer than ``max_norm``."""
+    square = 0.0
+    for i in range(x.shape[0]):
+        v = float(x[i])  # Python's float: its overflow is infinite, without a warning
+        square += v * v
+    return square <= max_norm * max_norm
 
 
 @kernel

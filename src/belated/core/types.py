@@ -7,4 +7,5 @@ from numpy.typing import NDArray
 
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
+Coarse: TypeAlias = NDArray[np.float32]
 Integers: TypeAlias = NDArray[np.integer[Any]]

@@ -29,7 +29,7 @@ from belated.core.protocols import (
 from belated.core.pruning import GROUPS, DecisionSet
 from belated.core.state import DECIDED, OBSERVED, PASSES, History, State
 from belated.core.steps import catch_up, covers, first_state, take_reward
-from belated.core.types import Integers, Matrix, Vector
+from belated.core.types import Coarse, Integers, Matrix, Vector
 
 NONE = -1  # end of a chain
 
@@ -65,8 +65,9 @@ class Lanes(NamedTuple):
 class Block(NamedTuple):
     """Some rounds of a world, as all lanes see them."""
 
-    columns: Any  # (B, d, K) decision sets
-    squares: Matrix  # (B, K) squared norms
+    rows: Any  # (B, K, d) decision sets
+    coarse: Any  # (B, d + 1, K) the same, see DecisionSet
+    longest: Vector  # (B,) of squared norms
     z: Matrix  # (B, K) x'theta_star
     best: Vector  # (B,) largest of z
     luck: Vector  # (B,) uniforms behind the rewards
@@ -214,17 +215,15 @@ def _play_lane(
     start: int,
     keeps_all: bool,
     lucks: Vector,
-    work: Matrix,
+    work: Coarse,
     rng: np.random.Generator | None,
 ) -> None:
     state, history = lane.state, lane.history
     d = state.theta.shape[0]
-    x = state.work[3]
     news, outside = True, False
     for b in range(block.luck.shape[0]):
         t = start + b
-        columns = block.columns[b]
-        options = DecisionSet(columns, block.squares[b], work)
+        options = DecisionSet(block.rows[b], block.coarse[b], block.longest[b], work)
         if news:
             outside = not covers(policy, state, game.theta_star)
         if outside:
@@ -237,8 +236,7 @@ def _play_lane(
         late = rounds_late(delay, index, t, block.lateness[b], y, game.horizon)
         lane.sums[DELAY] += late
         state.counts[DECIDED] += 1
-        for i in range(d):
-            x[i] = columns[i, k]
+        x = options.rows[k]
         remember(policy, state, x)
         if t + late < game.horizon:
             row = _take_free_row(lane, t, keeps_all)
@@ -269,7 +267,7 @@ def play_block(
     rng: np.random.Generator | None,
 ) -> None:
     """Play the rounds of ``block``, the first of them round ``start`` (from 0), in all lanes."""
-    work = np.empty((4, max(GROUPS, block.squares.shape[1])))
+    work = np.empty((4, max(GROUPS, block.z.shape[1])), np.float32)
     lucks = np.empty(block.luck.shape[0])
     for b in range(lucks.shape[0]):
         lucks[b] = luck(family, block.luck[b])

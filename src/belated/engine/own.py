@@ -113,7 +113,7 @@ class OwnLane:
             self._play_round(block, b, start + b)
 
     def _play_round(self, block: Block, b: int, t: int) -> None:
-        actions = np.ascontiguousarray(block.columns[b].T)
+        actions = block.rows[b].copy()
         k = chosen_row(self.policy, actions, t + 1)
         z, u = float(block.z[b, k]), float(block.lateness[b])
         y = float(reward_quantile(self.family, z, block.luck[b]))

@@ -22,6 +22,7 @@ from belated.core.protocols import (
     radius,
     remember,
 )
+from belated.core.pruning import fill_coarse
 from belated.core.types import Integers, Vector
 from belated.delays import is_informative
 from belated.engine.lanes import (
@@ -117,20 +118,16 @@ def draw_block(
     environment: Any, theta_star: Vector, block: Block, rng: np.random.Generator
 ) -> None:
     """Fill a block with decision sets, their norms, and what they are worth."""
-    B, d, K = block.columns.shape
-    actions = np.empty((K, d))
+    B, K, d = block.rows.shape
     for b in range(B):
-        draw_actions(environment, actions, rng)
-        columns, squares, z = block.columns[b], block.squares[b], block.z[b]
+        rows, z = block.rows[b], block.z[b]
+        draw_actions(environment, rows, rng)
+        block.longest[b] = fill_coarse(rows, block.coarse[b])
         for k in range(K):
-            squares[k] = 0.0
             z[k] = 0.0
-            for i in range(d):
-                columns[i, k] = actions[k, i]
         for i in range(d):
             for k in range(K):
-                squares[k] += columns[i, k] * columns[i, k]
-                z[k] += columns[i, k] * theta_star[i]
+                z[k] += rows[k, i] * theta_star[i]
         best = z[0]
         for k in range(1, K):
             best = max(best, z[k])
@@ -282,13 +279,15 @@ def play_world(
     ]
     K, d, T = world.environment.n_actions, world.dim, world.horizon
     B = block_rounds or min(T, max(1, min(1024, BLOCK_BYTES // (8 * K * d))))
-    columns, squares, z, best = np.empty((B, d, K)), np.empty((B, K)), np.empty((B, K)), np.empty(B)
+    rows, coarse = np.empty((B, K, d)), np.empty((B, d + 1, K), np.float32)
+    longest, z, best = np.empty(B), np.empty((B, K)), np.empty(B)
     for start in range(0, T, B):
         n = min(B, T - start)
         rounds = slice(start, start + n)
         block = Block(
-            columns[:n],
-            squares[:n],
+            rows[:n],
+            coarse[:n],
+            longest[:n],
             z[:n],
             best[:n],
             streams.luck[rounds],

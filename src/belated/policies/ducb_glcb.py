@@ -264,8 +264,8 @@ def _choose_literal(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
     if not _explored(policy, state):
-        column = int(rng.random() * actions.columns.shape[1])
-        estimate = dot(actions.columns[:, column], state.theta)
-        return column, estimate, estimate, math.inf
+        row = int(rng.random() * actions.rows.shape[0])
+        estimate = dot(actions.rows[row], state.theta)
+        return row, estimate, estimate, math.inf
     V_inv, cap, reach = state.memory.V_inv, state.memory.cap, radius(policy, state)
     return most_optimistic(state.theta, V_inv, cap, reach, actions, state.work)

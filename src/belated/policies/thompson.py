@@ -87,5 +87,5 @@ def _choose(
     sd = policy.scale * math.sqrt(policy.a_phi)
     for i in range(d):
         sample[i] = state.theta[i] + sd * sample[i]
-    column, score, _, _ = most_optimistic(sample, state.W_inv, state.cap, 0.0, actions, state.work)
-    return column, score, dot(actions.columns[:, column], state.theta), 0.0
+    row, score, _, _ = most_optimistic(sample, state.W_inv, state.cap, 0.0, actions, state.work)
+    return row, score, dot(actions.rows[row], state.theta), 0.0

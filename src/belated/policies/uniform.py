@@ -39,6 +39,6 @@ class UniformPlay(NamedTuple):
 def _choose(
     policy: UniformPlay, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    column = int(rng.random() * actions.columns.shape[1])
-    estimate = dot(actions.columns[:, column], state.theta)
-    return column, estimate, estimate, 0.0
+    row = int(rng.random() * actions.rows.shape[0])
+    estimate = dot(actions.rows[row], state.theta)
+    return row, estimate, estimate, 0.0

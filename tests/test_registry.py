@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from belated import checks, registry
+from belated.core.protocols import refusal
 from belated.delays import Empirical, Informative, Lomax, Pareto, Uniform
 from belated.families import Binomial, Gaussian
 
@@ -19,11 +20,32 @@ def delays():
     return [*kinds, Lomax(3.0), Pareto(3.0), Empirical([3.0, 1.0]), late, Informative(Uniform(3.0))]
 
 
+def policies_and_families():
+    for name in registry.POLICIES:
+        kind = registry.load(registry.POLICIES, name)
+        for family in families():
+            policy = registry.example_policy(kind, family)
+            if not refusal(policy, family):
+                yield pytest.param(policy, family, id=f"{name}-{family!r}")
+
+
 @pytest.mark.parametrize("check", checks.POLICY_CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("family", families(), ids=repr)
-@pytest.mark.parametrize("policy", registry.POLICIES)
+@pytest.mark.parametrize(("policy", "family"), policies_and_families())
 def test_policy(policy, family, check):
-    check(registry.example_policy(registry.load(registry.POLICIES, policy), family), family)
+    check(policy, family)
+
+
+@pytest.mark.parametrize("name", registry.POLICIES)
+def test_refusals(name):
+    """A policy that refuses a family says so before the first round; none refuses all."""
+    refused = 0
+    for family in families():
+        policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
+        if refusal(policy, family):
+            refused += 1
+            with pytest.raises(ValueError, match=type(policy).__name__):
+                policy.resolve(family, 3, 1.0)
+    assert refused < len(families())
 
 
 @pytest.mark.parametrize("check", checks.FAMILY_CHECKS, ids=lambda f: f.__name__)

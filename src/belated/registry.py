@@ -138,6 +138,10 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def example_policy(policy_type: Any, family: Any) -> Any:
-    """The policy with its defaults, and an R of 1 where the family has none to offer."""
-    needs_R = family.R is None and "R" in policy_type._fields
-    return policy_type(R=1.0) if needs_R else policy_type()
+    """The policy with its defaults; with an R of 1 and a horizon of 100 where none is on offer."""
+    values: dict[str, Any] = {}
+    if family.R is None and "R" in policy_type._fields:
+        values["R"] = 1.0
+    if "horizon" in policy_type._fields:
+        values["horizon"] = 100
+    return policy_type(**values)

@@ -110,7 +110,9 @@ class Estimator(Protocol):
     """How theta follows from returned rewards.
 
     One that never reads the history says so with a property ``looks_back`` that is False: a
-    simulation then keeps only the decisions whose reward is pending.
+    simulation then keeps only the decisions whose reward is pending. One whose result depends on
+    the order in which rewards return says so with a property ``one_pass`` that is True; rewards of
+    one round are handed to it in the order of decisions.
     """
 
     def new_fit(self, dim: int) -> Any:
@@ -141,7 +143,9 @@ class Policy(Protocol):
     A policy that draws no random numbers may say so with a property ``randomised`` that is
     False: its ``choose`` is then handed None for ``rng``, which saves a third of the time. One
     that keeps more than the state has room for returns it, a NamedTuple of arrays, from a method
-    ``new_memory(dim)``, and updates it in ``remember``.
+    ``new_memory(dim)``, and updates it in ``remember``. One that cannot learn from every family has
+    a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
+    has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
     """
 
     @property
@@ -155,11 +159,22 @@ class Policy(Protocol):
         """The estimator a resolved policy learns with."""
 
 
+def refusal(policy: Any, family: Family) -> str:
+    """Why the policy cannot learn from rewards of this family; empty where it can."""
+    return str(getattr(policy, "refuses", lambda family: "")(family))
+
+
+def with_horizon(policy: Any, horizon: int) -> Any:
+    """The policy, told the number of rounds where it asks for it."""
+    unknown = getattr(policy, "horizon", horizon) is None
+    return policy._replace(horizon=horizon) if unknown else policy
+
+
 @generic
 def choose(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator | None
 ) -> tuple[int, float, float, float]:
-    """Column of ``actions`` to play, its score, estimate and width.
+    """Row of ``actions`` to play, its score, estimate and width.
 
     Must not modify anything but ``state.work``, ``actions.work`` and ``rng``.
     """

@@ -21,6 +21,7 @@ from belated.core.protocols import (
     mean,
     radius,
     remember,
+    with_horizon,
 )
 from belated.core.pruning import fill_coarse
 from belated.core.types import Integers, Vector
@@ -143,7 +144,8 @@ class _Group:
         self.members = members
         lane = world.lanes[members[0]]
         self.family = lane.family
-        self.policy = lane.policy.resolve(lane.family, world.dim, world.max_norm)
+        policy = with_horizon(lane.policy, world.horizon)
+        self.policy = policy.resolve(lane.family, world.dim, world.max_norm)
         self.estimator = self.policy.estimator(lane.family, world.dim, world.max_norm)
         self.keeps_all = looks_back(self.estimator)
         self.delay: Any = lane.delay

@@ -1,11 +1,11 @@
-"""The constants of the paper's confidence set, derived from the family where they are left open."""
+"""What policies derive from the family, the horizon and each other where it is left open."""
 
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import wrong
+from belated.core.arguments import shown, whole, wrong
 from belated.core.jit import kernel
-from belated.core.protocols import Family
+from belated.core.protocols import Family, refusal
 from belated.core.state import LOG_DET, State
 
 
@@ -16,6 +16,20 @@ class Constants(NamedTuple):
     kappa: float
     lam: float
     alpha: float
+
+
+def check_family(policy: Any, family: Family) -> None:
+    """Raise where the policy cannot learn from this family."""
+    reason = refusal(policy, family)
+    if reason:
+        raise ValueError(f"family = {shown(family)}: {type(policy).__name__} {reason}")
+
+
+def known_horizon(policy: Any) -> int:
+    """The number of rounds, which a simulation fills in and anyone else must pass."""
+    if policy.horizon is None:
+        raise wrong("horizon", None, f"the number of rounds, which {type(policy).__name__} needs")
+    return whole("horizon", policy.horizon)
 
 
 def derive(policy: Any, family: Family, max_norm: float) -> Constants:

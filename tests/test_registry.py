@@ -30,7 +30,7 @@ def policies_and_families():
 
 
 @pytest.mark.parametrize("check", checks.POLICY_CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("policy", "family"), policies_and_families())
+@pytest.mark.parametrize(("policy", "family"), list(policies_and_families()))
 def test_policy(policy, family, check):
     check(policy, family)
 

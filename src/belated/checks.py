@@ -32,6 +32,7 @@ from belated.core.protocols import (
     mean,
     reward_quantile,
     self_concordance,
+    with_horizon,
 )
 from belated.core.pruning import decision_set
 from belated.core.state import LOG_DET
@@ -51,6 +52,7 @@ from belated.engine import (
     seed_of_run,
 )
 from belated.environments import UnitBall
+from belated.feedback import feedback_for
 
 ROUNDS, ACTIONS, DIM = 80, 6, 3
 THETA_STAR = np.linspace(-0.5, 0.5, DIM)
@@ -96,7 +98,7 @@ def _played(
     policy: Policy, family: Family, delay: Delay = LATE, world: World | None = None
 ) -> tuple[Bandit, Run]:
     bandit = _bandit(policy, family)
-    return bandit, play(bandit, world or _world(), delay)
+    return bandit, play(bandit, world or _world(), delay, feedback=feedback_for(policy))
 
 
 def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
@@ -212,7 +214,7 @@ def check_order_within_a_round_is_irrelevant(policy: Policy, family: Family) -> 
     rng = np.random.default_rng(3)
     straight, run = _played(policy, family)
     shuffled = _bandit(policy, family)
-    other = play(shuffled, _world(), LATE, shuffle=rng.shuffle)
+    other = play(shuffled, _world(), LATE, feedback=feedback_for(policy), shuffle=rng.shuffle)
     assert np.array_equal(run.index, other.index)
     assert np.allclose(straight.theta, shuffled.theta, rtol=0.0, atol=1e-12)
 
@@ -235,8 +237,9 @@ def check_lane_plays_like_a_bandit(policy: Any, family: Family) -> None:
     """The engine, in blocks of any size, beside any other lane, plays what ``play`` plays."""
     rounds = np.arange(1, ROUNDS + 1)
     lanes = (Lane(policy, family, LATE), Lane(policy, family, Never()))
+    feedback = feedback_for(policy)
     world = WorldSettings(
-        UnitBall(ACTIONS), DIM, ROUNDS, 0, 7, rounds, lanes, theta_star=THETA_STAR
+        UnitBall(ACTIONS), DIM, ROUNDS, 0, 7, rounds, lanes, 1.0, THETA_STAR, feedback
     )
     record = play_world(world, block_rounds=ROUNDS)
     assert np.array_equal(record, play_world(world, block_rounds=7), equal_nan=True)
@@ -244,7 +247,8 @@ def check_lane_plays_like_a_bandit(policy: Any, family: Family) -> None:
     assert np.array_equal(record[:1], alone, equal_nan=True)
     seeds = seed_of_run(7, DIM, 0)
     drawn = draw_world(UnitBall(ACTIONS), DIM, ROUNDS, seeds, THETA_STAR)
-    run = play(_player(policy, family, seeds.spawn(1)[0]), drawn, LATE)
+    policy = with_horizon(policy, ROUNDS)
+    run = play(_player(policy, family, seeds.spawn(1)[0]), drawn, LATE, feedback=feedback)
     lane = dict(zip(RECORD, record[0].T, strict=True))
     assert np.allclose(lane["regret"], run.regret, rtol=1e-9, atol=1e-9)
     assert np.array_equal(lane["missing"], run.missing)

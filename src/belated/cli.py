@@ -27,6 +27,7 @@ class Kind(StrEnum):
     families = "families"
     delays = "delays"
     environments = "environments"
+    feedback = "feedback"
 
 
 def main() -> None:
@@ -129,6 +130,9 @@ def simulate(
     environment: Annotated[str | None, typer.Option(help="Such as sphere:50.")] = None,
     checkpoints: Annotated[int | None, typer.Option(help="Rounds that are recorded.")] = None,
     spacing: Annotated[str | None, typer.Option(help="Of these: linear or logarithmic.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option(help="identified, conversions:window=50, or aggregated.")
+    ] = None,
     out: Out = Path("simulation"),
     threads: Threads = None,
     executor: Pool = "threads",
@@ -147,6 +151,7 @@ def simulate(
         "environment": environment,
         "checkpoints": checkpoints,
         "spacing": spacing,
+        "feedback": feedback,
     }
     experiment = tools.config.experiment_of(config, given)
     settings = tools.output.own_settings(experiment)

@@ -39,6 +39,11 @@ ENVIRONMENTS = {
     "sphere": "environments:Sphere",
     "fixed-arms": "environments:FixedArms",
 }
+FEEDBACK = {
+    "identified": "feedback:Identified",
+    "conversions": "feedback:Conversions",
+    "aggregated": "feedback:Aggregated",
+}
 
 
 def load(registry: dict[str, str], name: str) -> Any:

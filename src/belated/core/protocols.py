@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from belated.core.arguments import shown
 from belated.core.generic import generic, generic_with_default
 from belated.core.jit import kernel
 from belated.core.linalg import quadratic
@@ -146,6 +147,7 @@ class Policy(Protocol):
     ``new_memory(dim)``, and updates it in ``remember``. One that cannot learn from every family has
     a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
     has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
+    One that learns from other than identified rewards has a property ``feedback``: its name.
     """
 
     @property
@@ -162,6 +164,18 @@ class Policy(Protocol):
 def refusal(policy: Any, family: Family) -> str:
     """Why the policy cannot learn from rewards of this family; empty where it can."""
     return str(getattr(policy, "refuses", lambda family: "")(family))
+
+
+def check_family(policy: Any, family: Family) -> None:
+    """Raise where the policy cannot learn from this family."""
+    reason = refusal(policy, family)
+    if reason:
+        raise ValueError(f"family = {shown(family)}: {type(policy).__name__} {reason}")
+
+
+def feedback_of(policy: Any) -> str:
+    """The name of the feedback that the policy learns from: see ``belated.feedback``."""
+    return str(getattr(policy, "feedback", "identified"))
 
 
 def with_horizon(policy: Any, horizon: int) -> Any:

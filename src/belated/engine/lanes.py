@@ -81,6 +81,13 @@ class Schedule(NamedTuple):
     which: Integers  # (L,)
 
 
+class Seen(NamedTuple):
+    """Delays where only successes within ``window`` rounds are seen."""
+
+    delay: Any  # a law or a Schedule
+    window: float
+
+
 class Game(NamedTuple):
     """What does not change during a run."""
 
@@ -148,6 +155,12 @@ def rounds_late(delay: Any, lane: int, t: int, u: float, y: float, horizon: int)
 @rounds_late.case(Schedule)
 def _scheduled(delay: Schedule, lane: int, t: int, u: float, y: float, horizon: int) -> int:
     return delay.rounds[delay.which[lane], t]
+
+
+@rounds_late.case(Seen)
+def _seen(delay: Seen, lane: int, t: int, u: float, y: float, horizon: int) -> int:
+    late = rounds_late(delay.delay, lane, t, u, y, horizon)
+    return late if y > 0.0 and late <= delay.window else horizon + 1
 
 
 @kernel

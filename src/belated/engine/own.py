@@ -6,11 +6,13 @@ Any object will do that has
     observe(x, y)        a reward y that has returned, of the action x
 
 and, if it wants to know the dimension or needs random numbers, ``start(dim, rng)``, called before
-the first round of a run. Every run plays a copy of the object as it was given.
+the first round of a run. Every run plays a copy of the object as it was given, or what ``start``
+returns: an object that only holds parameters has ``start`` alone.
 
 A policy that must know which decision a reward belongs to, because it keeps something about each
 (the chance with which it was made, say), calls a third parameter ``t``: ``observe(x, y, t)`` is
-told the round of the decision, as ``choose`` was.
+told the round of the decision, as ``choose`` was. One that learns from aggregated feedback has
+``observe_total(y, t)`` instead of ``observe``: the sum of what returned in round t, every round.
 """
 
 import math
@@ -24,7 +26,7 @@ import numpy as np
 
 from belated.core.arguments import shown
 from belated.core.events import Decision
-from belated.core.protocols import Family, mean, reward_quantile
+from belated.core.protocols import Family, feedback_of, mean, reward_quantile
 from belated.core.types import Integers, Matrix, Vector
 from belated.engine.lanes import RECORD, Block, rounds_late
 
@@ -42,20 +44,20 @@ class OwnPolicy(Protocol):
 
 def is_own(policy: object) -> bool:
     """Whether it is a policy in plain Python: an object with ``choose`` and ``observe``."""
-    return all(callable(getattr(policy, name, None)) for name in ("choose", "observe"))
+    has = {name: callable(getattr(policy, name, None)) for name in ("start", "choose", "observe")}
+    return has["start"] or (has["choose"] and has["observe"])
 
 
 def started(policy: OwnPolicy, dim: int, seed: np.random.SeedSequence) -> Any:
-    """A copy that is ready for the first round."""
-    copy = deepcopy(policy)
-    if hasattr(copy, "start"):
-        copy.start(dim, np.random.default_rng(seed))
-    return copy
+    """Ready for the first round: a copy, or what ``start`` returns."""
+    copy: Any = deepcopy(policy)
+    player = copy.start(dim, np.random.default_rng(seed)) if hasattr(copy, "start") else None
+    return copy if player is None else player
 
 
-def observer(policy: OwnPolicy) -> Callable[[Vector, float, int], None]:
+def observer(player: Any) -> Callable[[Vector, float, int], None]:
     """How to tell the policy of a reward, with the round of its decision if it asks for that."""
-    observe = policy.observe
+    observe = player.observe
     try:
         asks = "t" in signature(observe).parameters
     except ValueError:  # written in C, where parameters may have no names
@@ -63,6 +65,22 @@ def observer(policy: OwnPolicy) -> Callable[[Vector, float, int], None]:
     if asks:
         return lambda x, y, t: observe(x, y, t=t)
     return lambda x, y, t: observe(x, y)
+
+
+Returned = tuple[Vector, float, int]  # action, reward, round of the decision
+
+
+def listener(policy: OwnPolicy, player: Any) -> Callable[[list[Returned], int], None]:
+    """How to tell ``player`` at the end of a round what has returned in it."""
+    if feedback_of(policy) == "aggregated":
+        return lambda returned, t: player.observe_total(sum(y for _, y, _ in returned), t)
+    observe = observer(player)
+
+    def hear(returned: list[Returned], t: int) -> None:
+        for x, y, decided in returned:
+            observe(x, y, decided)
+
+    return hear
 
 
 def chosen_row(policy: OwnPolicy, actions: Matrix, t: int) -> int:
@@ -85,21 +103,28 @@ class OwnPlayer:
     ) -> None:
         self.dim, self.family = dim, family
         self.policy = started(policy, dim, seed)
-        self.observe = observer(self.policy)
+        self.hear = listener(policy, self.policy)
+        self.waits = feedback_of(policy) == "aggregated"  # until the round is over
         self.played: list[Vector] = []
+        self.returned: list[Returned] = []
 
     def decide(self, actions: Matrix) -> Decision:
         """Ask the policy."""
+        if self.waits and self.played:
+            self.hear(self.returned, len(self.played))
+            self.returned = []
         row = chosen_row(self.policy, actions, len(self.played) + 1)
         self.played.append(actions[row])
         return Decision(len(self.played), row, math.nan, math.nan, math.nan)
 
     def learn(self, rewards: Iterable[tuple[int, float]], /) -> int:
-        """Hand the rewards over, one by one."""
-        pairs = list(rewards)
-        for id, y in pairs:
-            self.observe(self.played[id - 1], y, id)
-        return len(pairs)
+        """Hand the rewards over, one by one, or keep them for the sum of the round."""
+        new = [(self.played[id - 1], y, id) for id, y in rewards]
+        if self.waits:
+            self.returned += new
+        else:
+            self.hear(new, len(self.played))
+        return len(new)
 
 
 class OwnLane:
@@ -118,10 +143,10 @@ class OwnLane:
     ) -> None:
         self.members = [member]
         self.policy = started(policy, len(theta_star), seed)
-        self.observe = observer(self.policy)
+        self.hear = listener(policy, self.policy)
         self.family, self.delay = family, delay
         self.checkpoints, self.horizon = checkpoints.tolist(), horizon
-        self.due: dict[int, list[tuple[Vector, float, int]]] = {}
+        self.due: dict[int, list[Returned]] = {}
         self.totals: dict[str, float] = dict.fromkeys(
             ("regret", "missing_sum", "delay_sum", "observed", "missing"), 0
         )
@@ -143,10 +168,10 @@ class OwnLane:
         totals["delay_sum"] += late
         totals["missing"] += 1
         self.due.setdefault(t + late, []).append((actions[k], y, t + 1))
-        for x, reward, decided in self.due.pop(t, []):
-            self.observe(x, reward, decided)
-            totals["missing"] -= 1
-            totals["observed"] += 1
+        returned = self.due.pop(t, [])
+        self.hear(returned, t + 1)
+        totals["missing"] -= len(returned)
+        totals["observed"] += len(returned)
         totals["missing_sum"] += totals["missing"]
         if t + 1 in self.checkpoints:
             unknown = {"certificate": math.nan, "failures": math.nan, "radius": math.nan}

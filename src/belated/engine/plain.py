@@ -32,6 +32,7 @@ from belated.core.steps import covers
 from belated.core.types import Integers, Matrix, Vector
 from belated.delays import arrival
 from belated.environments import point_in_ball, sample
+from belated.feedback import Conversions, Feedback, Identified
 
 
 class Player(Protocol):
@@ -101,10 +102,13 @@ def play(
     world: World,
     delay: Delay,
     *,
+    feedback: Feedback = Identified(),  # noqa: B008
     shuffle: Callable[[list[tuple[int, float]]], None] | None = None,
 ) -> Run:
     """Play all rounds of ``world``. Rewards due in a round are delivered together at its end.
 
+    With ``feedback=Conversions(window)`` zeros and later rewards are never delivered. A player is
+    handed rewards with their decisions; aggregating them is its own affair.
     ``shuffle`` may reorder them in place: nothing should depend on that order.
     """
     if type(delay) not in delay_quantile.cases:
@@ -131,7 +135,10 @@ def play(
         tau = float(delay_quantile(delay, world.lateness[t], y))
         regret += values[t].max() - values[t, decision.index]
         run.index[t], run.regret[t], run.reward[t] = decision.index, regret, y
-        run.arrives[t] = arrival(t + 1, tau)
+        seen = not isinstance(feedback, Conversions) or (
+            y > 0.0 and np.ceil(tau) <= feedback.window
+        )
+        run.arrives[t] = arrival(t + 1, tau) if seen else np.inf
         due[run.arrives[t]].append((decision.id, y))
         returned = due.pop(t + 1, [])
         if shuffle is not None:

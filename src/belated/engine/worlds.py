@@ -31,6 +31,7 @@ from belated.engine.lanes import (
     Block,
     Game,
     Schedule,
+    Seen,
     fill_schedule,
     looks_back,
     new_lanes,
@@ -39,6 +40,7 @@ from belated.engine.lanes import (
 )
 from belated.engine.own import OwnLane, is_own
 from belated.environments import point_in_ball
+from belated.feedback import Conversions, Feedback, Identified, check_feedback
 
 BLOCK_BYTES = 2**19  # of decision sets: they stay in the cache of a core while all lanes play them
 LONGEST_HORIZON = np.iinfo(np.int32).max - 1  # rounds are counted in 32 bits
@@ -64,6 +66,7 @@ class WorldSettings(NamedTuple):
     lanes: tuple[Lane, ...]
     max_norm: float = 1.0
     theta_star: Vector | None = None  # None: drawn once for a dimension, the same in all runs
+    feedback: Feedback = Identified()
 
 
 class Streams(NamedTuple):
@@ -151,6 +154,7 @@ class _Group:
         self.delay: Any = lane.delay
         if not is_informative(lane.delay):
             self.delay = schedule._replace(which=schedule.which[members])
+        self.delay = _seen(self.delay, world.feedback)
         self.rng = None
         if is_randomised(self.policy):
             self.rng = np.random.Generator(np.random.PCG64(streams.policy))
@@ -229,6 +233,11 @@ def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
     return groups
 
 
+def _seen(delay: Any, feedback: Feedback) -> Any:
+    """When rewards are seen, if at all."""
+    return Seen(delay, float(feedback.window)) if isinstance(feedback, Conversions) else delay
+
+
 def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
@@ -260,6 +269,8 @@ def play_world(
 
     ``after_block`` is called with the number of rounds just played; what it raises ends the run.
     """
+    for lane in world.lanes:
+        check_feedback(lane.policy, lane.family, world.feedback)
     streams = open_streams(world)
     schedule = _schedule(world, streams.lateness)
     players: list[_Player] = [
@@ -267,9 +278,9 @@ def play_world(
     ]
     players += [
         OwnLane(
-            lane.policy,
+            with_horizon(lane.policy, world.horizon),
             lane.family,
-            lane.delay,
+            _seen(lane.delay, world.feedback),
             streams.theta_star,
             world.checkpoints,
             world.horizon,

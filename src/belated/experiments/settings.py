@@ -17,10 +17,12 @@ from belated.core.protocols import (
     delay_quantile,
     derivatives,
     draw_actions,
+    with_horizon,
 )
 from belated.core.types import Integers
 from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
 from belated.environments import UnitBall
+from belated.feedback import Feedback, check_feedback, feedback_named
 
 SPACINGS = ("linear", "logarithmic")
 
@@ -43,6 +45,7 @@ class Experiment:
     environment: Environment
     checkpoints: Integers
     max_norm: float
+    feedback: Feedback
 
     def tasks(self) -> list["WorldTask"]:
         """One world for each dimension and run."""
@@ -64,6 +67,7 @@ class Experiment:
             "seed": self.seed,
             "checkpoints": self.checkpoints.tolist(),
             "max_norm": self.max_norm,
+            "feedback": _described("FEEDBACK", self.feedback),
         }
 
 
@@ -98,6 +102,7 @@ class WorldTask:
             e.checkpoints,
             tuple(lanes),
             e.max_norm,
+            feedback=e.feedback,
         )
 
 
@@ -115,6 +120,7 @@ def new_experiment(
     checkpoints: int | Sequence[int] = 64,
     spacing: str = "linear",
     max_norm: float = 1.0,
+    feedback: Any = "identified",
 ) -> Experiment:
     """Check everything before the first round is played; see ``simulate`` for the parameters."""
     T = whole("horizon", horizon)
@@ -138,6 +144,7 @@ def new_experiment(
         environment,
         _rounds(checkpoints, spacing, T),
         positive("max_norm", max_norm),
+        feedback_named(feedback),
     )
     _check_fit(experiment)
     return experiment
@@ -226,10 +233,11 @@ def _check_fit(experiment: Experiment) -> None:
             raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
         for label, policy in experiment.policies.items():
             for family_label, family in experiment.families.items():
-                if is_own(policy):
-                    continue
                 try:
-                    policy.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
+                    check_feedback(policy, family, experiment.feedback)
+                    if not is_own(policy):
+                        told = with_horizon(policy, experiment.horizon)
+                        told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
                 except ValueError as error:
                     raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None
 

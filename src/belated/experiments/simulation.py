@@ -95,6 +95,7 @@ def simulate(
     checkpoints: int | Sequence[int] = 64,
     spacing: str = "linear",
     max_norm: float = 1.0,
+    feedback: Any = "identified",
     out: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     executor: str | Executor | None = None,
@@ -120,6 +121,9 @@ def simulate(
         How many rounds to record, spread ``"linear"`` or ``"logarithmic"``; or the rounds.
     max_norm
         Bound on the norm of an action.
+    feedback
+        What is seen of a reward: ``"identified"``, ``"conversions:window=50"``, ``"aggregated"``,
+        or the object from ``belated.feedback``. A policy must be made for it.
     out
         A folder for the results, which makes the run resumable; none by default.
     threads, executor
@@ -154,6 +158,7 @@ def simulate(
         checkpoints=checkpoints,
         spacing=spacing,
         max_norm=max_norm,
+        feedback=feedback,
     )
     if out is not None:
         return play_experiment(experiment, out, threads, executor, progress)

@@ -3,9 +3,10 @@
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import shown, whole, wrong
+from belated.core.arguments import whole, wrong
 from belated.core.jit import kernel
-from belated.core.protocols import Family, refusal
+from belated.core.protocols import Family
+from belated.core.protocols import check_family as check_family
 from belated.core.state import LOG_DET, State
 
 
@@ -16,13 +17,6 @@ class Constants(NamedTuple):
     kappa: float
     lam: float
     alpha: float
-
-
-def check_family(policy: Any, family: Family) -> None:
-    """Raise where the policy cannot learn from this family."""
-    reason = refusal(policy, family)
-    if reason:
-        raise ValueError(f"family = {shown(family)}: {type(policy).__name__} {reason}")
 
 
 def known_horizon(policy: Any) -> int:

@@ -21,8 +21,18 @@ from belated.delays import (
     arrival,
     quantile,
 )
-from belated.engine import RECORD, Lane, WorldSettings, draw_world, play_world, seed_of_run
+from belated.engine import (
+    RECORD,
+    Lane,
+    OwnPlayer,
+    WorldSettings,
+    draw_world,
+    play,
+    play_world,
+    seed_of_run,
+)
 from belated.engine.lanes import new_lanes, with_room
+from belated.engine.own import observer
 from belated.engine.worlds import theta_star_of
 from belated.environments import FixedArms, Sphere, UnitBall
 from belated.estimators.ridge import RidgeFit
@@ -140,6 +150,38 @@ def test_own_policies_draw_from_the_run():
     assert same(first, again)
     assert not same(first, other)
     checks.check_policy(Random(), Gaussian())
+
+
+class Remembers:
+    """Asks with every reward for the round of its decision, and holds the engine to it."""
+
+    def start(self, dim, rng):
+        self.rng, self.played, self.order = rng, {}, []
+
+    def choose(self, actions, t):
+        row = self.rng.integers(len(actions))
+        self.played[t] = actions[row]
+        return row
+
+    def observe(self, x, y, *, t):
+        assert (self.played.pop(t) == x).all()
+        self.order.append(t)
+
+
+def test_rewards_come_with_the_round_of_their_decision():
+    checks.check_policy(Remembers(), Gaussian())
+    player = OwnPlayer(Remembers(), Gaussian(), 3, np.random.SeedSequence(1))
+    run = play(player, draw_world(UnitBall(4), 3, 60, seed=1), Exponential(8.0))
+    in_order = 1 + np.argsort(run.arrives, kind="stable")
+    assert player.policy.order == in_order[: (run.arrives <= 60).sum()].tolist()
+    assert player.policy.order != sorted(player.policy.order)
+
+
+def test_observers_without_names_for_their_parameters():
+    class InC:
+        observe = {}.pop
+
+    assert observer(InC())(1, 2.0, 3) == 2.0
 
 
 @pytest.mark.parametrize("answer", [8, -1, 1.0, None, True, np.float64(2)])

@@ -7,11 +7,16 @@ Any object will do that has
 
 and, if it wants to know the dimension or needs random numbers, ``start(dim, rng)``, called before
 the first round of a run. Every run plays a copy of the object as it was given.
+
+A policy that must know which decision a reward belongs to, because it keeps something about each
+(the chance with which it was made, say), calls a third parameter ``t``: ``observe(x, y, t)`` is
+told the round of the decision, as ``choose`` was.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
+from inspect import signature
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -30,8 +35,9 @@ class OwnPolicy(Protocol):
     def choose(self, actions: Matrix, t: int) -> int:
         """Row of ``actions`` to play in round ``t``, counted from 1."""
 
-    def observe(self, x: Vector, y: float) -> None:
-        """The reward of a decision returned."""
+    @property
+    def observe(self) -> Callable[..., None]:
+        """``observe(x, y)`` or ``observe(x, y, t)``: the reward of a decision returned."""
 
 
 def is_own(policy: object) -> bool:
@@ -45,6 +51,18 @@ def started(policy: OwnPolicy, dim: int, seed: np.random.SeedSequence) -> Any:
     if hasattr(copy, "start"):
         copy.start(dim, np.random.default_rng(seed))
     return copy
+
+
+def observer(policy: OwnPolicy) -> Callable[[Vector, float, int], None]:
+    """How to tell the policy of a reward, with the round of its decision if it asks for that."""
+    observe = policy.observe
+    try:
+        asks = "t" in signature(observe).parameters
+    except ValueError:  # written in C, where parameters may have no names
+        asks = False
+    if asks:
+        return lambda x, y, t: observe(x, y, t=t)
+    return lambda x, y, t: observe(x, y)
 
 
 def chosen_row(policy: OwnPolicy, actions: Matrix, t: int) -> int:
@@ -67,6 +85,7 @@ class OwnPlayer:
     ) -> None:
         self.dim, self.family = dim, family
         self.policy = started(policy, dim, seed)
+        self.observe = observer(self.policy)
         self.played: list[Vector] = []
 
     def decide(self, actions: Matrix) -> Decision:
@@ -79,7 +98,7 @@ class OwnPlayer:
         """Hand the rewards over, one by one."""
         pairs = list(rewards)
         for id, y in pairs:
-            self.policy.observe(self.played[id - 1], y)
+            self.observe(self.played[id - 1], y, id)
         return len(pairs)
 
 
@@ -99,9 +118,10 @@ class OwnLane:
     ) -> None:
         self.members = [member]
         self.policy = started(policy, len(theta_star), seed)
+        self.observe = observer(self.policy)
         self.family, self.delay = family, delay
         self.checkpoints, self.horizon = checkpoints.tolist(), horizon
-        self.due: dict[int, list[tuple[Vector, float]]] = {}
+        self.due: dict[int, list[tuple[Vector, float, int]]] = {}
         self.totals: dict[str, float] = dict.fromkeys(
             ("regret", "missing_sum", "delay_sum", "observed", "missing"), 0
         )
@@ -122,9 +142,9 @@ class OwnLane:
         totals["regret"] += float(mean(self.family, block.best[b]) - mean(self.family, z))
         totals["delay_sum"] += late
         totals["missing"] += 1
-        self.due.setdefault(t + late, []).append((actions[k], y))
-        for x, reward in self.due.pop(t, []):
-            self.policy.observe(x, reward)
+        self.due.setdefault(t + late, []).append((actions[k], y, t + 1))
+        for x, reward, decided in self.due.pop(t, []):
+            self.observe(x, reward, decided)
             totals["missing"] -= 1
             totals["observed"] += 1
         totals["missing_sum"] += totals["missing"]

@@ -90,18 +90,18 @@ def test_beside_ours_behind_delays(peer):
             ["exponential:10"],
             environment=FixedArms(np.eye(3)) if peer in BY_POSITION else Sphere(3),
             dims=[3 if peer in BY_POSITION else 2],
-            horizon=300,
+            horizon=200,
             runs=runs,
             seed=2,
             checkpoints=3,
         ).frame()
         return frame.pivot(index=["run", "t"], columns="policy", values="regret")
 
-    regret = regrets(runs=4)
-    last = regret.xs(300, level="t")
+    regret = regrets(runs=3)
+    last = regret.xs(200, level="t")
     assert last[policy.name].mean() < 0.7 * last["uniform"].mean()
-    assert regret.loc[:1].equals(regrets(runs=2))
-    assert last[policy.name].nunique() == 4
+    assert regret.loc[:0].equals(regrets(runs=1))
+    assert last[policy.name].nunique() == 3
 
 
 # ------------------------------------------------------------------------ the same thing by hand

@@ -49,6 +49,7 @@ class MABWiser(Adapter):
             raise wrong_type("mab", mab, "a MAB of mabwiser")
         learning, neighbours = mab.learning_policy, mab.neighborhood_policy
         super().__init__(mab, name or f"mabwiser.{type(learning).__name__}")
+        # Only ThompsonSampling has a binarizer, or can do without.
         self.binary = getattr(learning, "binarizer", self) is None
         self.shared = mab.is_contextual and len(mab.arms) == 1
         # Fewer rewards than neighbours or clusters asked for would be an error of mabwiser's.
@@ -74,7 +75,7 @@ class MABWiser(Adapter):
         self._learn_the_news()
         if self.shared:
             row = self._best_row(actions)
-            return row, actions[row]
+            return row, actions[row].copy()  # a view would keep all of them
         arms = self.live.arms
         as_many_arms("mab.arms", len(arms), actions)
         context = actions.ravel() if self.live.is_contextual else None

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo test lint setup lock docs clean
+.PHONY: demo test test-peers lint setup lock docs clean
 
 demo: .venv/ready
 	$(BIN)/belated demo
@@ -12,6 +12,11 @@ demo: .venv/ready
 test: .venv/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
 	$(BIN)/pytest -n 2 -m compiled
+
+# contextualbandits comes without wheels: this compiles it, and then tests all adapters.
+test-peers: .venv/ready
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet contextualbandits
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_peers.py
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

@@ -23,7 +23,7 @@ from belated.feedback import Aggregated, Conversions, Identified, feedback_named
 from belated.policies import DelayedOFUGLM, UniformPlay
 
 T, D, K = 80, 2, 5
-THETA_STAR = np.array([0.6, -0.2])
+BERNOULLI, THETA_STAR = Bernoulli(), np.array([0.6, -0.2])
 COLUMN = {name: i for i, name in enumerate(RECORD)}
 
 
@@ -54,7 +54,7 @@ class HoldsParameters(NamedTuple):
         return player
 
 
-def world(policy, feedback, delay, family=Bernoulli()):
+def world(policy, feedback, delay, family=BERNOULLI):
     rounds = np.arange(1, T + 1)
     lanes = (Lane(policy, family, delay),)
     return WorldSettings(UnitBall(K), D, T, 0, 3, rounds, lanes, 1.0, THETA_STAR, feedback)

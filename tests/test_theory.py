@@ -1,0 +1,137 @@
+"""The paper's statements as numbers: golden values, identities, simulations that could refute."""
+
+import math
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, Gaussian, Poisson
+from belated.delays import (
+    Constant,
+    Exponential,
+    Geometric,
+    Informative,
+    Lomax,
+    Never,
+    PacketLoss,
+    Uniform,
+    sample,
+)
+from belated.theory import delay_bounds, regret_bound
+
+T, DELTA = 100_000, 0.05 / 3
+
+
+@pytest.mark.parametrize(
+    ("family", "dim", "expected", "printed", "additive"),
+    [
+        (Gaussian(), 5, 100.0, 1.722e6, 1.527e6),
+        (Gaussian(), 20, 1000.0, 9.207e7, 8.236e7),
+        (Bernoulli(), 5, 100.0, 1.036e6, 9.020e5),
+    ],
+)
+def test_golden_bounds(family, dim, expected, printed, additive):
+    """To the printed digits. They take 1 + E[tau] for E[ceil tau], which is a little more."""
+    settings = {"dim": dim, "horizon": T, "delta": DELTA}
+    bound = regret_bound(family, Exponential(expected), mean_missing=1 + expected, **settings)
+    assert float(f"{bound.printed:.3e}") == printed
+    assert float(f"{bound.additive:.3e}") == additive
+    sharper = regret_bound(family, Exponential(expected), **settings)
+    assert 0.999 * additive < sharper.additive < bound.additive
+    assert bound.trivial == pytest.approx(T * (2.0 if family == Gaussian() else 0.46211716))
+    assert "say nothing" in bound.sentence
+
+
+def test_golden_delays():
+    assert delay_bounds(Exponential(100.0), T).expected_missing == pytest.approx(
+        100.50083, abs=5e-6
+    )
+    assert delay_bounds(Exponential(1000.0), T).expected_missing == pytest.approx(
+        1000.50008, abs=5e-6
+    )
+    assert delay_bounds(Uniform(50.0), T).expected_missing == pytest.approx(50.5)
+    assert delay_bounds(Uniform(50.0), T).latest == 100.0
+    exponential = delay_bounds(Exponential(100.0), T, DELTA)
+    assert exponential.latest == math.ceil(100.0 * math.log(T / DELTA))
+    lomax = delay_bounds(Lomax(100.0), 500, DELTA)
+    assert lomax.latest == 500.0  # a tail this heavy reaches beyond any horizon of interest
+    assert math.isnan(lomax.latest_printed)
+    never = delay_bounds(Never(), 500, DELTA)
+    assert never.expected_missing == never.latest == 500.0
+
+
+def test_where_the_two_bounds_cross():
+    """The multiplicative bound is the smaller one up to T = d L D^2 / (2 (sqrt(1 + G) - 1)^2)."""
+
+    def both(horizon):
+        return regret_bound(Gaussian(), Exponential(100.0), dim=5, horizon=horizon, delta=DELTA)
+
+    bound = both(600_000)
+    G, D = bound.delay.missing, 1.0 + bound.delay.missing + bound.delay.latest
+    crossing = 5 * bound.L * D**2 / (2.0 * (math.sqrt(1.0 + G) - 1.0) ** 2)
+    assert 500_000 < crossing < 800_000
+    before, after = both(int(0.9 * crossing)), both(int(1.1 * crossing))
+    assert before.multiplicative < before.additive
+    assert after.additive < after.multiplicative
+
+
+def test_additive_in_the_delay_only():
+    """The part of the corrected bound that depends on the delay grows like log T, not sqrt(T)."""
+
+    def penalty(horizon):
+        late, at_once = (
+            regret_bound(Gaussian(), delay, dim=3, horizon=horizon, delta=DELTA)
+            for delay in (Exponential(50.0), Constant(0.0))
+        )
+        return (late.additive - at_once.additive) / late.sqrt_beta
+
+    assert penalty(10**6) < 3.0 * penalty(10**4)
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [Exponential(20.0), Uniform(20.0), Lomax(20.0), Geometric(20.0), PacketLoss(0.9)],
+    ids=repr,
+)
+def test_missing_and_latest_hold(delay):
+    """In 400 runs at delta = 0.1 a tight bound breaks 57 times or more once in a thousand tests."""
+    rng, rounds, delta = np.random.default_rng(5), 300, 0.1
+    bounds, too_many, too_late = delay_bounds(delay, rounds, delta), 0, 0
+    s, missing = np.arange(1, rounds + 1), []
+    for _ in range(400):
+        late = np.ceil(sample(delay, rounds, rng))
+        G = ((s[:, None] >= s) & (s + late > s[:, None])).sum(axis=1)
+        missing.append(G[-1])
+        too_many += G.max() > bounds.missing
+        too_late += np.minimum(late, rounds).max() > bounds.latest
+    assert too_many < 57
+    assert too_late < 57
+    spread = np.std(missing) / math.sqrt(400)
+    assert abs(np.mean(missing) - bounds.expected_missing) < 5 * spread + 1e-12
+
+
+def test_the_printed_minimum_breaks():
+    """max tau exceeds E[tau] + D_T as printed far more often than delta; the maximum is safe."""
+    rng, runs = np.random.default_rng(6), 300
+    bounds = delay_bounds(Exponential(1.0), T, DELTA)
+    largest = np.array([rng.exponential(size=T).max() for _ in range(runs)])
+    share = (largest > bounds.latest_printed).mean()
+    assert share == pytest.approx(0.36, abs=0.1)
+    assert (largest > bounds.latest_corrected).mean() <= DELTA
+    assert (np.ceil(largest) > bounds.latest).mean() <= 4 * DELTA
+
+
+def test_bad_arguments():
+    delay = Exponential(10.0)
+    with pytest.raises(ValueError, match=r"lam = 0\.1: expected at least 0\.5"):
+        regret_bound(Gaussian(), delay, dim=2, horizon=10, lam=0.1)
+    with pytest.raises(ValueError, match=r"R = None: expected a noise scale: Poisson"):
+        regret_bound(Poisson(), delay, dim=2, horizon=10)
+    with pytest.raises(ValueError, match="does not depend on the reward"):
+        regret_bound(Gaussian(), Informative(), dim=2, horizon=10)
+    with pytest.raises(ValueError, match="delta = 2"):
+        delay_bounds(delay, 10, 2)
+    assert regret_bound(Poisson(), delay, dim=2, horizon=10, R=1.0).trivial > 0
+    assert regret_bound(Gaussian(), delay, dim=2, horizon=1).expected > 0
+    huge = regret_bound(Gaussian(0.01), Constant(0.0), dim=1, horizon=10**7, m1=1.0)
+    assert "the regret is at most" in huge.sentence

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from belated import Bernoulli, Gaussian, Poisson
+import naive
+from belated import Bandit, Bernoulli, Gaussian, Poisson
+from belated.core.protocols import mean
 from belated.delays import (
     Constant,
     Exponential,
@@ -17,6 +19,10 @@ from belated.delays import (
     Uniform,
     sample,
 )
+from belated.engine import Lane, WorldSettings, audit_world, draw_world, play, seed_of_run
+from belated.engine.worlds import theta_star_of
+from belated.environments import UnitBall
+from belated.policies import DelayedOFUGLM, Greedy
 from belated.theory import delay_bounds, regret_bound
 
 T, DELTA = 100_000, 0.05 / 3
@@ -135,3 +141,64 @@ def test_bad_arguments():
     assert regret_bound(Gaussian(), delay, dim=2, horizon=1).expected > 0
     huge = regret_bound(Gaussian(0.01), Constant(0.0), dim=1, horizon=10**7, m1=1.0)
     assert "the regret is at most" in huge.sentence
+
+
+# ---------------------------------------------------------------------------------------- audit
+
+
+@pytest.mark.parametrize("family", [Gaussian(0.3), Bernoulli()], ids=repr)
+@pytest.mark.parametrize("delay", [Exponential(6.0), Lomax(4.0), Constant(0.0)], ids=repr)
+def test_audit_matches_the_definitions(family, delay):
+    """Every worst ratio against matrices built anew in every round."""
+    rounds, d, policy = 60, 3, DelayedOFUGLM(delta=0.1, lam=0.7)
+    settings = WorldSettings(
+        UnitBall(6), d, rounds, 0, 9, np.array([rounds]), (Lane(policy, family, delay),)
+    )
+    (found,) = audit_world(settings)
+    seeds = seed_of_run(9, d, 0)
+    drawn = draw_world(UnitBall(6), d, rounds, seeds, theta_star_of(settings))
+    bandit = Bandit(d, family=family, policy=policy)
+    centres, radii, widths, decide = [], [], [], bandit.decide
+
+    def watched(actions):
+        centres.append(bandit.theta.copy())
+        radii.append(bandit.radius)
+        decision = decide(actions)
+        widths.append(decision.width)
+        return decision
+
+    bandit.decide = watched
+    run = play(bandit, drawn, delay)
+    late = run.arrives - np.arange(1, rounds + 1)
+    regrets = np.diff(run.regret, prepend=0.0)
+    gap = float(mean(family, 1.0) - mean(family, -1.0))
+    X = drawn.actions[np.arange(rounds), run.index]
+    slope = family.lipschitz(1.0)
+    star = drawn.theta_star
+    ratios = naive.audit(X, late, star, centres, radii, regrets, widths, slope, gap, 0.7)
+    for i, (ratio, where) in enumerate(found.values()):
+        if i == 2:
+            assert ratio < 1e-3  # an identity: rounding only
+            continue
+        assert ratio == pytest.approx(max(0.0, ratios[:, i].max()), rel=1e-5, abs=1e-6)
+        if ratio > 0.0:
+            assert ratios[where - 1, i] == pytest.approx(ratio, rel=1e-5)
+        assert ratio <= 1.0
+
+
+def test_audit_finds_what_is_broken():
+    """Only good rewards return: R1 is violated, R3 to R8 hold as they do for any delays."""
+    only_good = Informative(Constant(0.0), Never(), threshold=0.0)
+    lanes = (Lane(DelayedOFUGLM(delta=0.1), Gaussian(), only_good),)
+    world = WorldSettings(UnitBall(5), 2, 400, 0, 3, np.array([400]), lanes)
+    (found,) = audit_world(world._replace(theta_star=np.array([0.1, 0.1])))
+    assert found["R1"][0] > 1.0
+    assert max(found[name][0] for name in ("R3", "R4", "R5", "R6", "R7", "R8")) <= 1.0
+
+
+def test_only_confidence_sets_are_audited():
+    world = WorldSettings(
+        UnitBall(5), 2, 10, 0, 3, np.array([10]), (Lane(Greedy(), Gaussian(), Constant(0.0)),)
+    )
+    with pytest.raises(ValueError, match=r"policy = Greedy.*a confidence set"):
+        audit_world(world)

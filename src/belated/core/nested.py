@@ -26,7 +26,12 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def at(stack: Any, index: int) -> Any:
-    """The item ``index`` of a stack: views, not copies. For kernels and for plain Python."""
+    """The item ``index`` of a stack: views, not copies; None of None.
+
+    For kernels and for plain Python.
+    """
+    if stack is None:
+        return None
     if isinstance(stack, tuple):
         return type(stack)(*(at(part, index) for part in stack))
     return stack[index]
@@ -34,6 +39,8 @@ def at(stack: Any, index: int) -> Any:
 
 @overload(at, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
 def _compiled_at(stack: Any, index: Any) -> Any:
+    if isinstance(stack, types.NoneType):
+        return lambda stack, index: None
     if not isinstance(stack, types.BaseTuple):
         return lambda stack, index: stack[index]
     # Numba cannot build a NamedTuple in a loop over its fields: spell the fields out

@@ -25,11 +25,13 @@ from belated.core.protocols import (
     radius,
     remember,
     reward_of_luck,
+    set_norm,
 )
 from belated.core.pruning import GROUPS, DecisionSet
 from belated.core.state import DECIDED, OBSERVED, PASSES, History, State
 from belated.core.steps import catch_up, covers, first_state, take_reward
 from belated.core.types import Coarse, Integers, Matrix, Vector
+from belated.engine.audit import Audit, audit_decision, audit_regret
 
 NONE = -1  # end of a chain
 
@@ -97,6 +99,7 @@ class Game(NamedTuple):
     slope: float  # L_mu, of the regret certificate
     largest_gap: float  # between two mean rewards
     set_moves: bool  # whether decisions change the confidence set, not only rewards
+    max_norm: float  # of an action
 
 
 def looks_back(estimator: Estimator) -> bool:
@@ -230,6 +233,7 @@ def _play_lane(
     lucks: Vector,
     work: Coarse,
     rng: np.random.Generator | None,
+    audit: Audit | None,
 ) -> None:
     state, history = lane.state, lane.history
     d = state.theta.shape[0]
@@ -248,8 +252,27 @@ def _play_lane(
         y = reward_of_luck(family, z, lucks[b])
         late = rounds_late(delay, index, t, block.lateness[b], y, game.horizon)
         lane.sums[DELAY] += late
-        state.counts[DECIDED] += 1
         x = options.rows[k]
+        if audit is not None:
+            error = state.work[0]
+            for i in range(d):
+                error[i] = state.theta[i] - game.theta_star[i]
+            audit_decision(
+                audit,
+                state,
+                policy.lam,
+                game.max_norm * game.max_norm,
+                set_norm(policy, state, error),
+                radius(policy, state),
+                mean(family, block.best[b]) - mean(family, z),
+                min(game.largest_gap, 2.0 * game.slope * width),
+                x,
+                float(min(late, game.horizon - t - 1)),
+                t + 1,
+            )
+            if lane.sums[FAILURES] == 0.0:
+                audit_regret(audit, lane.sums[REGRET], lane.sums[CERTIFICATE], t + 1)
+        state.counts[DECIDED] += 1
         remember(policy, state, x)
         if t + late < game.horizon:
             row = _take_free_row(lane, t, keeps_all)
@@ -278,6 +301,7 @@ def play_block(
     start: int,
     keeps_all: bool,
     rng: np.random.Generator | None,
+    audit: Audit | None,
 ) -> None:
     """Play the rounds of ``block``, the first of them round ``start`` (from 0), in all lanes."""
     work = np.empty((4, max(GROUPS, block.z.shape[1])), np.float32)
@@ -300,4 +324,5 @@ def play_block(
             lucks,
             work,
             rng,
+            at(audit, index),
         )

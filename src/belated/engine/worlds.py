@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from belated.core.arguments import wrong
 from belated.core.jit import allocating_kernel
 from belated.core.protocols import (
     Delay,
@@ -26,6 +27,7 @@ from belated.core.protocols import (
 from belated.core.pruning import fill_coarse
 from belated.core.types import Integers, Vector
 from belated.delays import is_informative
+from belated.engine.audit import new_audit, results
 from belated.engine.lanes import (
     RECORD,
     Block,
@@ -67,6 +69,7 @@ class WorldSettings(NamedTuple):
     max_norm: float = 1.0
     theta_star: Vector | None = None  # None: drawn once for a dimension, the same in all runs
     feedback: Feedback = Identified()
+    audited: bool = False  # whether the paper's inequalities are checked: see ``audit_world``
 
 
 class Streams(NamedTuple):
@@ -164,7 +167,20 @@ class _Group:
             slope = float(lane.family.lipschitz(bound))
             gap = float(mean(lane.family, bound) - mean(lane.family, -bound))
         moves = type(self.policy) in remember.cases
-        self.game = Game(streams.theta_star, world.checkpoints, world.horizon, slope, gap, moves)
+        self.game = Game(
+            streams.theta_star,
+            world.checkpoints,
+            world.horizon,
+            slope,
+            gap,
+            moves,
+            float(world.max_norm),
+        )
+        self.audit = None
+        if world.audited:
+            if not has_certificate(self.policy):
+                raise wrong("policy", self.policy, "one with a confidence set and a bound m1")
+            self.audit = new_audit(world.dim, float(self.policy.lam), len(members))
         self.lanes = new_lanes(
             self.policy,
             self.estimator,
@@ -188,6 +204,7 @@ class _Group:
             start,
             self.keeps_all,
             self.rng,
+            self.audit,
         )
 
     @property
@@ -269,11 +286,33 @@ def play_world(
 
     ``after_block`` is called with the number of rounds just played; what it raises ends the run.
     """
+    players = _play(world, block_rounds, after_block)
+    record = np.empty((len(world.lanes), len(world.checkpoints), len(RECORD)))
+    for player in players:
+        record[player.members] = player.record
+    return record
+
+
+def audit_world(world: WorldSettings) -> list[dict[str, tuple[float, int]]]:
+    """Play all lanes and check R1 to R9 in every round; for each lane, worst ratios and where."""
+    found: list[dict[str, tuple[float, int]]] = [{} for _ in world.lanes]
+    if any(is_own(lane.policy) for lane in world.lanes):
+        raise wrong("lanes", world.lanes, "policies with a confidence set")
+    for group in _play(world._replace(audited=True), None, lambda rounds: None):
+        for place, member in enumerate(group.members):
+            found[member] = results(group.audit, place)
+    return found
+
+
+def _play(
+    world: WorldSettings, block_rounds: int | None, after_block: Callable[[int], None]
+) -> list[Any]:
+    """Play all lanes; returns those who played them."""
     for lane in world.lanes:
         check_feedback(lane.policy, lane.family, world.feedback)
     streams = open_streams(world)
     schedule = _schedule(world, streams.lateness)
-    players: list[_Player] = [
+    players: list[Any] = [
         _Group(world, members, streams, schedule) for members in _grouped(world.lanes)
     ]
     players += [
@@ -310,7 +349,4 @@ def play_world(
         for player in players:
             player.play(block, start)
         after_block(n)
-    record = np.empty((len(world.lanes), len(world.checkpoints), len(RECORD)))
-    for player in players:
-        record[player.members] = player.record
-    return record
+    return players

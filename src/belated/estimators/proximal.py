@@ -119,8 +119,10 @@ def _settle_on_sphere(
         force = _force(pull, family, dot(x, theta))[0]
         for i in range(d):
             base[i] = start[i] - force * towards[i]
-        matvec(A_inv, theta, product)
         excess = dot(base, base) - radius * radius
+        if excess > 3.0 * radius * radius:
+            return False, nu  # twice as far out as the sphere: nu is not small
+        matvec(A_inv, theta, product)
         along, square = dot(base, product), dot(product, product)
         root = along * along - square * excess
         if not (root >= 0.0 and along > 0.0):

@@ -10,6 +10,9 @@ POLICIES = {
     "ducb-ridge": "policies.ducb_glcb:DUCBRidge",
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
     "thompson": "policies.thompson:Thompson",
+    "gloc": "policies.gloc:GLOC",
+    "ada-ofu-ecolog": "policies.ecolog:AdaOFUECOLog",
+    "glb-omd": "policies.glb_omd:GLBOMD",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
 }

@@ -1,0 +1,201 @@
+"""GLOC of Jun, Bhargava, Nowak and Willett (2017): online Newton steps turned into a set."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import parameters, positive, probability, whole
+from belated.core.linalg import copy, dot, matvec, quadratic
+from belated.core.protocols import (
+    Estimator,
+    Family,
+    choose,
+    mean,
+    radius,
+    refit,
+    sqrt_beta,
+    take_in,
+)
+from belated.core.pruning import DecisionSet, most_optimistic
+from belated.core.state import History, State
+from belated.core.types import Vector
+from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.policies.constants import derive
+from belated.policies.one_pass import check_ridge
+
+SQUARED_PULLS, SQUARED_PREDICTIONS = 0, 1  # slots of NewtonStepsFit.scalars
+
+
+@parameters
+class GLOC(NamedTuple):
+    """Online Newton steps turned into a confidence set: constant memory, one pass.
+
+    Rewards are taken in one by one as they return. The iterate predicts ``z = x'iterate``, then
+    moves against ``g = mu(z) - y``,
+
+        iterate <- projection of iterate - (g / kappa) W^-1 x on the ball, in the norm of W,
+
+    W with x in it. The set is centred not on the iterate but on the ridge regression of the
+    predictions, ``theta = W^-1 sum of z x``. It plays ``argmax x'theta + radius ||x||_{W^-1}``,
+
+        B = 2 kappa lam m1^2 + (1 / 2 kappa) sum of g^2 ||x||^2_{W^-1},
+        alpha = 1 + 4 B / kappa + (8 R^2 / kappa^2)
+                log((2 / delta) sqrt(1 + 2 B / kappa + 4 R^4 / (kappa^4 delta^2))),
+        radius^2 = alpha + lam m1^2 - (sum of z^2 - theta'sum of z x).
+
+    Parameters
+    ----------
+    m1
+        Bound on ``||theta_star||``.
+    delta
+        Probability with which the confidence set may ever fail.
+    lam
+        Ridge in W; default 1.
+    kappa
+        Least slope of the mean over ``|x'theta| <= max_norm m1``.
+    R
+        Sub-Gaussian scale of the noise.
+
+    Assumptions
+    -----------
+    ``||theta_star|| <= m1``. Noise sub-Gaussian of scale R. Delays that do not depend on the
+    reward. Then the set holds in all rounds at once with probability 1 - delta.
+
+    Cost
+    ----
+    A decision O(K d), plus O(d^2) for each action that is scored. A returned reward O(d^2), and
+    O(d^3) where the step leaves the ball by far. Memory O(d^2), whatever the number of rewards.
+
+    Deviations
+    ----------
+    Rewards are processed in the order in which they return, ties in the order of decisions: the
+    estimate depends on that order, the guarantee does not. The theorem is from memory; its formula
+    follows from the regret of the steps, Lemma 2 of Abbasi-Yadkori et al. (2012) and the square
+    completed, which is how it was checked. B keeps the paper's first term, which allows for any
+    first iterate; ours is zero.
+
+    References
+    ----------
+    K.-S. Jun, A. Bhargava, R. Nowak, R. Willett: Scalable Generalized Linear Bandits: Online
+    Computation and Hashing. NeurIPS 2017.
+    Y. Abbasi-Yadkori, D. Pal, C. Szepesvari: Online-to-Confidence-Set Conversions and Application
+    to Sparse Stochastic Bandits. AISTATS 2012.
+
+    Examples
+    --------
+    >>> from belated import Bernoulli
+    >>> GLOC(m1=1.0).resolve(Bernoulli(), dim=10, max_norm=1.0).lam
+    1.0
+    """
+
+    m1: float = 1.0
+    delta: float = 0.05
+    lam: float | None = None
+    kappa: float | None = None
+    R: float | None = None
+
+    @property
+    def randomised(self) -> bool:
+        """No random numbers are drawn."""
+        return False
+
+    def checked(self) -> "GLOC":
+        """Raise where a parameter does not fit."""
+        return self._replace(
+            m1=positive("m1", self.m1),
+            delta=probability("delta", self.delta),
+            lam=None if self.lam is None else positive("lam", self.lam),
+            kappa=None if self.kappa is None else positive("kappa", self.kappa),
+            R=None if self.R is None else positive("R", self.R),
+        )
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "GLOC":
+        """Fill in what was left open."""
+        whole("dim", dim)
+        self = self.checked()
+        R, kappa, lam, _ = derive(self, family, max_norm)
+        return self._replace(lam=check_ridge(lam, max_norm**2), kappa=kappa, R=R)
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The online Newton steps."""
+        if self.kappa is None:
+            raise ValueError("resolve the policy first")
+        return NewtonSteps(self.m1, self.kappa)
+
+
+class NewtonSteps(NamedTuple):
+    """The iterate, and the regression of its predictions."""
+
+    m1: float
+    kappa: float
+
+    @property
+    def looks_back(self) -> bool:
+        """Old rewards are never needed again."""
+        return False
+
+    @property
+    def one_pass(self) -> bool:
+        """The result depends on the order in which rewards return."""
+        return True
+
+    def new_fit(self, dim: int) -> "NewtonStepsFit":
+        """No reward has returned yet."""
+        return NewtonStepsFit(np.zeros(dim), np.zeros(dim), np.zeros(2))
+
+
+class NewtonStepsFit(NamedTuple):
+    """What the steps leave behind."""
+
+    iterate: Vector  # (d,) where the next prediction is made; in the ball
+    b: Vector  # (d,) sum of z x
+    scalars: Vector  # (2,) sums of g^2 ||x||^2_{W^-1} and of z^2
+
+
+# Kernels only ever see a resolved policy, in which no parameter is None: hence Any.
+
+
+@take_in.case(NewtonSteps)
+def _take_in(estimator: NewtonSteps, family: Any, state: State, x: Vector, y: float) -> None:
+    fit, work = state.fit, state.work
+    z = dot(x, fit.iterate)
+    g = mean(family, z) - y
+    q = quadratic(state.W_inv, x, work[TOWARDS])
+    fit.scalars[SQUARED_PULLS] += g * g * q
+    fit.scalars[SQUARED_PREDICTIONS] += z * z
+    for i in range(x.shape[0]):
+        fit.b[i] += z * x[i]
+    step = Pull(g / estimator.kappa, 0.0, 0.0)
+    proximal_point(step, family, state.W, state.W_inv, fit.iterate, x, estimator.m1, work)
+    copy(work[POINT], fit.iterate)
+
+
+@refit.case(NewtonSteps)
+def _refit(estimator: NewtonSteps, family: Any, state: State, history: History) -> None:
+    matvec(state.W_inv, state.fit.b, state.theta)
+
+
+@sqrt_beta.case(GLOC)
+def _sqrt_beta(policy: Any, state: State) -> float:
+    fit, kappa = state.fit, policy.kappa
+    spread = policy.R / kappa
+    B = 2.0 * kappa * policy.lam * policy.m1**2 + fit.scalars[SQUARED_PULLS] / (2.0 * kappa)
+    # hypot: the fourth power may overflow
+    root = math.hypot(math.sqrt(1.0 + 2.0 * B / kappa), 2.0 * spread * spread / policy.delta)
+    alpha = 1.0 + 4.0 * B / kappa + 8.0 * spread * spread * math.log(2.0 / policy.delta * root)
+    unexplained = max(0.0, fit.scalars[SQUARED_PREDICTIONS] - dot(fit.b, state.theta))
+    return math.sqrt(max(0.0, alpha + policy.lam * policy.m1**2 - unexplained))
+
+
+@radius.case(GLOC)
+def _radius(policy: Any, state: State) -> float:
+    return sqrt_beta(policy, state)
+
+
+@choose.case(GLOC)
+def _choose(
+    policy: Any, state: State, actions: DecisionSet, rng: None
+) -> tuple[int, float, float, float]:
+    reach = radius(policy, state)
+    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)

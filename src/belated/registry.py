@@ -10,6 +10,11 @@ POLICIES = {
     "ducb-ridge": "policies.ducb_glcb:DUCBRidge",
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
     "thompson": "policies.thompson:Thompson",
+    "lin-ts": "policies.lin_ts:LinTS",
+    "inflated-ts": "policies.inflated_ts:InflatedTS",
+    "evill": "policies.evill:EVILL",
+    "glm-fpl": "policies.glm_fpl:GLMFPL",
+    "polya-gamma": "policies.polya_gamma:PolyaGamma",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
 }

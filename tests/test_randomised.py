@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy.integrate import cumulative_trapezoid
+from scipy.integrate import cumulative_trapezoid, quad
+from scipy.stats import invgauss
 
 import naive
 from belated import Bandit, Bernoulli, Bounded, Gaussian, Poisson, Probit
@@ -25,9 +26,9 @@ from belated.policies import (
     PolyaGamma,
     Thompson,
 )
+from belated.policies import polya_gamma as pg
 from belated.policies.evill import perturb
 from belated.policies.glm_fpl import add_noise
-from belated.policies.polya_gamma import polya_gamma
 from belated.policies.sampling import DRAW, SAMPLE
 
 LATE = Exponential(6.0)
@@ -457,7 +458,7 @@ def test_no_noise_is_greedy(policy, family):
 def test_polya_gamma_numbers(z):
     """Mean, variance and Laplace transform, cosh(z/2) / cosh(sqrt(z^2/4 + s/2))."""
     n, rng = 20_000, np.random.default_rng(6)
-    draws = np.array([polya_gamma(z, rng) for _ in range(n)])
+    draws = np.array([pg.polya_gamma(z, rng) for _ in range(n)])
     assert (draws > 0.0).all()
     if z == 0.0:
         mean, variance = 0.25, 1 / 24
@@ -477,10 +478,43 @@ def test_polya_gamma_numbers(z):
         assert abs(values.mean() - transform) < 5 * values.std() / math.sqrt(n)
 
 
+def test_polya_gamma_series():
+    """Both forms are the same density, which integrates to one; candidates have its first term."""
+    a, cut = pg._coefficient, pg.CUT
+    for x in (0.2, 0.5, 0.64, 0.65, 1.0, 2.0):
+        n = np.arange(40) + 0.5
+        signs = np.cos(np.pi * (n - 0.5))
+        left = (signs * np.pi * n * (2 / (np.pi * x)) ** 1.5 * np.exp(-2 * n**2 / x)).sum()
+        right = (signs * np.pi * n * np.exp(-(n**2) * np.pi**2 * x / 2)).sum()
+        series = sum((-1) ** k * a(k, x) for k in range(40))
+        assert left == pytest.approx(right, rel=1e-9) == pytest.approx(series, rel=1e-9)
+        assert all(a(k + 1, x) < a(k, x) for k in range(3))
+        for u in (0.0, series * (1 - 1e-9), series * (1 + 1e-9), a(0, x)):
+            assert pg._lies_below_series(u, x) == (u < series)
+    for c in (0.0, 0.7, 3.0):
+
+        def first(x, c=c):
+            return a(0, x) * math.exp(c - c * c * x / 2)
+
+        beyond, below = pg._areas(c)
+        assert beyond == pytest.approx(quad(first, cut, 40.0)[0], rel=1e-7)
+        assert below == pytest.approx(quad(first, 1e-9, cut)[0], rel=1e-7)
+
+
+@pytest.mark.parametrize("c", [0.01, 0.8, 1.5, 1.6, 6.0])
+def test_inverse_gaussian_below_the_cut(c):
+    """Kolmogorov-Smirnov against the law of mean 1 / c and shape 1, given at most the cut."""
+    n, rng = 20_000, np.random.default_rng(2)
+    draws = np.sort([pg._inverse_gaussian_below_cut(c, rng) for _ in range(n)])
+    law = invgauss(1 / c)
+    distance = abs(law.cdf(draws) / law.cdf(pg.CUT) - (np.arange(n) + 0.5) / n).max()
+    assert distance < math.sqrt(math.log(2e6) / (2 * n))  # exceeded once in a million
+
+
 def test_polya_gamma_numbers_far_out():
     rng = np.random.default_rng(0)
     for z in (1e-300, 99.9, 1e3, 1e5, 1e8):
-        draws = [polya_gamma(z, rng) for _ in range(200)]
+        draws = [pg.polya_gamma(z, rng) for _ in range(200)]
         assert all(0.0 < v < math.inf for v in draws)
         if z > 1e3:
             assert np.mean(draws) == pytest.approx(1 / (2 * z), rel=0.05)
@@ -491,7 +525,7 @@ def test_polya_gamma_sweeps_are_those_of_the_slow_twin(delay):
     pair = watched(
         PolyaGamma(prior_sd=1.5, sweeps=2),
         Bernoulli(),
-        lambda d, rng: naive.PolyaGamma(d, 1 / 2.25, rng, sweeps=2, omega=polya_gamma),
+        lambda d, rng: naive.PolyaGamma(d, 1 / 2.25, rng, sweeps=2, omega=pg.polya_gamma),
         delay,
         rounds=60,
     )

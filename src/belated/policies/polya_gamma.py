@@ -168,33 +168,44 @@ def _coefficient(n: int, x: float) -> float:
 
 
 @kernel
-def polya_gamma(z: float, rng: np.random.Generator) -> float:
-    """A draw from PG(1, z): mean tanh(z / 2) / (2 z)."""
-    c = 0.5 * abs(z)
-    rate = math.pi * math.pi / 8.0 + 0.5 * c * c
-    # areas under a_0(x) exp(c - c^2 x / 2), beyond the cut and below
+def _areas(c: float) -> tuple[float, float]:
+    """Under ``a_0(x) exp(c - c^2 x / 2)``, beyond the cut and below."""
+    rate, root = math.pi * math.pi / 8.0 + 0.5 * c * c, math.sqrt(CUT)
     beyond = 0.5 * math.pi / rate * math.exp(c - rate * CUT)
-    root = math.sqrt(CUT)
     below = 2.0 * normal_cdf((c * CUT - 1.0) / root)
     if c < 50.0:  # later it is 0 to double precision, and e^(2c) overflows in the end
         below += 2.0 * math.exp(2.0 * c) * normal_cdf(-(c * CUT + 1.0) / root)
+    return beyond, below
+
+
+@kernel
+def _lies_below_series(u: float, x: float) -> bool:
+    """Whether ``u`` is below the alternating sum of all a_n(x); partial sums enclose it."""
+    total, n = _coefficient(0, x), 0
+    while True:
+        n += 1
+        if n % 2 == 1:
+            total -= _coefficient(n, x)
+            if u <= total:
+                return True
+        else:
+            total += _coefficient(n, x)
+            if u > total:
+                return False
+
+
+@kernel
+def polya_gamma(z: float, rng: np.random.Generator) -> float:
+    """A draw from PG(1, z): mean tanh(z / 2) / (2 z)."""
+    c = 0.5 * abs(z)
+    beyond, below = _areas(c)
     while True:
         if rng.random() * (beyond + below) < beyond:
-            x = CUT + _exponential(rng) / rate
+            x = CUT + _exponential(rng) / (math.pi * math.pi / 8.0 + 0.5 * c * c)
         else:
             x = _inverse_gaussian_below_cut(c, rng)
-        total = _coefficient(0, x)
-        u, n = rng.random() * total, 0
-        while True:
-            n += 1
-            if n % 2 == 1:
-                total -= _coefficient(n, x)
-                if u <= total:
-                    return 0.25 * x
-            else:
-                total += _coefficient(n, x)
-                if u > total:
-                    break
+        if _lies_below_series(rng.random() * _coefficient(0, x), x):
+            return 0.25 * x
 
 
 @draw_parameter.case(PolyaGamma)

@@ -13,6 +13,11 @@ POLICIES = {
     "gloc": "policies.gloc:GLOC",
     "ada-ofu-ecolog": "policies.ecolog:AdaOFUECOLog",
     "glb-omd": "policies.glb_omd:GLBOMD",
+    "lin-ts": "policies.lin_ts:LinTS",
+    "inflated-ts": "policies.inflated_ts:InflatedTS",
+    "evill": "policies.evill:EVILL",
+    "glm-fpl": "policies.glm_fpl:GLMFPL",
+    "polya-gamma": "policies.polya_gamma:PolyaGamma",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
 }

@@ -148,6 +148,8 @@ class Policy(Protocol):
     a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
     has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
     One that learns from other than identified rewards has a property ``feedback``: its name.
+    One whose draws need the rewards themselves, not only what the estimator keeps of them, makes
+    them in ``draw_parameter``, and leaves them in its memory for ``choose``.
     """
 
     @property
@@ -182,6 +184,17 @@ def with_horizon(policy: Any, horizon: int) -> Any:
     """The policy, told the number of rounds where it asks for it."""
     unknown = getattr(policy, "horizon", horizon) is None
     return policy._replace(horizon=horizon) if unknown else policy
+
+
+@generic_with_default
+def draw_parameter(
+    policy: Any, state: State, history: History, rng: np.random.Generator | None
+) -> None:
+    """Before a decision: draw from the history into ``state.memory``. Nothing to do by default.
+
+    The estimator of such a policy must look back: a simulation drops old rewards otherwise.
+    """
+    return
 
 
 @generic

@@ -9,6 +9,7 @@ from belated.core.protocols import (
     Estimator,
     Policy,
     choose,
+    draw_parameter,
     dual_norm,
     radius,
     refit,
@@ -53,6 +54,7 @@ def decide_step(
     for a in range(actions.shape[0]):
         if not is_within(actions[a], max_norm):
             return -1, 0, 0.0, 0.0, 0.0
+    draw_parameter(policy, state, history, rng)
     index, score, estimate, width = choose(policy, state, options, rng)
     row = append(state, history, actions[index])
     remember(policy, state, actions[index])

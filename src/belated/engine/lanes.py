@@ -20,6 +20,7 @@ from belated.core.protocols import (
     Policy,
     choose,
     delay_quantile,
+    draw_parameter,
     luck,
     mean,
     radius,
@@ -245,6 +246,7 @@ def _play_lane(
             outside = not covers(policy, state, game.theta_star)
         if outside:
             lane.sums[FAILURES] += 1.0
+        draw_parameter(policy, state, history, rng)
         k, _, _, width = choose(policy, state, options, rng)
         z = block.z[b, k]
         lane.sums[REGRET] += mean(family, block.best[b]) - mean(family, z)

@@ -57,7 +57,13 @@ def derive(policy: Any, family: Family, max_norm: float) -> Constants:
 @kernel
 def paper_width(policy: Any, state: State) -> float:
     """``sqrt(lam) m1 + (R / kappa) sqrt(log det(W / lam) + 2 log(1 / delta))``."""
+    return width_at(policy, state, policy.delta)
+
+
+@kernel
+def width_at(policy: Any, state: State, delta: float) -> float:
+    """The same at another ``delta``."""
     d = state.theta.shape[0]
     log_det = max(0.0, state.scalars[LOG_DET] - d * math.log(policy.lam))
-    spread = math.sqrt(log_det - 2.0 * math.log(policy.delta))
+    spread = math.sqrt(log_det - 2.0 * math.log(delta))
     return math.sqrt(policy.lam) * policy.m1 + policy.R / policy.kappa * spread

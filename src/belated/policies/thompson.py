@@ -6,24 +6,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive
-from belated.core.linalg import dot, solve_upper
+from belated.core.linalg import solve_upper
 from belated.core.protocols import Estimator, Family, choose, factor_precision
-from belated.core.pruning import DecisionSet, most_optimistic
+from belated.core.pruning import DecisionSet
 from belated.core.state import WORK, State
 from belated.estimators import penalised_mle
-
-SAMPLE = 2  # row of State.work
+from belated.policies.sampling import SAMPLE, fill_normal, play_best
 
 
 @parameters
 class Thompson(NamedTuple):
     """Play what is best for a parameter drawn from the posterior of the returned rewards.
 
-    The prior is normal, N(0, prior_sd^2 I). For Gaussian rewards the posterior is exact, N(theta,
-    sd^2 W^-1) with ridge ``lam = sd^2 / prior_sd^2``; for other families it is Laplace's, N(theta,
+    The prior is N(0, prior_sd^2 I). For Gaussian rewards the posterior is exact, N(theta, sd^2
+    W^-1) with ridge ``lam = sd^2 / prior_sd^2``; for other families it is Laplace's, N(theta,
     a(phi) H^-1) with theta the posterior mode and H the Hessian there, up to ``drift``. Missing
-    rewards are ignored, and nothing is inflated for them (DTS-GLCB of Blanchet, Xu and Zhou, from
-    memory of the paper). No confidence set.
+    rewards are ignored, and nothing is inflated for them: this is DTS-GLCB, the Thompson sampling
+    of Blanchet, Xu and Zhou for delayed rewards. No confidence set.
 
     Parameters
     ----------
@@ -33,11 +32,32 @@ class Thompson(NamedTuple):
         Factor on the standard deviation of the draw; 0 is greedy.
     drift
         The covariance is within the factors ``e^-drift`` and ``e^drift`` of Laplace's.
+    lam, a_phi
+        Filled in.
+
+    Assumptions
+    -----------
+    None: no guarantee is claimed. With theta_star drawn from the prior and Gaussian rewards that
+    return at once, that of posterior sampling in Bayesian regret holds.
+
+    Cost
+    ----
+    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product an action. A returned
+    reward O(d^2) for Gaussian rewards, else as in Delayed OFU-GLM, and a pass over the data
+    whenever the estimate has drifted away from where the Hessian is kept.
+
+    Deviations
+    ----------
+    DTS-GLCB is from memory of the paper, unverified: a posterior given the returned rewards, drawn
+    from without inflation. Prior and approximation are ours; ``PolyaGamma`` draws from the exact
+    posterior of logistic rewards.
 
     References
     ----------
     O. Chapelle, L. Li: An Empirical Evaluation of Thompson Sampling. NeurIPS 2011.
     D. Russo, B. Van Roy: Learning to Optimize via Posterior Sampling. Math. Oper. Res. 2014.
+    J. Blanchet, R. Xu, Z. Zhou: Delay-Adaptive Learning in Generalized Linear Contextual Bandits.
+    Math. Oper. Res. 2024.
     """
 
     prior_sd: float = 1.0
@@ -79,13 +99,12 @@ class Thompson(NamedTuple):
 def _choose(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    d, sample, U = state.theta.shape[0], state.work[SAMPLE], state.work[WORK:]
-    for i in range(d):
-        sample[i] = rng.standard_normal()
+    sample, U = state.work[SAMPLE], state.work[WORK:]
+    fill_normal(sample, rng)
     factor_precision(state.fit, state, U)
     solve_upper(U, sample)
     sd = policy.scale * math.sqrt(policy.a_phi)
-    for i in range(d):
+    for i in range(sample.shape[0]):
         sample[i] = state.theta[i] + sd * sample[i]
-    row, score, _, _ = most_optimistic(sample, state.W_inv, state.cap, 0.0, actions, state.work)
-    return row, score, dot(actions.rows[row], state.theta), 0.0
+    row, score, estimate = play_best(sample, state, actions)
+    return row, score, estimate, 0.0

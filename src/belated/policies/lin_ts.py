@@ -1,0 +1,111 @@
+"""Linear Thompson sampling with the inflation of Agrawal and Goyal (2013)."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import not_negative, parameters, positive, probability, wrong_type
+from belated.core.linalg import cholesky, solve_upper
+from belated.core.protocols import Estimator, Family, choose
+from belated.core.pruning import DecisionSet
+from belated.core.state import DECIDED, WORK, State
+from belated.estimators import penalised_mle
+from belated.policies.constants import check_family
+from belated.policies.sampling import SAMPLE, fill_normal, is_linear, noise_scale, play_best
+
+
+@parameters
+class LinTS(NamedTuple):
+    """Thompson sampling for linear rewards, the draw inflated as its regret bound asks.
+
+    Plays ``argmax x'theta~`` with theta~ drawn from N(theta, v^2 W^-1): theta is ridge regression
+    on the returned rewards, ``W = lam I + sum of x x'`` over the same rounds, and in round t
+
+        v = R sqrt(9 d log(t / delta)),
+
+    or ``v = R`` without the inflation. No confidence set.
+
+    Parameters
+    ----------
+    delta
+        Probability with which the regret bound may fail; of no effect without the inflation.
+    lam
+        Ridge.
+    R
+        Sub-Gaussian scale of the noise; that of the family by default.
+    inflated
+        False for ``v = R``, which does better in practice and has no such bound.
+    scale
+        Factor on v; 0 is greedy.
+
+    Assumptions
+    -----------
+    Mean rewards are ``x'theta_star`` with ``||x|| <= 1`` and ``||theta_star|| <= 1``; the noise is
+    R-sub-Gaussian; ``lam = 1``, ``scale = 1`` and the inflation is on. The bound is for rewards
+    that return at once.
+
+    Cost
+    ----
+    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product an action. A returned
+    reward O(d^2).
+
+    Deviations
+    ----------
+    v is from memory of the paper. W and theta count returned rewards only; t stays the number of
+    the round, because it stands for a union bound over rounds. ``lam`` may differ from 1.
+
+    References
+    ----------
+    S. Agrawal, N. Goyal: Thompson Sampling for Contextual Bandits with Linear Payoffs. ICML 2013.
+    """
+
+    delta: float = 0.05
+    lam: float = 1.0
+    R: float | None = None
+    inflated: bool = True
+    scale: float = 1.0
+
+    def checked(self) -> "LinTS":
+        """Raise where a parameter does not fit."""
+        if not isinstance(self.inflated, bool):
+            raise wrong_type("inflated", self.inflated, "True or False")
+        return self._replace(
+            delta=probability("delta", self.delta),
+            lam=positive("lam", self.lam),
+            R=None if self.R is None else positive("R", self.R),
+            scale=not_negative("scale", self.scale),
+        )
+
+    def refuses(self, family: Family) -> str:
+        """Whatever is not linear."""
+        return "" if is_linear(family) else "is for rewards with mean x'theta only"
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "LinTS":
+        """Fill in what was left open."""
+        check_family(self, family)
+        self = self.checked()
+        return self._replace(R=noise_scale(self, family))
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """Ridge regression."""
+        return penalised_mle(
+            family, dim, max_norm, m1=1.0, lam=self.lam, kappa=1.0, constrained=False
+        )
+
+
+@choose.case(LinTS)
+def _choose(
+    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    d, sample, U = state.theta.shape[0], state.work[SAMPLE], state.work[WORK:]
+    v = policy.scale * policy.R
+    if policy.inflated:
+        v *= math.sqrt(9.0 * d * math.log((state.counts[DECIDED] + 1) / policy.delta))
+    fill_normal(sample, rng)
+    cholesky(state.W, 0.0, U)
+    solve_upper(U, sample)
+    for i in range(d):
+        sample[i] = state.theta[i] + v * sample[i]
+    row, score, estimate = play_best(sample, state, actions)
+    return row, score, estimate, 0.0

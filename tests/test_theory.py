@@ -7,7 +7,10 @@ import pytest
 
 import naive
 from belated import Bandit, Bernoulli, Gaussian, Poisson
+from belated.core.jit import allocating_kernel
+from belated.core.linalg import grow
 from belated.core.protocols import mean
+from belated.core.state import new_state
 from belated.delays import (
     Constant,
     Exponential,
@@ -20,10 +23,11 @@ from belated.delays import (
     sample,
 )
 from belated.engine import Lane, WorldSettings, audit_world, draw_world, play, seed_of_run
+from belated.engine.audit import Audit, audit_decision
 from belated.engine.worlds import theta_star_of
 from belated.environments import UnitBall
 from belated.policies import DelayedOFUGLM, Greedy
-from belated.theory import delay_bounds, regret_bound
+from belated.theory import STATEMENTS, audit, delay_bounds, regret_bound
 
 T, DELTA = 100_000, 0.05 / 3
 
@@ -202,3 +206,83 @@ def test_only_confidence_sets_are_audited():
     )
     with pytest.raises(ValueError, match=r"policy = Greedy.*a confidence set"):
         audit_world(world)
+
+
+def test_audit_of_many_runs_keeps_the_worst():
+    settings = {"policy": DelayedOFUGLM(delta=0.1), "family": "gaussian", "delay": "exponential:5"}
+    shape = {"dim": 2, "horizon": 40, "n_actions": 4, "seed": 2}
+    single = audit(**settings, **shape)
+    many = audit(**settings, **shape, runs=4)
+    assert set(single) == set(STATEMENTS)
+    assert all(many[name].ratio >= single[name].ratio for name in single)
+    assert {found.run for found in many.values()} > {0}
+
+
+# sequences that no policy would choose: random actions, repeated actions, random delays
+
+
+@allocating_kernel
+def audited_sequence(X, late, lam, bound, state):
+    """Worst ratios of R3 to R8 over a given sequence of actions and whole-round delays."""
+    T, d = X.shape
+    lanes = np.zeros((T + 1, T), np.int64)
+    audit = Audit(
+        lam * np.eye(d),
+        np.eye(d) / lam,
+        np.zeros(6),
+        np.zeros(9),
+        np.zeros(9, np.int64),
+        np.zeros((4 + 2 * d, d)),
+    )
+    audit.sums[0] = d * np.log(lam)
+    for t in range(T):
+        to_end = float(min(late[t], T - t - 1))
+        audit_decision(audit, state, lam, bound, 0.0, 1.0, 0.0, 1.0, X[t], to_end, t + 1)
+        state.counts[0] += 1
+        if t + late[t] < T:
+            lanes[t + late[t], t] = 1
+        for s in range(t + 1):
+            if lanes[t, s] == 1:
+                state.counts[1] += 1
+                fresh = state.counts[1] % 5 == 0
+                state.scalars[0] = grow(
+                    state.W, state.W_inv, state.scalars[0], 1.0, X[s], fresh, state.work[0]
+                )
+    return audit.worst.max(), audit.worst.argmax()
+
+
+def random_sequence(rng):
+    d, T = int(rng.integers(1, 6)), int(rng.integers(1, 40))
+    X = rng.standard_normal((T, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X *= rng.random((T, 1)) ** rng.choice([0.0, 0.2, 3.0])
+    if rng.random() < 0.4:  # a few directions again and again
+        X = X[rng.integers(0, max(1, T // 8), T)]
+    late = rng.choice([0, 1, 3, 10, 100], T) if rng.random() < 0.5 else rng.geometric(0.1, T)
+    return X, late, float(rng.choice([0.5, 1.0, 4.0]))
+
+
+def assert_lemmas_hold(seed):
+    X, late, lam = random_sequence(np.random.default_rng(seed))
+    state = new_state(X.shape[1], lam, np.zeros(0))
+    worst, which = audited_sequence(X, late, lam, 1.0, state)
+    assert worst <= 1.0, f"R{which + 1} of sequence {seed}: {worst}"
+
+
+def test_lemmas_hold_for_any_sequence():
+    for seed in range(60):
+        assert_lemmas_hold(seed)
+
+
+@pytest.mark.compiled
+def test_lemmas_hold_for_ten_thousand_sequences():
+    for seed in range(10_000):
+        assert_lemmas_hold(seed)
+
+
+def test_lemmas_would_fail_if_wrong():
+    """Actions longer than the X that R4 is told of are found out."""
+    X, late = np.tile([[1.0, 0.0]], (30, 1)), np.full(30, 12)
+    worst, which = audited_sequence(X, late, 1.0, 0.9, new_state(2, 1.0, np.zeros(0)))
+    assert worst > 1.0
+    assert which == 3

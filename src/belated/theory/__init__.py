@@ -1,5 +1,6 @@
-"""The paper's statements as numbers one can compute."""
+"""The paper's statements as numbers one can compute, and as inequalities one can watch."""
 
+from belated.theory.audits import STATEMENTS, Worst, audit
 from belated.theory.bounds import (
     DelayBounds,
     RegretBounds,
@@ -7,4 +8,12 @@ from belated.theory.bounds import (
     regret_bound,
 )
 
-__all__ = ["DelayBounds", "RegretBounds", "delay_bounds", "regret_bound"]
+__all__ = [
+    "STATEMENTS",
+    "DelayBounds",
+    "RegretBounds",
+    "Worst",
+    "audit",
+    "delay_bounds",
+    "regret_bound",
+]

@@ -146,6 +146,8 @@ class Policy(Protocol):
     ``new_memory(dim)``, and updates it in ``remember``. One that cannot learn from every family has
     a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
     has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
+    One that is not told which decision a reward belongs to has a property ``feedback``: see
+    ``feedback_of``.
     """
 
     @property
@@ -162,6 +164,15 @@ class Policy(Protocol):
 def refusal(policy: Any, family: Family) -> str:
     """Why the policy cannot learn from rewards of this family; empty where it can."""
     return str(getattr(policy, "refuses", lambda family: "")(family))
+
+
+def feedback_of(policy: Any) -> str:
+    """What the policy is told when rewards return.
+
+    "identified" unless it says otherwise: which decision each reward belongs to. "conversions":
+    successes alone, with no word of failures. "aggregated": one sum a round, of unknown decisions.
+    """
+    return str(getattr(policy, "feedback", "identified"))
 
 
 def with_horizon(policy: Any, horizon: int) -> Any:

@@ -17,12 +17,15 @@ from belated.core.protocols import (
     delay_quantile,
     derivatives,
     draw_actions,
+    feedback_of,
+    with_horizon,
 )
 from belated.core.types import Integers
 from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
 from belated.environments import UnitBall
 
 SPACINGS = ("linear", "logarithmic")
+FEEDBACK = "identified"  # what the engine gives: every reward with the decision it belongs to
 
 
 @dataclass(frozen=True)
@@ -226,12 +229,23 @@ def _check_fit(experiment: Experiment) -> None:
             raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
         for label, policy in experiment.policies.items():
             for family_label, family in experiment.families.items():
-                if is_own(policy):
-                    continue
-                try:
-                    policy.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
-                except ValueError as error:
-                    raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None
+                reason = why_not(policy, family, dim, experiment.horizon, max_norm)
+                if reason:
+                    raise ValueError(f"{label} with {family_label}, d = {dim}: {reason}")
+
+
+def why_not(policy: Any, family: Family, dim: int, horizon: int, max_norm: float) -> str:
+    """Why the policy cannot play such a world; empty where it can."""
+    if is_own(policy):
+        return ""
+    if feedback_of(policy) != FEEDBACK:
+        return f"expects {feedback_of(policy)} feedback, here it is {FEEDBACK}"
+    try:
+        resolved = with_horizon(policy, horizon).resolve(family, dim, max_norm)
+        resolved.estimator(family, dim, max_norm)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _described(kind: str, thing: Any) -> dict[str, Any]:

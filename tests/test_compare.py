@@ -2,8 +2,9 @@
 
 import csv
 import time
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,6 @@ import belated as package
 from belated import catalogue, registry
 from belated.core.arguments import parameters
 from belated.core.protocols import choose, feedback_of
-from belated.engine import WorldSettings, play_world
-from belated.environments import UnitBall
 from belated.estimators import penalised_mle
 from belated.experiments import comparison, field_figure
 from belated.experiments.comparison import new_comparison
@@ -221,21 +220,28 @@ class Slow:
 
 
 def test_time_is_that_of_the_policy():
-    """What a policy burns is counted once a round; sleeping worlds and their drawing are not."""
+    """What a policy burns is counted, once a round."""
     quick, slow = Slow(0.0), Slow(0.002)
     quick.name, slow.name = "quick", "slow"
-    experiment, _ = new_comparison(
-        [quick, slow], None, "constant:0", dim=5, horizon=12, runs=1, **REST | {"n_actions": 500}
-    )
+    size = {"dim": 2, "horizon": 12, "runs": 1}
+    experiment, _ = new_comparison([quick, slow], None, "constant:0", **size, **REST)
     times = comparison.time_lanes(experiment)
     gap = times["slow", "constant:0"] - times["quick", "constant:0"]
     assert gap == pytest.approx(2000.0, rel=0.25)
-    world = WorldSettings(UnitBall(500), 5, 12, 0, 0, np.array([12]), ())
-    start = time.thread_time()
-    play_world(world)
-    drawing = 1e6 * (time.thread_time() - start) / 12
-    if drawing > 1000.0:  # in plain Python
-        assert times["quick", "constant:0"] < 0.5 * drawing
+
+
+def test_time_is_not_that_of_the_world(monkeypatch):
+    """By a clock of our own: neither starting, nor drawing, nor the worst of the plays counts."""
+    clock, disturbance = [0.0], cycle([0.5, 0.0, 0.7])
+
+    def played(world):
+        clock[0] += 5.0 + 3.0 * len(world.lanes) + next(disturbance)
+        clock[0] += world.horizon * (2.0 + 0.25 * len(world.lanes))
+
+    monkeypatch.setattr(comparison, "play_world", played)
+    monkeypatch.setattr(comparison, "time", SimpleNamespace(thread_time=lambda: clock[0]))
+    experiment, _ = new_comparison("greedy", None, "never", dim=2, horizon=9, runs=1, **REST)
+    assert comparison.time_lanes(experiment)["greedy", "never"] == pytest.approx(0.25e6)
 
 
 def test_timing_plays_what_was_asked(monkeypatch, fussy):

@@ -87,7 +87,8 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         "Regret: mean ± standard error. Behind: mean of the differences on the same worlds; the "
         "best is the best of these runs. Covered: runs in which the confidence set held in every "
         f"round. µs: CPU time on this machine, after compiling, over the first "
-        f"{min(rounds, TIMED_ROUNDS):,} rounds of one world, without drawing it."
+        f"{min(rounds, TIMED_ROUNDS):,} rounds of one world, without drawing it.",
+        highlight=False,
     )
     for policy, reason in comparison.left_out.items():
         console.print(Text(f"left out: {policy}: {reason}"))

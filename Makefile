@@ -48,6 +48,8 @@ docs: .venv/ready
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
 	$(BIN)/belated demo --out docs
+	$(BIN)/belated list policies --markdown > docs/algorithms.new
+	mv docs/algorithms.new docs/algorithms.md
 
 clean:
 	rm -rf .venv demo

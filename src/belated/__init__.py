@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from belated.core.events import ConflictingRewardError as ConflictingRewardError
     from belated.core.events import Decision as Decision
     from belated.core.events import UnknownDecisionError as UnknownDecisionError
+    from belated.experiments.comparison import Comparison as Comparison
+    from belated.experiments.comparison import compare as compare
     from belated.experiments.simulation import Results as Results
     from belated.experiments.simulation import simulate as simulate
     from belated.families import Bernoulli as Bernoulli
@@ -46,6 +48,7 @@ _HOMES = {
     "Binomial": "families",
     "Bounded": "families",
     "Certificate": "core.events",
+    "Comparison": "experiments.comparison",
     "ConflictingRewardError": "core.events",
     "Decision": "core.events",
     "DelayedOFUGLM": "policies",
@@ -58,6 +61,7 @@ _HOMES = {
     "Tanh": "families",
     "Transformed": "features",
     "UnknownDecisionError": "core.events",
+    "compare": "experiments.comparison",
     "simulate": "experiments.simulation",
 }
 

@@ -2,6 +2,8 @@
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,10 +61,20 @@ def options(
 def show(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Policies only: all about each, as a page.")
+    ] = False,
 ) -> None:
     """Show what there is, one line each."""
     from belated import registry
 
+    if markdown:
+        if kind is not Kind.policies or as_json:
+            raise ValueError(f"--markdown with {kind}: expected policies, and no --json")
+        from belated.catalogue import page
+
+        typer.echo(page(), nl=False)
+        return
     lines = registry.summaries(getattr(registry, kind.name.upper()))
     if as_json:
         typer.echo(json.dumps(lines, indent=2))
@@ -160,6 +172,51 @@ def simulate(
     typer.echo(tools.output.final_regret(results))
 
 
+@app.command()
+def compare(
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(help="Names, and groups: all, all-linear, all-logistic; between commas."),
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Such as bernoulli; default that of the group.")
+    ] = None,
+    delay: Annotated[list[str] | None, typer.Option(help="Such as exponential:500.")] = None,
+    dim: Annotated[int, typer.Option(help="Dimension.")] = 5,
+    horizon: Annotated[int, typer.Option(help="Rounds in a run.")] = 5000,
+    runs: Annotated[int, typer.Option(help="Runs of every policy.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    actions: Annotated[int, typer.Option(help="Fresh actions a round, K.")] = 100,
+    environment: Annotated[str | None, typer.Option(help="Such as sphere:50.")] = None,
+    feedback: Annotated[
+        str, typer.Option(help="identified, conversions:window=50, or aggregated.")
+    ] = "identified",
+    out: Out = Path("comparison"),
+    threads: Threads = None,
+    executor: Pool = "threads",
+) -> None:
+    """Rank many policies on the same worlds: regret, coverage, and what a round costs."""
+    tools = _experiments()
+    experiment, left_out = tools.comparison.new_comparison(
+        policies or "all",
+        family,
+        delay or "exponential:100",
+        dim=dim,
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+        n_actions=actions,
+        environment=environment,
+        max_norm=1.0,
+        feedback=feedback,
+    )
+    with _resumable():
+        field = tools.comparison.play_comparison(experiment, left_out, out, threads, executor)
+    tools.output.write_comparison(field, out)
+    tools.output.print_comparison(field)
+    typer.echo(f"table: {out / 'compare.csv'}, figure: {out / 'compare.png'}")
+
+
 def _experiments() -> Any:
     """The experiments, whose libraries are an extra."""
     try:
@@ -171,16 +228,23 @@ def _experiments() -> Any:
     return commands
 
 
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C ends what is played here in a way that can be resumed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command resumes", err=True)
+        raise typer.Exit(130) from None
+
+
 def _play(
     experiment: Any, out: Path, threads: int | None, executor: str, settings: Any, delta: float
 ) -> Any:
     """Play, draw, report; or stop in a way that can be resumed. Returns results and claims."""
     tools = _experiments()
-    try:
+    with _resumable():
         results = tools.simulation.play_experiment(experiment, out, threads, executor)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command resumes", err=True)
-        raise typer.Exit(130) from None
     typer.echo(f"drawing figures and writing {out / 'report.html'}")
     claims = tools.output.write_output(results, out, settings, delta)
     typer.echo(f"results: {out / 'results.parquet'}, report: {out / 'report.html'}")

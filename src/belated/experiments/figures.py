@@ -56,11 +56,16 @@ def save_figures(frame: pd.DataFrame, folder: Path) -> list[Path]:
     paths = []
     for name, part, _ in _plan(frame):
         figure = _final(part) if name.startswith("final") else _grid(part)
-        paths += [folder / f"{name}.png", folder / f"{name}.pdf"]
-        # The same frame gives the same bytes: no date, no version in the files.
-        figure.savefig(paths[-2], dpi=150, metadata={"Software": None})
-        figure.savefig(paths[-1], metadata=dict.fromkeys(NOT_IN_PDF))
+        paths += save_figure(figure, folder / name)
     return paths
+
+
+def save_figure(figure: "Figure", path: Path) -> list[Path]:
+    """Write ``path`` as PNG and as PDF; the same figure gives the same bytes."""
+    png, pdf = (path.parent / f"{path.name}.{suffix}" for suffix in ("png", "pdf"))
+    figure.savefig(png, dpi=150, metadata={"Software": None})  # no date, no version in the files
+    figure.savefig(pdf, metadata=dict.fromkeys(NOT_IN_PDF))
+    return [png, pdf]
 
 
 def captions(frame: pd.DataFrame) -> dict[str, str]:
@@ -95,12 +100,12 @@ def draw(frame: pd.DataFrame) -> "Figure":
     places = _places(sizes, list(delays))
     rows, columns = np.max([places[key] for key in panels], axis=0) + 1
     figure, axes = _panels(rows, columns, share_y=False)
-    styles = _styles(_policies(frame))
+    styles = line_styles(_policies(frame))
     for key, part in panels.items():
         one, first = axes[places[key]], part.iloc[0]
         _curves(one, part, styles)
         size = _size_name(frame, first["dim"], first["n_actions"])
-        title = f"{family_name(first['family'])}, {size}\n{_delay_name(first)}"
+        title = f"{family_name(first['family'])}, {size}\n{delay_name(first)}"
         one.set_title(title, fontsize=10)
     _finish(figure, axes, styles, "round t")
     return figure
@@ -139,7 +144,7 @@ def _grid(frame: pd.DataFrame) -> "Figure":
     sizes = sorted(set(zip(frame["dim"], frame["n_actions"], strict=True)))
     delays = sorted(frame["expected"].unique())
     figure, axes = _panels(len(sizes), len(delays), share_y=True)
-    styles = _styles(_policies(frame))
+    styles = line_styles(_policies(frame))
     for i, (dim, n_actions) in enumerate(sizes):
         for j, expected in enumerate(delays):
             here = (frame["dim"] == dim) & (frame["n_actions"] == n_actions)
@@ -162,13 +167,13 @@ def _final(frame: pd.DataFrame) -> "Figure":
     delayed = last[last["expected"] > 0]
     pairs = list(delayed.groupby(["policy", "law"]).groups)
     names = [f"{policy}, {law_name(law)}" if several else law_name(law) for policy, law in pairs]
-    styles = _styles(names)
+    styles = line_styles(names)
     for one, (dim, n_actions) in zip(axes.flat, sizes, strict=False):
         here = last[(last["dim"] == dim) & (last["n_actions"] == n_actions)]
         for (policy, law), name in zip(pairs, names, strict=True):
             undelayed = (here["law"] == "constant") & (here["expected"] == 0)
             rows = here[(here["policy"] == policy) & ((here["law"] == law) | undelayed)]
-            _line(one, rows, "expected", styles[name])
+            draw_line(one, rows, "expected", styles[name])
         one.set_title(_size_name(last, dim, n_actions), fontsize=11)
     family, rounds = family_name(last["family"].iloc[0]), last["t"].iloc[0]
     whose = "" if several else f", {last['policy'].iloc[0]}"
@@ -203,7 +208,7 @@ def _policies(frame: pd.DataFrame) -> list[str]:
     return sorted(frame["policy"].unique(), key=lambda name: (name != OFU, name))
 
 
-def _styles(names: list[str]) -> dict[str, dict[str, Any]]:
+def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
     """Look of each line; lists of lengths 7, 5 and 8 repeat together only after 280 lines."""
     return {
         name: {
@@ -222,7 +227,8 @@ def _size_name(frame: pd.DataFrame, dim: int, n_actions: int) -> str:
     return f"d = {dim}, K = {n_actions}" if frame["n_actions"].nunique() > 1 else f"d = {dim}"
 
 
-def _delay_name(row: Any) -> str:
+def delay_name(row: Any) -> str:
+    """The delay of a row of results, in words."""
     if row["law"] == "constant" and row["expected"] == 0:
         return "no delay"
     if not np.isfinite(row["expected"]):
@@ -234,10 +240,10 @@ def _curves(axes: "Axes", frame: pd.DataFrame, styles: dict[str, dict[str, Any]]
     """One line for each policy, with its markers apart from those of the others."""
     for i, (policy, style) in enumerate(styles.items()):
         shift = 0.05 + 0.2 * i / len(styles)
-        _line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
+        draw_line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
 
 
-def _line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:
+def draw_line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:
     """Mean over runs, and a band of one standard error where there is more than one run."""
     if frame.empty:
         return

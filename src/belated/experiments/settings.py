@@ -233,13 +233,25 @@ def _check_fit(experiment: Experiment) -> None:
             raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
         for label, policy in experiment.policies.items():
             for family_label, family in experiment.families.items():
-                try:
-                    check_feedback(policy, family, experiment.feedback)
-                    if not is_own(policy):
-                        told = with_horizon(policy, experiment.horizon)
-                        told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
-                except ValueError as error:
-                    raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None
+                reason = why_not(
+                    policy, family, dim, experiment.horizon, max_norm, experiment.feedback
+                )
+                if reason:
+                    raise ValueError(f"{label} with {family_label}, d = {dim}: {reason}")
+
+
+def why_not(
+    policy: Any, family: Family, dim: int, horizon: int, max_norm: float, feedback: Feedback
+) -> str:
+    """Why the policy cannot play such a world; empty where it can."""
+    try:
+        check_feedback(policy, family, feedback)
+        if not is_own(policy):
+            resolved = with_horizon(policy, horizon).resolve(family, dim, max_norm)
+            resolved.estimator(family, dim, max_norm)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _described(kind: str, thing: Any) -> dict[str, Any]:

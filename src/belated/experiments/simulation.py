@@ -172,8 +172,12 @@ def play_experiment(
     threads: int | None = None,
     executor: str | Executor | None = None,
     progress: bool = True,
+    before: Callable[[], None] = lambda: None,
 ) -> Results:
-    """Play what is not in the folder yet; see ``simulate``."""
+    """Play what is not in the folder yet; see ``simulate``.
+
+    ``before`` is called once the folder and the executor are found to be in order.
+    """
     if threads is None:
         threads = os.cpu_count() or 1
     if executor is not None and not isinstance(executor, str | Executor):
@@ -182,6 +186,7 @@ def play_experiment(
         Folder(Path(out), experiment.identity(), SCHEMA) as folder,
         open_executor(executor, whole("threads", threads)) as pool,
     ):
+        before()
         return Results(run(experiment.tasks(), play_task, folder, pool, progress=progress))
 
 

@@ -25,8 +25,8 @@ class DelayedOFUGLM(NamedTuple):
 
         sqrt_beta = sqrt(lam) m1 + (R / kappa) sqrt(log det(W / lam) + 2 log(1 / delta)).
 
-    With probability 1 - delta the true parameter is in the set in all rounds at once, for delays
-    that do not depend on the reward. Parameters left open are derived from the family.
+    With probability 1 - delta the true parameter is in the set in all rounds at once. Parameters
+    left open are derived from the family.
 
     Parameters
     ----------
@@ -54,6 +54,24 @@ class DelayedOFUGLM(NamedTuple):
         The radius is widened by what the certificate says, so the guarantee is kept.
     order
         Of the Taylor model behind the estimate, 2 or 3; default 3 up to 30 dimensions.
+
+    Assumptions
+    -----------
+    The mean reward is mu(x'theta_star) with ``||theta_star|| <= m1``. The noise is R-sub-Gaussian
+    (Poisson rewards are not: they need an R of your own, and there is no guarantee then). Delays do
+    not depend on the reward, given the action; they may be infinite. ``width_scale`` is 1 or more.
+
+    Cost
+    ----
+    A decision: O(K d), and O(d^2) for each of the few actions that pruning leaves. A returned
+    reward: O(d^2) for Gaussian rewards; for others O(d^2) at order 2 and O(d^3) at order 3, and now
+    and then a pass over all n returned rewards, O(n d^2).
+
+    Deviations
+    ----------
+    The estimate is sought in the ball by default, where the paper's is not (``constrained``). The
+    radius is widened by the certified error of the estimate. R is a parameter, which the paper's
+    list of inputs lacks. Delays that depend on the reward are excluded in so many words.
 
     References
     ----------

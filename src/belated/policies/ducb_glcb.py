@@ -58,8 +58,8 @@ class DUCBRidge(NamedTuple):
     """Delay-inflated bonus (Zhou et al. 2019), with the estimate and width of Delayed OFU-GLM.
 
     Plays ``argmax x'theta + (sqrt_beta + c sqrt(G)) ||x||_{V^-1}``: V is the design matrix of all
-    rounds, G the number of rewards still missing. Our variant for a fair comparison (ridge, no
-    exploration phase); reconstructed from memory of the paper, see ``DUCBLiteral``.
+    rounds, G the number of rewards still missing. Our variant for a fair comparison: ridge, no
+    exploration phase.
 
     Parameters
     ----------
@@ -72,6 +72,27 @@ class DUCBRidge(NamedTuple):
         in the ball of radius m1.
     max_norm
         Filled in from the bandit.
+
+    Assumptions
+    -----------
+    Those of Delayed OFU-GLM. The default width also needs ``c >= max_norm ||theta - theta_star||``
+    in every round, which nothing enforces; with ``guaranteed`` the ball of radius m1 does.
+
+    Cost
+    ----
+    A decision: O(K d), O(d^2) for each of the few actions that pruning leaves, and O(d^2) to add it
+    to V. A returned reward: as in Delayed OFU-GLM with its defaults.
+
+    Deviations
+    ----------
+    Reconstructed from memory of the paper, not checked against its text: the bonus and the matrix
+    with confidence. The paper explores first and has no ridge, see ``DUCBLiteral``. The width of
+    the returned rewards is that of Delayed OFU-GLM.
+
+    References
+    ----------
+    Z. Zhou, R. Xu, J. Blanchet: Learning in Generalized Linear Contextual Bandits with Stochastic
+    Delays. NeurIPS 2019.
     """
 
     m1: float = 1.0
@@ -134,9 +155,7 @@ class DUCBLiteral(NamedTuple):
 
         beta = (R / kappa) sqrt((d / 2) log(1 + 2 n / d) + log(1 / delta)) + sqrt(G),
 
-    n the rewards returned, plus one, and G those missing. The bonus and the matrix are remembered
-    with confidence, the length of the exploration is not: the paper's constants are unspecified, so
-    the condition its proof uses stands in for them.
+    n the rewards returned, plus one, and G those missing.
 
     Parameters
     ----------
@@ -146,6 +165,29 @@ class DUCBLiteral(NamedTuple):
         Least eigenvalue of the returned design that ends the exploration.
     lam
         A ridge that keeps the first matrices invertible, so small that it does not matter later.
+
+    Assumptions
+    -----------
+    Those of Delayed OFU-GLM, and that exploration has brought the estimate to within
+    ``1 / max_norm`` of theta_star, where kappa bounds the slope. No set is claimed while exploring.
+
+    Cost
+    ----
+    A decision: as in ``DUCBRidge``, and O(d^3) while exploring. A returned reward: as in Delayed
+    OFU-GLM with its defaults.
+
+    Deviations
+    ----------
+    Reconstructed from memory of the paper, not checked against its text. The bonus and the matrix
+    are remembered with confidence, the length of the exploration is not: the paper's constants are
+    unspecified, so the condition its proof uses stands in for them.
+
+    References
+    ----------
+    Z. Zhou, R. Xu, J. Blanchet: Learning in Generalized Linear Contextual Bandits with Stochastic
+    Delays. NeurIPS 2019.
+    J. Blanchet, R. Xu, Z. Zhou: Delay-Adaptive Learning in Generalized Linear Contextual Bandits.
+    arXiv 2003.05174.
     """
 
     m1: float = 1.0

@@ -11,7 +11,10 @@ from belated.estimators import penalised_mle
 
 @parameters
 class Greedy(NamedTuple):
-    """Play the action that looks best now. Same estimate as Delayed OFU-GLM; no guarantee.
+    """Play the action that looks best now.
+
+    The estimate is that of Delayed OFU-GLM. Nothing is explored on purpose: fresh actions in every
+    round may be exploration enough, fixed ones are not.
 
     Parameters
     ----------
@@ -19,6 +22,22 @@ class Greedy(NamedTuple):
         Bound on ``||theta_star||``: the estimate is sought in that ball.
     lam
         Ridge, as in Delayed OFU-GLM.
+
+    Assumptions
+    -----------
+    None: no guarantee is claimed.
+
+    Cost
+    ----
+    A decision: O(K d). A returned reward: as in Delayed OFU-GLM with its defaults.
+
+    Deviations
+    ----------
+    None.
+
+    References
+    ----------
+    A baseline without an author.
     """
 
     m1: float = 1.0

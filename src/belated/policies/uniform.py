@@ -17,6 +17,29 @@ class UniformPlay(NamedTuple):
     """Play every action with the same probability.
 
     It estimates all the same, as Delayed OFU-GLM does, so that one can see what it could know.
+
+    Parameters
+    ----------
+    m1
+        Bound on ``||theta_star||``: the estimate is sought in that ball.
+    lam
+        Ridge, as in Delayed OFU-GLM.
+
+    Assumptions
+    -----------
+    None: no guarantee is claimed.
+
+    Cost
+    ----
+    A decision: O(d). A returned reward: as in Delayed OFU-GLM with its defaults.
+
+    Deviations
+    ----------
+    None.
+
+    References
+    ----------
+    A baseline without an author.
     """
 
     m1: float = 1.0

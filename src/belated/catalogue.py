@@ -1,0 +1,92 @@
+"""The page on all algorithms, made of what each says of itself: ``docs/algorithms.md``."""
+
+import re
+from inspect import getdoc
+from typing import Any
+
+from belated import registry
+from belated.core.protocols import feedback_of, radius, with_horizon
+
+SECTIONS = ("Parameters", "Assumptions", "Cost", "Deviations", "References")
+HEAD = """\
+# Algorithms
+
+Written by `belated list policies --markdown` from the docstrings; `make docs` renews it. Every
+policy learns from the rewards that have returned and from nothing else. A confidence set that is
+claimed is [tested](../tests/test_coverage.py); what it rests on is under *Assumptions*; what is
+from memory of a paper, or differs from it, is under *Deviations*. *Rewards* are those it takes
+with its defaults. `belated compare` plays them all on the same worlds.
+"""
+
+
+def sections(thing: Any) -> dict[str, str]:
+    """The parts of a numpydoc docstring by title; what comes before the first has the title "".
+
+    >>> class Thing:
+    ...     '''Does little.
+    ...
+    ...     Cost
+    ...     ----
+    ...     O(1).
+    ...     '''
+    >>> sections(Thing)
+    {'': 'Does little.', 'Cost': 'O(1).'}
+    """
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}$", getdoc(thing) or "", flags=re.MULTILINE)
+    return {"": parts[0].strip()} | {
+        title: text.strip() for title, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def page() -> str:
+    """All policies of the registry in Markdown."""
+    kinds = {name: registry.load(registry.POLICIES, name) for name in registry.POLICIES}
+    lines = ["| policy | what it does | feedback | set |", "|---|---|---|---|"]
+    for name, kind in kinds.items():
+        summary = sections(kind)[""].split("\n")[0].replace("|", "\\|")
+        has_set = "yes" if kind in radius.cases else "no"
+        lines.append(f"| [{name}](#{name}) | {summary} | {feedback_of(kind())} | {has_set} |")
+    entries = [_entry(name, kind) for name, kind in kinds.items()]
+    return "\n".join([HEAD, *lines, "", *entries])
+
+
+def _entry(name: str, kind: Any) -> str:
+    said = sections(kind)
+    home = "belated." + registry.POLICIES[name].replace(":", ".")
+    facts = [
+        f"- **Class:** `{home}`",
+        f"- **Feedback:** {feedback_of(kind())}",
+        f"- **Confidence set:** {'yes' if kind in radius.cases else 'no'}",
+        f"- **Rewards:** {', '.join(_learns_from(kind))}",
+    ]
+    parts = [f"## {name}", said[""], "\n".join(facts)]
+    for title in SECTIONS:
+        text = said.get(title, "Not stated.")
+        if title == "Parameters":
+            text = _listed(text)
+        elif title == "References":
+            text = text.replace(".\n", ".\\\n")  # each on a line of its own
+        parts += [f"**{title}**", text]
+    return "\n\n".join(parts) + "\n"
+
+
+def _learns_from(kind: Any) -> list[str]:
+    """Families that the policy accepts with its defaults."""
+    policy, accepted = with_horizon(kind(), 100), []
+    for name in registry.FAMILIES:
+        try:
+            policy.resolve(registry.load(registry.FAMILIES, name)(), 2, 1.0)
+            accepted.append(name)
+        except ValueError:
+            pass
+    return accepted
+
+
+def _listed(parameters: str) -> str:
+    """The names, which stand at the margin, as items of a list."""
+    return re.sub(r"^(\S.*)\n +", _item, parameters, flags=re.MULTILINE).replace("\n    ", "\n  ")
+
+
+def _item(found: "re.Match[str]") -> str:
+    names = ", ".join(f"`{name.strip()}`" for name in found[1].split(":")[0].split(","))
+    return f"- {names}: "

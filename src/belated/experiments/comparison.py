@@ -1,0 +1,297 @@
+"""The field on the same worlds: who is best, by how much, who kept its promise, at what cost."""
+
+import math
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.progress import track
+
+from belated import registry
+from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.protocols import derivatives, with_horizon
+from belated.engine import WorldSettings, is_own, play_world
+from belated.experiments.field_figure import draw_field
+from belated.experiments.intervals import mean_interval
+from belated.experiments.settings import Experiment, new_experiment, why_not
+from belated.experiments.simulation import Results, play_experiment
+from belated.feedback import feedback_named
+
+GROUPS = {"all": None, "all-linear": "gaussian", "all-logistic": "bernoulli"}
+TIMED_ROUNDS = 2000  # enough to see the price of a round, few enough not to be waited for
+COPIES, REPEATS = 2, 3  # of a lane in the timed world; of the timed world
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out of ``compare``.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        A row for each delay and policy, the best first: ``regret`` after the last round and its
+        ``standard_error``; how far it is ``behind`` the best, the mean of the differences run by
+        run, with its 95% interval ``behind_low`` to ``behind_high``; ``coverage``, the share of
+        runs whose confidence set held in all rounds, missing where there is no set;
+        ``microseconds`` a round.
+    left_out : dict
+        Policies of a group that could not play, and why.
+    results : Results
+        Everything that was recorded.
+    """
+
+    table: pd.DataFrame
+    left_out: dict[str, str]
+    results: Results
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Regret against rounds, a panel for each delay, every line labelled; returns a figure."""
+        figure = draw_field(self.results.frame())
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def compare(
+    policies: str | Sequence[Any] = "all",
+    family: Any = None,
+    delays: str | Sequence[Any] = "exponential:100",
+    *,
+    dim: int = 5,
+    horizon: int = 5000,
+    runs: int = 20,
+    seed: int = 0,
+    n_actions: int = 100,
+    environment: Any = None,
+    max_norm: float = 1.0,
+    feedback: Any = "identified",
+    out: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    executor: str | Executor | None = None,
+    progress: bool = False,
+) -> Comparison:
+    """Play many policies on the same worlds and rank them.
+
+    Parameters
+    ----------
+    policies
+        Policies or their names, as in ``simulate``, and groups: ``"all"``, ``"all-linear"`` (those
+        that learn from Gaussian rewards) and ``"all-logistic"`` (from Bernoulli rewards). Members
+        of a group that cannot play are in ``left_out``; a policy that is named and cannot is an
+        error. A text may list several: ``"all-linear, thompson:scale=0.5"``.
+    family
+        Law of the rewards; by default that of the group, or Gaussian.
+    delays
+        One or more laws of the delay, each a setting of its own.
+    dim, horizon, runs, seed, n_actions, environment, max_norm
+        As in ``simulate``, with one dimension.
+    feedback, out, threads, executor, progress
+        As in ``simulate``.
+
+    Returns
+    -------
+    Comparison
+        ``table``, ``left_out``, ``results`` and ``plot(path)``.
+
+    Examples
+    --------
+    >>> field = compare(["greedy", "uniform"], dim=2, horizon=60, runs=3, seed=1, n_actions=5)
+    >>> field.table.policy.tolist()
+    ['greedy', 'uniform']
+    """
+    experiment, left_out = new_comparison(
+        policies,
+        family,
+        delays,
+        dim=dim,
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+        n_actions=n_actions,
+        environment=environment,
+        max_norm=max_norm,
+        feedback=feedback,
+    )
+    if out is not None:
+        return play_comparison(experiment, left_out, out, threads, executor, progress)
+    with tempfile.TemporaryDirectory() as folder:
+        return play_comparison(experiment, left_out, folder, threads, executor, progress)
+
+
+def new_comparison(
+    policies: str | Sequence[Any],
+    family: Any,
+    delays: str | Sequence[Any],
+    *,
+    dim: int,
+    horizon: int,
+    runs: int,
+    seed: int,
+    n_actions: int,
+    environment: Any,
+    max_norm: float,
+    feedback: Any = "identified",
+) -> tuple[Experiment, dict[str, str]]:
+    """What to play, and who is left out for what reason; see ``compare``."""
+    dim, horizon = whole("dim", dim), whole("horizon", horizon)
+    max_norm, feedback = positive("max_norm", max_norm), feedback_named(feedback)
+    asked = list(_names(policies))
+    groups = [name for name in asked if isinstance(name, str) and name in GROUPS]
+    family = _family(groups, family)
+    chosen = [
+        _parsed_policy(thing) if isinstance(thing, str) else thing
+        for thing in asked
+        if not (isinstance(thing, str) and thing in GROUPS)
+    ]
+    left_out: dict[str, str] = {}
+    families = [family, *(_parsed_family(GROUPS[group]) for group in groups if GROUPS[group])]
+    for name in registry.POLICIES if groups else ():
+        policy = registry.load(registry.POLICIES, name)()
+        reasons = [why_not(policy, one, dim, horizon, max_norm, feedback) for one in families]
+        if any(reasons):
+            left_out[name] = next(filter(None, reasons))
+        elif not any(policy == other for other in chosen):
+            chosen.append(policy)
+    experiment = new_experiment(
+        chosen,
+        [family],
+        delays,
+        dims=[dim],
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+        n_actions=n_actions,
+        environment=environment,
+        max_norm=max_norm,
+        feedback=feedback,
+    )
+    return experiment, left_out
+
+
+def play_comparison(
+    experiment: Experiment,
+    left_out: dict[str, str],
+    out: str | os.PathLike[str],
+    threads: int | None = None,
+    executor: str | Executor | None = None,
+    progress: bool = True,
+) -> Comparison:
+    """Time every policy, then play what is not in the folder yet."""
+    times: dict[tuple[str, str], float] = {}
+    results = play_experiment(
+        experiment,
+        out,
+        threads,
+        executor,
+        progress,
+        before=lambda: times.update(time_lanes(experiment, progress)),
+    )
+    return Comparison(field_table(results.frame(), times), left_out, results)
+
+
+def _names(policies: str | Iterable[Any]) -> Iterator[Any]:
+    """Policies one by one: a text may hold several, and the parameters of each, between commas."""
+    for value in [policies] if isinstance(policies, str) else policies:
+        if isinstance(value, str):
+            # What reads "field=value" belongs to the name before it.
+            for name in re.split(r",(?!\s*\w+\s*=)", value):
+                yield name.strip()
+        else:
+            yield value
+
+
+def _family(groups: Sequence[str], family: Any) -> Any:
+    """The family asked for, or that of the groups."""
+    if family is not None:
+        return _parsed_family(family)
+    names = sorted({GROUPS[group] or "" for group in groups} - {""})
+    if len(names) > 1:
+        raise wrong("family", None, f"one of {', '.join(names)}, for {' and '.join(groups)} differ")
+    return _parsed_family(names[0] if names else "gaussian")
+
+
+def _parsed_policy(text: str) -> Any:
+    if text.partition(":")[0] in GROUPS:
+        raise wrong("policies", text, "a group without parameters")
+    known = registry.POLICIES | dict.fromkeys(GROUPS, "")  # groups, too, are offered as a hint
+    return registry.parse(known, text)
+
+
+def _parsed_family(family: Any) -> Any:
+    family = registry.parse(registry.FAMILIES, family) if isinstance(family, str) else family
+    if type(family) not in derivatives.cases:
+        raise wrong_type("family", family, "a family, such as Gaussian(), or its name")
+    return family
+
+
+def time_lanes(experiment: Experiment, progress: bool = False) -> dict[tuple[str, str], float]:
+    """Microseconds of CPU time that a round costs each policy, by policy and delay.
+
+    One thread plays the first rounds of the first world with one policy, after a play that
+    compiles. What drawing the world costs, which all policies of a world share, is taken off.
+    """
+    settings = experiment.tasks()[0].settings()
+    rounds = min(experiment.horizon, TIMED_ROUNDS)
+    world = _cut(settings._replace(lanes=()), rounds)
+    drawing = _least_time(world)
+    console = Console(stderr=True)
+    lanes: Iterable[Any] = list(zip(experiment.lanes(), settings.lanes, strict=True))
+    if progress and console.is_terminal:
+        lanes = track(lanes, "compiling and timing", console=console)
+    times = {}
+    for (policy, _, delay), lane in lanes:
+        if not is_own(lane.policy):
+            lane = lane._replace(policy=with_horizon(lane.policy, experiment.horizon))
+        spent = _least_time(world._replace(lanes=(lane,) * COPIES))
+        times[policy, delay] = 1e6 * max(0.0, spent - drawing) / (COPIES * max(1, rounds - 1))
+    return times
+
+
+def _cut(world: WorldSettings, rounds: int) -> WorldSettings:
+    return world._replace(horizon=rounds, checkpoints=np.array([rounds]))
+
+
+def _least_time(world: WorldSettings) -> float:
+    """Seconds of CPU time of all rounds but the first, which bears the cost of starting."""
+    short, best = _cut(world, 1), [math.inf, math.inf]
+    play_world(short)
+    for _ in range(REPEATS):  # the least of some: every disturbance adds
+        for i, part in enumerate((short, world)):
+            start = time.thread_time()
+            play_world(part)
+            best[i] = min(best[i], time.thread_time() - start)
+    return best[1] - best[0]
+
+
+def field_table(frame: pd.DataFrame, times: dict[tuple[str, str], float]) -> pd.DataFrame:
+    """The table of a ``Comparison``, from the rows of one family and dimension."""
+    rows = []
+    for delay, part in frame[frame["t"] == frame["t"].max()].groupby("delay", sort=False):
+        regret = part.pivot(index="run", columns="policy", values="regret")
+        covered = part.pivot(index="run", columns="policy", values="covered")
+        ranked = list(regret.mean().sort_values(kind="stable").index)
+        for policy in ranked:
+            mine = regret[policy]
+            behind = mean_interval(mine - regret[ranked[0]])
+            rows.append(
+                {
+                    "delay": delay,
+                    "policy": policy,
+                    "regret": mine.mean(),
+                    "standard_error": mine.sem(),
+                    "behind": behind.value,
+                    "behind_low": behind.low,
+                    "behind_high": behind.high,
+                    "coverage": covered[policy].astype("Float64").mean(),
+                    "microseconds": times[policy, delay],
+                }
+            )
+    return pd.DataFrame(rows).astype({"coverage": "Float64"})

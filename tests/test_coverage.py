@@ -1,0 +1,82 @@
+"""Confidence sets keep theta_star in all rounds of enough runs, rewards late, for every policy.
+
+One family a policy, the first it accepts, for each costs a compilation. A share of failures above
+delta is a bug only if it is not luck: the tests decide by the exact binomial law.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from belated import registry
+from belated.core.protocols import feedback_of, refusal
+from belated.delays import Exponential, Informative
+from belated.engine import RECORD, Lane, WorldSettings, has_set, play_world
+from belated.environments import UnitBall
+from belated.families import Gaussian
+from belated.policies import DelayedOFUGLM
+
+RUNS, ROUNDS, DIM, DELTA = 400, 60, 2, 0.1
+LUCK = 1e-4  # chance that a set which fails in exactly a delta share of the runs is blamed
+FAMILIES = [*dict.fromkeys(("gaussian", "bernoulli", *registry.FAMILIES))]
+
+
+def failures(policy, family, delay=Exponential(8.0), rounds=ROUNDS, runs=RUNS):  # noqa: B008
+    """Runs in which theta_star, on the edge of the unit ball, was ever outside the set."""
+    failed = 0
+    for run in range(runs):
+        angle = 2.0 * np.pi * run / runs
+        world = WorldSettings(
+            UnitBall(5),
+            DIM,
+            rounds,
+            run,
+            3,
+            np.array([rounds]),
+            (Lane(policy, family, delay),),
+            theta_star=np.array([np.cos(angle), np.sin(angle)]),
+        )
+        failed += play_world(world)[0, -1, RECORD.index("failures")] > 0
+    return failed
+
+
+def too_many(failed, runs=RUNS, delta=DELTA):
+    """Whether a set that fails with probability ``delta`` at most would hardly ever do so."""
+    return stats.binom.sf(failed - 1, runs, delta) < LUCK
+
+
+def sets():
+    """Every policy with a confidence set, and the first family it accepts."""
+    for name in registry.POLICIES:
+        kind = registry.load(registry.POLICIES, name)
+        for family_name in FAMILIES:
+            family = registry.load(registry.FAMILIES, family_name)()
+            policy = registry.example_policy(kind, family)
+            values = {"delta": DELTA, "horizon": ROUNDS}
+            policy = policy._replace(**{k: v for k, v in values.items() if k in policy._fields})
+            if not refusal(policy, family):
+                break
+        if has_set(policy) and feedback_of(policy) == "identified":
+            yield pytest.param(policy, family, id=f"{name}-{family_name}")
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("policy", "family"), list(sets()))
+def test_theta_star_is_covered(policy, family):
+    assert not too_many(failures(policy, family))
+
+
+@pytest.mark.compiled
+def test_half_a_set_does_not_cover():
+    """The test above can fail: the same runs, half the radius."""
+    failed = failures(DelayedOFUGLM(delta=DELTA, width_scale=0.5), Gaussian())
+    assert too_many(failed)
+
+
+@pytest.mark.compiled
+def test_informative_delays_break_coverage():
+    """Rewards of one half and less never return: no set holds, and this one loses theta_star."""
+    runs, policy = 100, DelayedOFUGLM(delta=DELTA)
+    failed = failures(policy, Gaussian(), Informative(threshold=0.5), rounds=300, runs=runs)
+    assert too_many(failed, runs)
+    assert failed > 0.9 * runs

@@ -9,6 +9,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.own import holds_parameters_only, started
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -235,8 +236,10 @@ def _check_fit(experiment: Experiment) -> None:
             for family_label, family in experiment.families.items():
                 try:
                     check_feedback(policy, family, experiment.feedback)
-                    if not is_own(policy):
-                        told = with_horizon(policy, experiment.horizon)
+                    told = with_horizon(policy, experiment.horizon)
+                    if holds_parameters_only(policy):
+                        started(told, dim, np.random.SeedSequence(0))
+                    elif not is_own(policy):
                         told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
                 except ValueError as error:
                     raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None

@@ -47,10 +47,7 @@ def test_refusals(name):
         if refusal(policy, family):
             refused += 1
             with pytest.raises(ValueError, match=type(policy).__name__):
-                if is_own(policy):
-                    check_family(policy, family)
-                else:
-                    policy.resolve(family, 3, 1.0)
+                check_family(policy, family) if is_own(policy) else policy.resolve(family, 3, 1.0)
     assert refused < len(families())
 
 

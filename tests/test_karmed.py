@@ -31,6 +31,7 @@ from belated.policies import (
     DelayedUCB1,
     PolicyElimination,
 )
+from belated.policies.arms import bernoulli_index, poisson_index
 
 K, T = 4, 400
 THETA_STAR = np.array([0.2, -1.5, 1.2, 0.0])
@@ -137,6 +138,32 @@ def test_indices_rest_on_what_has_returned(policy):
     assert run.missing.max() > 5
 
 
+def test_indices_of_kl_ucb():
+    player = started(DelayedKLUCB(c=2.0), K, SEED)
+    player.meet(K)
+    player.observed[:], player.total[:] = [1, 9, 40, 5], [1.0, 3.7, 0.0, 5.0]
+    slow = naive.KLUCB(K, 2.0)
+    for t in (2, 3, 5, 100, 10**6):
+        expected = [slow.index(*pair, t) for pair in ((1.0, 1), (3.7 / 9, 9), (0.0, 40), (1.0, 5))]
+        assert player.indices(t) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("level", [1e-12, 1e-3, 0.7, 30.0, 800.0])
+def test_indices_reach_their_level(level):
+    """Divergence at the index is the level, up to rounding, for means from 0 to 1."""
+    p = np.array([0.0, 1e-9, 1e-3, 0.3, 0.5, 0.9, 1 - 1e-9, 1.0])
+    allowed = np.full(len(p), level)
+    bernoulli, poisson = bernoulli_index(p, allowed), poisson_index(p, allowed)
+    for mean, q, r in zip(p, bernoulli, poisson, strict=True):
+        assert mean <= q + 2e-16 < 1 + 3e-16
+        beyond = min(1 - 1e-16, q + 1e-9 * (1 - q) + 1e-12)
+        assert naive.bernoulli_kl(mean, max(q - 3e-16, 1e-300)) <= level * (1 + 1e-6) + 1e-15
+        assert q > 1 - 1e-15 or naive.bernoulli_kl(mean, beyond) >= level * (1 - 1e-6)
+        far = r * (1 + 1e-9)
+        assert (mean * math.log(mean / r) if mean else 0.0) + r - mean <= level * (1 + 1e-6) + 1e-15
+        assert (mean * math.log(mean / far) if mean else 0.0) + far - mean >= level * (1 - 1e-3)
+
+
 def test_arms_without_rewards_are_played_in_turn():
     for policy in (DelayedUCB1(), DelayedKLUCB(), ConversionsUCB(Constant(50.0))):
         run, _ = played(policy, Never(), rounds=3 * K)
@@ -206,13 +233,17 @@ def test_bold_has_as_many_copies_as_it_needs(base, delay):
 
 
 def test_bold_returns_rewards_to_the_copy_that_decided():
-    """With a constant delay k, copy i of k + 1 makes every (k + 1)-th decision."""
-    run, _ = played(BOLD("ucb1"), Constant(3.0))
-    for i in range(4):
-        slow = naive.UCB1(K)
-        for n, s in enumerate(range(i, T, 4), 1):
-            assert run.index[s] == slow.select(n)
-            slow.update(run.index[s], run.reward[s])
+    run, _ = played(BOLD("ucb1"))
+    free, owner = [], {}
+    for t in range(1, T + 1):
+        slow, n = free.pop() if free else (naive.UCB1(K), 1)
+        assert run.index[t - 1] == slow.select(n), t
+        owner[t] = slow, n
+        for s in range(1, t + 1):
+            if run.arrives[s - 1] == t:
+                slow, n = owner.pop(s)
+                slow.update(run.index[s - 1], run.reward[s - 1])
+                free.append((slow, n + 1))
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -304,6 +335,7 @@ def test_odaaf_drops_in_the_phase_of_the_gap():
     n = [player.policy.rounds_of(m) for m in (1, 2)]
     # three arms, a bridge, two arms; then the best for good
     assert player.pulls.tolist() == [rounds - n[1] - n[0], n[1], n[0]]
+    assert player.observed.tolist() == [n[1], n[1], n[0]]  # the bridge and the rest are ignored
 
 
 def test_odaaf_without_a_phase_plays_on():
@@ -445,41 +477,39 @@ def test_opse_drops_what_is_worse_whatever_is_missing():
 # ----------------------------------------------------------------------------- policy elimination
 
 
-def contextual(rng, n=3, rows=4, policies=30):
-    sets = rng.uniform(-0.5, 0.5, (n, rows, 2))
-    return sets, rng.integers(rows, size=(policies, n)), np.array([0.5, 0.3, 0.2])
-
-
-def test_policy_elimination_keeps_its_constraint():
+@pytest.mark.parametrize(("rows", "N", "rounds"), [(4, 30, 400), (2, 4, 2500)])
+def test_policy_elimination_keeps_its_constraint(rows, N, rounds):
     """Load of every policy left at most 2 K; chances, estimates, drops as the formulas say."""
-    rng, rounds, rows = np.random.default_rng(1), 600, 4
-    sets, table, weights = contextual(rng)
-    worth = rng.random((3, rows))
-    player = started(PolicyElimination(sets, table, weights, delta=0.1), 2, SEED)
-    N, late, due, seen = len(table), 5, {}, []
-    active = np.ones(N, bool)
+    rng, delta, late = np.random.default_rng(1), 0.1, 5
+    sets, table = rng.uniform(-0.5, 0.5, (3, rows, 2)), rng.integers(rows, size=(N, 3))
+    table[0], table[-1] = 0, 1
+    weights = np.array([0.5, 0.3, 0.2])
+    player = started(PolicyElimination(sets, table, weights, delta), 2, SEED)
+    active, value, n, due = np.ones(N, bool), np.zeros(N), 0, {}
     for t in range(1, rounds + 1):
         x = rng.choice(3, p=weights)
         arm = player.choose(sets[x], t)
-        if seen:
-            n = len(seen)
-            value = np.array([sum(y / p for c, a, y, p in seen if pi[c] == a) for pi in table]) / n
-            b = 2 * math.sqrt(2 * rows * math.log(4 * N * n**2 / 0.1) / n)
-            active &= value >= value[active].max() - 2 * b
+        if n:
+            b = 2 * math.sqrt(2 * rows * math.log(4 * N * n**2 / delta) / n)
+            active &= value / n >= (value[active] / n).max() - 2 * b
         assert np.array_equal(player.active, active)
         assert player.P[~active].sum() == 0.0
         assert player.P.sum() == pytest.approx(1.0)
-        m = len(seen) + 1
-        mu = min(1 / (2 * rows), math.sqrt(math.log(4 * N * m**2 / 0.1) / (2 * rows * m)))
+        log_term = math.log(4 * N * (n + 1) ** 2 / delta)
+        mu = min(1 / (2 * rows), math.sqrt(log_term / (2 * rows * (n + 1))))
         load, chances = naive.policy_elimination_load(table, weights, player.P, mu, rows)
         assert load[active].max() <= 2 * rows + 1e-6
         assert chances.sum(1) == pytest.approx(1.0)
         assert player.made[t] == (x, pytest.approx(chances[x, arm]))
-        due[t + late] = t, (x, arm, float(rng.random() < worth[x, arm]), chances[x, arm])
+        due[t + late] = t, x, arm, chances[x, arm]
         if t in due:
-            s, (c, a, y, p) = due.pop(t)
-            player.observe(sets[c][a], y, s)
-            seen.append((c, a, y, p))
+            s, x, arm, p = due.pop(t)
+            y = float(arm == 0)  # the first row is the best in every context
+            player.observe(sets[x][arm], y, s)
+            value += [y / p if policy[x] == arm else 0.0 for policy in table]
+            n += 1
+    assert active[0]
+    assert active[-1] == (rows == 4)  # the other has had the time
 
 
 def test_policy_elimination_finds_a_distribution():

@@ -1,5 +1,6 @@
 """What K-armed policies share. An arm is a row of the decision set, whatever stands in it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,9 @@ from belated.core.protocols import Family, feedback_of
 from belated.core.types import Integers, Matrix, Vector
 
 BASES = {"ucb1": "delayed-ucb1", "kl-ucb": "delayed-kl-ucb", "beta-thompson": "beta-thompson"}
-HALVINGS = 48  # of an interval no longer than a few units: what is left is below rounding
+MOST_STEPS = 100  # of Newton's method; some eight will do
+BELOW_ONE = math.nextafter(1.0, 0.0)
+TINY = 1e-300
 
 
 def outside_unit_interval(family: Family) -> str:
@@ -84,25 +87,46 @@ def least_known(known: Vector | Integers, pulls: Integers) -> int:
     return int(np.argmin(np.where(unknown, pulls, np.iinfo(np.int64).max)))
 
 
-def largest(divergence: Callable[[Vector], Vector], level: Vector, low: Any, high: Any) -> Vector:
-    """The largest q in [low, high] with ``divergence(q) <= level``, which grows with q."""
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        inside = divergence(middle) <= level
-        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return np.asarray(low)
+Divergence = Callable[[Vector], tuple[Vector, Vector]]  # of q, and its slope there
 
 
-def bernoulli_divergence(p: Vector) -> Callable[[Vector], Vector]:
-    """``q -> kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 - q))`` for q inside (0, 1)."""
+def largest(divergence: Divergence, level: Vector, q: Vector) -> Vector:
+    """The largest q with ``divergence(q) <= level``; the divergence is convex in q.
+
+    Newton's method from a point that is not below: it comes down to the root and never passes it.
+    """
+    for _ in range(MOST_STEPS):
+        value, slope = divergence(q)
+        step = np.maximum(value - level, 0.0) / slope
+        q = q - step
+        if (step <= 1e-15 * q).all():
+            break
+    return q
+
+
+def bernoulli_index(p: Vector, level: Vector) -> Vector:
+    """``max {q < 1 : kl(p, q) <= level}``, kl(p, q) the divergence of Bernoulli laws."""
     entropy = _x_log_x(p) + _x_log_x(1.0 - p)
-    return lambda q: entropy - p * np.log(q) - (1.0 - p) * np.log1p(-q)
+
+    def divergence(q: Vector) -> tuple[Vector, Vector]:
+        value = entropy - p * np.log(q) - (1.0 - p) * np.log1p(-q)
+        return value, (q - p) / (q * (1.0 - q))
+
+    # kl(p, q) >= 2 (q - p)^2, and kl(p, q) >= entropy - (1 - p) log(1 - q)
+    near_one = -np.expm1((entropy - level) / np.maximum(1.0 - p, TINY))
+    above = np.minimum(np.minimum(p + np.sqrt(0.5 * level), near_one), BELOW_ONE)
+    return largest(divergence, level, above)
 
 
-def poisson_divergence(p: Vector) -> Callable[[Vector], Vector]:
-    """``q -> p log(p / q) + q - p`` for q above 0."""
+def poisson_index(p: Vector, level: Vector) -> Vector:
+    """``max {q : p log(p / q) + q - p <= level}``, the divergence of Poisson laws."""
     constant = _x_log_x(p) - p
-    return lambda q: constant - p * np.log(q) + q
+
+    def divergence(q: Vector) -> tuple[Vector, Vector]:
+        return constant - p * np.log(q) + q, 1.0 - p / q
+
+    # the divergence is at least (q - p)^2 / (2 q)
+    return largest(divergence, level, p + level + np.sqrt(level * (level + 2.0 * p)))
 
 
 def _x_log_x(x: Vector) -> Vector:

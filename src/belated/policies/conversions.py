@@ -15,7 +15,7 @@ from belated import registry
 from belated.core.arguments import not_negative, parameters, wrong, wrong_type
 from belated.core.protocols import Family, delay_quantile
 from belated.core.types import Integers, Matrix, Vector
-from belated.policies.arms import ArmPlayer, largest, least_known, poisson_divergence
+from belated.policies.arms import ArmPlayer, least_known, poisson_index
 
 FOR_EVER = 1e300  # rounds
 
@@ -128,7 +128,7 @@ class ConversionsKLUCB(NamedTuple):
 
     Cost
     ----
-    That of ``ConversionsUCB``, with a fixed number of bisections for each arm.
+    That of ``ConversionsUCB``, with a few steps of Newton's method for each arm.
 
     Deviations
     ----------
@@ -170,10 +170,7 @@ def _ucb(successes: Vector, weighted: Vector, pulls: Integers, level: float) -> 
 
 
 def _kl_ucb(successes: Vector, weighted: Vector, pulls: Integers, level: float) -> Vector:
-    p, allowed = successes / weighted, level / weighted
-    # d(p, q) >= (q - p)^2 / (2 q), so the index is no larger than where that reaches the level
-    high = p + allowed + np.sqrt(allowed * (allowed + 2.0 * p))
-    return largest(poisson_divergence(p), allowed, p, high)
+    return poisson_index(successes / weighted, level / weighted)
 
 
 class ConversionsPlayer(ArmPlayer):

@@ -7,16 +7,13 @@ import numpy as np
 
 from belated.core.arguments import not_negative, parameters
 from belated.core.protocols import Family
-from belated.core.types import Matrix
+from belated.core.types import Matrix, Vector
 from belated.policies.arms import (
     ArmPlayer,
-    bernoulli_divergence,
-    largest,
+    bernoulli_index,
     least_known,
     outside_unit_interval,
 )
-
-BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 @parameters
@@ -41,7 +38,7 @@ class DelayedKLUCB(NamedTuple):
 
     Cost
     ----
-    A decision O(K) times the bisections, a fixed number; a returned reward O(1).
+    A decision O(K) times a few steps of Newton's method; a returned reward O(1).
 
     Deviations
     ----------
@@ -78,8 +75,10 @@ class KLUCBPlayer(ArmPlayer):
         arm = least_known(self.observed, self.pulls)
         if arm >= 0:
             return arm
+        return int(np.argmax(self.indices(t)))
+
+    def indices(self, t: int) -> Vector:
+        """``max {q : S_i kl(m_i, q) <= log t + c log log t}`` of all arms."""
         log_t = math.log(t)
         level = (log_t + self.policy.c * math.log(max(1.0, log_t))) / self.observed
-        p = self.total / self.observed
-        start = np.minimum(p, BELOW_ONE)
-        return int(np.argmax(largest(bernoulli_divergence(p), level, start, BELOW_ONE)))
+        return bernoulli_index(self.total / self.observed, level)

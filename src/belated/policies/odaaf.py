@@ -149,9 +149,8 @@ class ODAAFPlayer(ArmPlayer):
             means = self.means()
             best = means[self.active].max()
             self.active = [arm for arm in self.active if means[arm] + 2.0**-m >= best]
-            if self._another_phase(m + 1):
-                for _ in range(n - before):
-                    yield self._best(), False
+            for _ in range(n - before):  # after the last phase this is what follows anyway
+                yield self._best(), False
             m, before = m + 1, n
         while True:
             yield self._best(), False

@@ -139,7 +139,7 @@ class Bandit:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
         if type(family) not in derivatives.cases:
             raise wrong_type("family", family, "a family, such as Bernoulli()")
-        if is_own(policy):
+        if is_own(policy) and not isinstance(policy, type):
             raise TypeError(
                 f"policy = {shown(policy)}: {type(policy).__name__} is in plain Python and plays "
                 "in simulations (belated.simulate) only; expected a compiled policy, such as "

@@ -28,6 +28,7 @@ from belated.engine import (
     OwnPlayer,
     WorldSettings,
     draw_world,
+    is_own,
     play,
     play_world,
     seed_of_run,
@@ -244,6 +245,8 @@ def test_compiled_lanes_play_like_bandits(name, family):
     policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
     if refusal(policy, family):
         pytest.skip(refusal(policy, family))
+    if is_own(policy):
+        pytest.skip("in plain Python")
     checks.check_lane_plays_like_a_bandit(policy, family)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from belated import checks, registry
-from belated.core.protocols import refusal
+from belated import Bandit, checks, registry
+from belated.core.protocols import check_family, refusal
 from belated.delays import Empirical, Informative, Lomax, Pareto, Uniform
+from belated.engine import is_own
 from belated.families import Binomial, Gaussian
 
 
@@ -20,17 +21,19 @@ def delays():
     return [*kinds, Lomax(3.0), Pareto(3.0), Empirical([3.0, 1.0]), late, Informative(Uniform(3.0))]
 
 
-def policies_and_families():
+def policies_and_checks():
     for name in registry.POLICIES:
         kind = registry.load(registry.POLICIES, name)
         for family in families():
             policy = registry.example_policy(kind, family)
             if not refusal(policy, family):
-                yield pytest.param(policy, family, id=f"{name}-{family!r}")
+                listed = checks.OWN_POLICY_CHECKS if is_own(policy) else checks.POLICY_CHECKS
+                for check in listed:
+                    label = f"{name}-{family!r}-{check.__name__}"
+                    yield pytest.param(policy, family, check, id=label)
 
 
-@pytest.mark.parametrize("check", checks.POLICY_CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("policy", "family"), list(policies_and_families()))
+@pytest.mark.parametrize(("policy", "family", "check"), list(policies_and_checks()))
 def test_policy(policy, family, check):
     check(policy, family)
 
@@ -44,8 +47,17 @@ def test_refusals(name):
         if refusal(policy, family):
             refused += 1
             with pytest.raises(ValueError, match=type(policy).__name__):
-                policy.resolve(family, 3, 1.0)
+                check_family(policy, family) if is_own(policy) else policy.resolve(family, 3, 1.0)
     assert refused < len(families())
+
+
+@pytest.mark.parametrize("name", registry.POLICIES)
+def test_bandits_refuse_policies_in_plain_python(name):
+    policy = registry.example_policy(registry.load(registry.POLICIES, name), Gaussian())
+    if is_own(policy):
+        message = rf"{type(policy).__name__} is in plain Python .* simulations .* only; expected"
+        with pytest.raises(TypeError, match=message):
+            Bandit(2, family=Binomial(1), policy=policy)
 
 
 @pytest.mark.parametrize("check", checks.FAMILY_CHECKS, ids=lambda f: f.__name__)
@@ -63,6 +75,7 @@ def test_delay(delay, check):
 def test_all_checks_are_listed():
     """A check that is written but not listed would never run."""
     listed = checks.POLICY_CHECKS + checks.FAMILY_CHECKS + checks.DELAY_CHECKS
+    assert set(checks.OWN_POLICY_CHECKS) <= set(checks.POLICY_CHECKS)
     written = {v for k, v in vars(checks).items() if k.startswith("check_")}
     assert written - set(listed) == {checks.check_policy, checks.check_family, checks.check_delay}
 

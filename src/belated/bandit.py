@@ -27,6 +27,7 @@ from belated.core.events import (
     UnknownDecisionError,
 )
 from belated.core.generic import Generic
+from belated.core.own import is_own
 from belated.core.protocols import (
     Family,
     Policy,
@@ -138,6 +139,12 @@ class Bandit:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
         if type(family) not in derivatives.cases:
             raise wrong_type("family", family, "a family, such as Bernoulli()")
+        if is_own(policy) and not isinstance(policy, type):
+            raise TypeError(
+                f"policy = {shown(policy)}: {type(policy).__name__} is in plain Python and plays "
+                "in simulations (belated.simulate) only; expected a compiled policy, such as "
+                "DelayedOFUGLM()"
+            )
         if type(policy) not in choose.cases:
             raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
         self.features = deepcopy(features)

@@ -90,7 +90,7 @@ def _bandit(policy: Policy, family: Family, seed: int = 1) -> Bandit:
 
 def _player(policy: Any, family: Family, seed: np.random.SeedSequence) -> Player:
     if is_own(policy):
-        return OwnPlayer(policy, family, DIM, seed)
+        return OwnPlayer(with_horizon(policy, ROUNDS), family, DIM, seed)
     return Bandit(DIM, family=family, policy=policy, seed=seed)
 
 
@@ -125,11 +125,19 @@ def check_parameters_are_documented(policy: Policy, family: Family) -> None:
     assert resolved == resolved.resolve(family, DIM, 1.0)
 
 
-def check_same_seed_same_run(policy: Policy, family: Family) -> None:
-    """Nothing random but the seed."""
-    (one, first), (two, second) = _played(policy, family), _played(policy, family)
-    assert np.array_equal(first.index, second.index)
-    assert one.fingerprint() == two.fingerprint()
+def check_same_seed_same_run(policy: Any, family: Family) -> None:
+    """Nothing random but the seed, and nothing left over from another run."""
+    seed, feedback = np.random.SeedSequence(1), feedback_for(policy)
+    worlds = (_world(), _world(seed=8), _world())
+    players = [_player(policy, family, seed) for _ in worlds]
+    first, _, again = (
+        play(player, world, LATE, feedback=feedback)
+        for player, world in zip(players, worlds, strict=True)
+    )
+    assert np.array_equal(first.index, again.index)
+    one, _, two = players
+    if isinstance(one, Bandit) and isinstance(two, Bandit):
+        assert one.fingerprint() == two.fingerprint()
 
 
 def check_choosing_changes_nothing(policy: Policy, family: Family) -> None:
@@ -181,24 +189,30 @@ def check_constant_delay_uses_rows_before(policy: Policy, family: Family) -> Non
         _assert_same_estimate(bandit, fresh)
 
 
-def check_infinite_delay_never_crashes(policy: Policy, family: Family) -> None:
+def check_infinite_delay_never_crashes(policy: Any, family: Family) -> None:
     """Without a single reward the bandit goes on choosing and knows nothing."""
-    bandit, run = _played(policy, family, Never())
+    bandit = _player(policy, family, np.random.SeedSequence(1))
+    run = play(bandit, _world(), Never(), feedback=feedback_for(policy))
+    assert run.missing[-1] == ROUNDS
+    assert ((run.index >= 0) & (run.index < ACTIONS)).all()
+    if not isinstance(bandit, Bandit):
+        return
     assert bandit.n_missing == ROUNDS
     assert bandit.n_observed == 0
     assert not bandit.theta.any()
     assert np.array_equal(bandit.W, bandit.policy.lam * np.eye(DIM))
-    assert ((run.index >= 0) & (run.index < ACTIONS)).all()
 
 
 def check_no_peeking(policy: Any, family: Family) -> None:
     """Rewards that have not returned may be anything: decisions up to then stay the same."""
-    world, seed = _world(), np.random.SeedSequence(1)
-    run = play(_player(policy, family, seed), world, LATE)
+    world, seed, feedback = _world(), np.random.SeedSequence(1), feedback_for(policy)
+    run = play(_player(policy, family, seed), world, LATE, feedback=feedback)
+    # when each reward would arrive were it seen: where only successes are, the others might be one
+    due = 1 + np.arange(ROUNDS) + np.ceil([delay_quantile(LATE, u, 0.0) for u in world.lateness])
     for cut in (ROUNDS // 4, ROUNDS // 2, ROUNDS):
-        hidden = run.arrives >= cut
+        hidden = due >= cut
         other = world._replace(luck=np.where(hidden, 1.0 - world.luck, world.luck))
-        mutated = play(_player(policy, family, seed), other, LATE)
+        mutated = play(_player(policy, family, seed), other, LATE, feedback=feedback)
         assert np.array_equal(run.index[:cut], mutated.index[:cut])
         assert not np.array_equal(run.reward, mutated.reward), "nothing was mutated"
 
@@ -438,6 +452,8 @@ POLICY_CHECKS: list[Callable[[Policy, Family], None]] = [
     check_bad_input_changes_nothing,
 ]
 OWN_POLICY_CHECKS: list[Callable[[Any, Family], None]] = [
+    check_same_seed_same_run,
+    check_infinite_delay_never_crashes,
     check_no_peeking,
     check_lane_plays_like_a_bandit,
 ]

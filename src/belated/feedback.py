@@ -69,8 +69,11 @@ def name_of(feedback: Feedback) -> str:
 
 
 def feedback_for(policy: Any) -> Feedback:
-    """The feedback that the policy learns from, with its defaults."""
-    return feedback_named(feedback_of(policy))
+    """The feedback that the policy learns from; the window is its own where it has one."""
+    feedback = feedback_named(feedback_of(policy))
+    if isinstance(feedback, Conversions):
+        return Conversions(getattr(policy, "window", math.inf))
+    return feedback
 
 
 def check_feedback(policy: Any, family: Family, feedback: Feedback) -> None:
@@ -82,6 +85,10 @@ def check_feedback(policy: Any, family: Family, feedback: Feedback) -> None:
             f"feedback = {offered}: {type(policy).__name__} learns from {wanted} feedback; pass "
             f"feedback={wanted!r}, or another policy"
         )
+    if isinstance(feedback, Conversions):
+        window = getattr(policy, "window", feedback.window)
+        if window != feedback.window:
+            raise wrong("window", window, f"{feedback.window!r}, the window of the feedback")
     low, high, integer = family.support
     if isinstance(feedback, Conversions) and not (low == 0.0 and high == 1.0 and integer):
         raise wrong("family", family, "rewards of 0 or 1 (Bernoulli), where only ones return")

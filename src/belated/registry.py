@@ -20,6 +20,18 @@ POLICIES = {
     "polya-gamma": "policies.polya_gamma:PolyaGamma",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
+    "delayed-ucb1": "policies.delayed_ucb1:DelayedUCB1",
+    "delayed-kl-ucb": "policies.delayed_kl_ucb:DelayedKLUCB",
+    "beta-thompson": "policies.beta_thompson:BetaThompson",
+    "qpm-d": "policies.qpm_d:QPMD",
+    "bold": "policies.bold:BOLD",
+    "sbd": "policies.sbd:SBD",
+    "odaaf": "policies.odaaf:ODAAF",
+    "conversions-ucb": "policies.conversions:ConversionsUCB",
+    "conversions-kl-ucb": "policies.conversions:ConversionsKLUCB",
+    "delayed-elimination": "policies.elimination:DelayedElimination",
+    "opse": "policies.elimination:OPSE",
+    "policy-elimination": "policies.policy_elimination:PolicyElimination",
 }
 FAMILIES = {
     "gaussian": "families.gaussian:Gaussian",
@@ -150,11 +162,12 @@ def _alike(a: Any, b: Any) -> bool:
     return type(a) is type(b) and str(a) == str(b)
 
 
+EXAMPLES = {"horizon": 100, "delay": "exponential:8", "expected_delay": 8.0}
+
+
 def example_policy(policy_type: Any, family: Any) -> Any:
-    """The policy with its defaults; with an R of 1 and a horizon of 100 where none is on offer."""
-    values: dict[str, Any] = {}
+    """The policy with its defaults, and something for what must be given and has none."""
+    values = {field: value for field, value in EXAMPLES.items() if field in policy_type._fields}
     if family.R is None and "R" in policy_type._fields:
         values["R"] = 1.0
-    if "horizon" in policy_type._fields:
-        values["horizon"] = 100
     return policy_type(**values)

@@ -1,7 +1,8 @@
 """Playing bandits against simulated worlds: one in plain Python, or many lanes, compiled."""
 
+from belated.core.own import OwnPolicy, is_own
 from belated.engine.lanes import RECORD
-from belated.engine.own import OwnPlayer, OwnPolicy, is_own
+from belated.engine.own import OwnPlayer
 from belated.engine.plain import Player, Run, World, draw_world, mean_rewards, play
 from belated.engine.worlds import (
     LONGEST_HORIZON,

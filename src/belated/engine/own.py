@@ -17,55 +17,15 @@ told the round of the decision, as ``choose`` was. One that learns from aggregat
 
 import math
 from collections.abc import Callable, Iterable
-from copy import deepcopy
-from inspect import signature
-from numbers import Integral
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from belated.core.arguments import shown
 from belated.core.events import Decision
-from belated.core.protocols import Family, feedback_of, mean, reward_quantile
+from belated.core.own import OwnPolicy, chosen_row, observer, started
+from belated.core.protocols import Family, check_family, feedback_of, mean, reward_quantile
 from belated.core.types import Integers, Matrix, Vector
 from belated.engine.lanes import RECORD, Block, rounds_late
-
-
-class OwnPolicy(Protocol):
-    """What an object must have to be a policy."""
-
-    def choose(self, actions: Matrix, t: int) -> int:
-        """Row of ``actions`` to play in round ``t``, counted from 1."""
-
-    @property
-    def observe(self) -> Callable[..., None]:
-        """``observe(x, y)`` or ``observe(x, y, t)``: the reward of a decision returned."""
-
-
-def is_own(policy: object) -> bool:
-    """Whether it is a policy in plain Python: an object with ``choose`` and ``observe``."""
-    has = {name: callable(getattr(policy, name, None)) for name in ("start", "choose", "observe")}
-    return has["start"] or (has["choose"] and has["observe"])
-
-
-def started(policy: OwnPolicy, dim: int, seed: np.random.SeedSequence) -> Any:
-    """Ready for the first round: a copy, or what ``start`` returns."""
-    copy: Any = deepcopy(policy)
-    player = copy.start(dim, np.random.default_rng(seed)) if hasattr(copy, "start") else None
-    return copy if player is None else player
-
-
-def observer(player: Any) -> Callable[[Vector, float, int], None]:
-    """How to tell the policy of a reward, with the round of its decision if it asks for that."""
-    observe = player.observe
-    try:
-        asks = "t" in signature(observe).parameters
-    except ValueError:  # written in C, where parameters may have no names
-        asks = False
-    if asks:
-        return lambda x, y, t: observe(x, y, t=t)
-    return lambda x, y, t: observe(x, y)
-
 
 Returned = tuple[Vector, float, int]  # action, reward, round of the decision
 
@@ -83,24 +43,13 @@ def listener(policy: OwnPolicy, player: Any) -> Callable[[list[Returned], int], 
     return hear
 
 
-def chosen_row(policy: OwnPolicy, actions: Matrix, t: int) -> int:
-    """Ask the policy, and refuse an answer that is not a row."""
-    answer: Any = policy.choose(actions.copy(), t)  # it may do with a copy as it likes
-    row = int(answer) if type(answer) is not bool and isinstance(answer, Integral) else -1
-    if not 0 <= row < len(actions):
-        raise ValueError(
-            f"{type(policy).__name__}.choose(actions, t={t}) = {shown(answer)}: expected a row of "
-            f"actions, a whole number from 0 to {len(actions) - 1}"
-        )
-    return row
-
-
 class OwnPlayer:
     """The same policy behind ``decide`` and ``learn``, for ``play`` and the shared checks."""
 
     def __init__(
         self, policy: OwnPolicy, family: Family, dim: int, seed: np.random.SeedSequence
     ) -> None:
+        check_family(policy, family)
         self.dim, self.family = dim, family
         self.policy = started(policy, dim, seed)
         self.hear = listener(policy, self.policy)

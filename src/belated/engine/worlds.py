@@ -13,6 +13,7 @@ import numpy as np
 
 from belated.core.arguments import wrong
 from belated.core.jit import allocating_kernel
+from belated.core.own import is_own
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -40,7 +41,7 @@ from belated.engine.lanes import (
     play_block,
     with_room,
 )
-from belated.engine.own import OwnLane, is_own
+from belated.engine.own import OwnLane
 from belated.environments import point_in_ball
 from belated.feedback import Conversions, Feedback, Identified, check_feedback
 

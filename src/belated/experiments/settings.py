@@ -9,6 +9,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.own import holds_parameters_only, started
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -246,9 +247,11 @@ def why_not(
     """Why the policy cannot play such a world; empty where it can."""
     try:
         check_feedback(policy, family, feedback)
-        if not is_own(policy):
-            resolved = with_horizon(policy, horizon).resolve(family, dim, max_norm)
-            resolved.estimator(family, dim, max_norm)
+        told = with_horizon(policy, horizon)
+        if holds_parameters_only(policy):
+            started(told, dim, np.random.SeedSequence(0))
+        elif not is_own(policy):
+            told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
     except ValueError as error:
         return str(error)
     return ""

@@ -1,8 +1,17 @@
-"""Algorithms, one file each. A policy is a NamedTuple and the kernels it registers."""
+"""Algorithms, one file each. A policy is a NamedTuple and the kernels it registers.
 
+Those for K arms are in plain Python: ``start`` makes the object that plays (see ``core/own.py``).
+"""
+
+from belated.policies.beta_thompson import BetaThompson
+from belated.policies.bold import BOLD
+from belated.policies.conversions import ConversionsKLUCB, ConversionsUCB
+from belated.policies.delayed_kl_ucb import DelayedKLUCB
 from belated.policies.delayed_ofu_glm import DelayedOFUGLM
+from belated.policies.delayed_ucb1 import DelayedUCB1
 from belated.policies.ducb_glcb import DUCBLiteral, DUCBRidge
 from belated.policies.ecolog import AdaOFUECOLog
+from belated.policies.elimination import OPSE, DelayedElimination
 from belated.policies.evill import EVILL
 from belated.policies.glb_omd import GLBOMD
 from belated.policies.glm_fpl import GLMFPL
@@ -10,22 +19,38 @@ from belated.policies.gloc import GLOC
 from belated.policies.greedy import Greedy
 from belated.policies.inflated_ts import InflatedTS
 from belated.policies.lin_ts import LinTS
+from belated.policies.odaaf import ODAAF
+from belated.policies.policy_elimination import PolicyElimination
 from belated.policies.polya_gamma import PolyaGamma
+from belated.policies.qpm_d import QPMD
+from belated.policies.sbd import SBD
 from belated.policies.thompson import Thompson
 from belated.policies.uniform import UniformPlay
 
 __all__ = [
+    "BOLD",
     "EVILL",
     "GLBOMD",
     "GLMFPL",
     "GLOC",
+    "ODAAF",
+    "OPSE",
+    "QPMD",
+    "SBD",
     "AdaOFUECOLog",
+    "BetaThompson",
+    "ConversionsKLUCB",
+    "ConversionsUCB",
     "DUCBLiteral",
     "DUCBRidge",
+    "DelayedElimination",
+    "DelayedKLUCB",
     "DelayedOFUGLM",
+    "DelayedUCB1",
     "Greedy",
     "InflatedTS",
     "LinTS",
+    "PolicyElimination",
     "PolyaGamma",
     "Thompson",
     "UniformPlay",

@@ -69,8 +69,30 @@ def name_of(feedback: Feedback) -> str:
 
 
 def feedback_for(policy: Any) -> Feedback:
-    """The feedback that the policy learns from, with its defaults."""
-    return feedback_named(feedback_of(policy))
+    """The feedback that the policy learns from, with its window if it has one, or defaults."""
+    feedback, window = feedback_named(feedback_of(policy)), getattr(policy, "window", None)
+    if isinstance(feedback, Conversions) and window is not None:
+        return Conversions(window)
+    return feedback
+
+
+def whole_window(feedback: Conversions) -> float:
+    """Whole rounds a conversion is waited for: an int, or infinity."""
+    return feedback.window if feedback.window == math.inf else math.floor(feedback.window)
+
+
+def with_window(policy: Any, feedback: Feedback) -> Any:
+    """The policy, told the window of the feedback where it asks for it."""
+    if not isinstance(feedback, Conversions) or getattr(policy, "window", 0) is not None:
+        return policy
+    return policy._replace(window=whole_window(feedback))
+
+
+def check_window(policy: Any, feedback: Feedback) -> None:
+    """Raise where the policy expects conversions to be waited for shorter or longer."""
+    window = getattr(policy, "window", None)
+    if isinstance(feedback, Conversions) and window not in (None, whole_window(feedback)):
+        raise wrong("window", window, f"{feedback.window:g} as in the feedback, or None")
 
 
 def check_feedback(policy: Any, family: Family, feedback: Feedback) -> None:
@@ -85,3 +107,4 @@ def check_feedback(policy: Any, family: Family, feedback: Feedback) -> None:
     low, high, integer = family.support
     if isinstance(feedback, Conversions) and not (low == 0.0 and high == 1.0 and integer):
         raise wrong("family", family, "rewards of 0 or 1 (Bernoulli), where only ones return")
+    check_window(policy, feedback)

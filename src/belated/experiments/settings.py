@@ -14,15 +14,15 @@ from belated.core.protocols import (
     Environment,
     Family,
     choose,
-    delay_quantile,
     derivatives,
     draw_actions,
     with_horizon,
 )
 from belated.core.types import Integers
+from belated.delays import check_dim, is_delay
 from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
 from belated.environments import UnitBall
-from belated.feedback import Feedback, check_feedback, feedback_named
+from belated.feedback import Feedback, check_feedback, feedback_named, with_window
 
 SPACINGS = ("linear", "logarithmic")
 
@@ -136,7 +136,7 @@ def new_experiment(
     experiment = Experiment(
         _labelled("policies", registry.POLICIES, policies, _is_policy),
         _labelled("families", registry.FAMILIES, families, _is_family),
-        _labelled("delays", registry.DELAYS, delays, _is_delay),
+        _labelled("delays", registry.DELAYS, delays, is_delay),
         tuple(dims),
         T,
         whole("runs", runs),
@@ -165,10 +165,6 @@ def _is_policy(value: Any) -> bool:
 
 def _is_family(value: Any) -> bool:
     return type(value) in derivatives.cases
-
-
-def _is_delay(value: Any) -> bool:
-    return type(value) in delay_quantile.cases
 
 
 def _labelled(name: str, known: dict[str, str], values: Any, fits: Any) -> dict[str, Any]:
@@ -231,12 +227,15 @@ def _check_fit(experiment: Experiment) -> None:
         longest = environment.norm_quantile(dim, 1.0)
         if longest > max_norm:
             raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
+        for delay in experiment.delays.values():
+            check_dim(delay, dim)
         for label, policy in experiment.policies.items():
             for family_label, family in experiment.families.items():
                 try:
                     check_feedback(policy, family, experiment.feedback)
                     if not is_own(policy):
                         told = with_horizon(policy, experiment.horizon)
+                        told = with_window(told, experiment.feedback)
                         told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
                 except ValueError as error:
                     raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None

@@ -9,6 +9,8 @@ POLICIES = {
     "delayed-ofu-glm": "policies.delayed_ofu_glm:DelayedOFUGLM",
     "ducb-ridge": "policies.ducb_glcb:DUCBRidge",
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
+    "otf-lin-ucb": "policies.otf_lin:OTFLinUCB",
+    "otf-lin-ts": "policies.otf_lin:OTFLinTS",
     "thompson": "policies.thompson:Thompson",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
@@ -143,10 +145,12 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def example_policy(policy_type: Any, family: Any) -> Any:
-    """The policy with its defaults; with an R of 1 and a horizon of 100 where none is on offer."""
+    """The policy with its defaults; R = 1, horizon 100, window 10 where it has none of its own."""
     values: dict[str, Any] = {}
     if family.R is None and "R" in policy_type._fields:
         values["R"] = 1.0
     if "horizon" in policy_type._fields:
         values["horizon"] = 100
+    if "window" in policy_type._fields:
+        values["window"] = 10
     return policy_type(**values)

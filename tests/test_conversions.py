@@ -220,6 +220,15 @@ def test_otf_beats_uniform():
         assert final[0] < 0.5 * final[1]
 
 
+def test_a_zero_is_no_news():
+    """Nobody has to report a zero; who does changes nothing."""
+    silent, told = (played(OTFLinUCB(window=9))[0] for _ in range(2))
+    missing = np.flatnonzero(np.isnan(told._history.y[:T]))
+    assert told.learn([(int(s) + 1, 0.0) for s in missing]) == len(missing) > 10
+    assert np.array_equal(silent.theta, told.theta)
+    assert told.decide(np.eye(D)) == silent.decide(np.eye(D))
+
+
 def test_no_set_is_claimed():
     for kind in (OTFLinUCB, OTFLinTS):
         bandit, run, _ = played(kind(window=3), rounds=20)
@@ -473,9 +482,10 @@ def test_old_decisions_give_the_logistic_loss(elapsed):
     from sklearn.linear_model import LogisticRegression
 
     delays = np.where(LOG.converted, LOG.time, elapsed)
-    value, for_conversion, _ = dfm_loss(LOG.x, LOG.converted, delays, W_C, W_D)
-    of_delays = (LOG.x @ W_D - np.exp(LOG.x @ W_D) * LOG.time)[LOG.converted].sum()
-    assert value == pytest.approx(logistic_loss(W_C) - of_delays)
+    value, for_conversion, for_delay = dfm_loss(LOG.x, LOG.converted, delays, W_C, W_D)
+    waited, seen = np.exp(LOG.x @ W_D) * LOG.time, LOG.converted
+    assert value == pytest.approx(logistic_loss(W_C) - (LOG.x @ W_D - waited)[seen].sum())
+    assert for_delay == pytest.approx(LOG.x[seen].T @ (waited[seen] - 1.0))
     p = 1 / (1 + np.exp(-LOG.x @ W_C))
     assert for_conversion == pytest.approx(LOG.x.T @ (p - LOG.converted))
     model = fit_dfm(LOG.x, LOG.converted, delays, conversion_penalty=2.0)

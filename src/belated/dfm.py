@@ -118,7 +118,7 @@ def fit_dfm(
     while True:
         loss, for_conversion, for_delay = _loss(log, w_c, w_d, penalties)
         objective.append(-loss)
-        done = max(np.abs(for_conversion).max(), np.abs(for_delay).max()) <= enough
+        done = np.abs([for_conversion, for_delay]).max() <= enough
         if done or len(objective) > most:
             break
         share = _share(log, w_c, w_d)

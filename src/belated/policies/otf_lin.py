@@ -140,7 +140,7 @@ class OTFLinUCB(NamedTuple):
     The mean reward is linear in the action, x'theta_star in [0, 1]; delays are independent and of
     one law, and depend on neither action nor reward; ``sqrt(lam) ||theta_star|| <= f``. The mean
     of a family here is a function of x'theta_star: that is linear in one-hot actions, whose
-    coefficients are then the mean rewards, and approximately so for others.
+    coefficients are then the mean rewards, and in general not in others.
 
     Cost
     ----
@@ -149,7 +149,8 @@ class OTFLinUCB(NamedTuple):
 
     Deviations
     ----------
-    For a logistic family the linear mean is a working model: exact for one-hot actions only.
+    For a logistic family the linear mean is a working model, exact for one-hot actions only: it
+    has no constant, unless a feature is constant, and sigma(0) is 1/2.
     Norms behind B may be those of an earlier V, see ``exact``. ``max_norm`` other than 1 enters
     f. Index and width are as a blog post quotes the theorems, with the square root
     that their public code leaves out of the norms; the paper's body was not consulted.

@@ -27,6 +27,7 @@ from belated.core.protocols import (
     choose,
     cumulant,
     delay_quantile,
+    delay_quantile_of,
     derivatives,
     least_slope,
     mean,
@@ -36,7 +37,7 @@ from belated.core.protocols import (
 )
 from belated.core.pruning import decision_set
 from belated.core.state import LOG_DET
-from belated.delays import Constant, Exponential, Never, is_informative
+from belated.delays import Constant, Exponential, Never, dim_of, is_known_in_advance
 from belated.engine import (
     RECORD,
     Lane,
@@ -102,12 +103,15 @@ def _played(
 
 
 def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
-    """A new bandit that was handed the first ``rows`` decisions of another, and their rewards."""
+    """A new bandit that was handed all decisions of another, and rewards of the first ``rows``.
+
+    Of those, the ones that are ever seen: of conversions, the ones.
+    """
     fresh = _bandit(policy, family)
-    for x in bandit._history.x[:rows]:
+    for x in bandit._history.x[: bandit.n_decided]:
         fresh.decide(x[np.newaxis])
-    if rows:
-        fresh.learn([(s + 1, bandit._history.y[s]) for s in range(rows)])
+    y = bandit._history.y
+    fresh.learn([(s + 1, y[s]) for s in range(rows) if not math.isnan(y[s])])
     return fresh
 
 
@@ -395,19 +399,20 @@ LEVELS = (1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0 - 1e-9)
 
 
 def check_quantiles_are_delays(delay: Delay) -> None:
-    """Never negative, never NaN, growing with the level, for every reward."""
-    for y in (-1.0, 0.0, 1.0):
-        values = [delay_quantile(delay, u, y) for u in LEVELS]
-        assert all(v >= 0.0 for v in values)
-        assert values == sorted(values)
+    """Never negative, never NaN, growing with the level, for every reward and action."""
+    for x in np.linspace(-1.0, 1.0, 3 * dim_of(delay)).reshape(3, -1):
+        for y in (-1.0, 0.0, 1.0):
+            values = [delay_quantile_of(delay, x, u, y) for u in LEVELS]
+            assert all(v >= 0.0 for v in values)
+            assert values == sorted(values)
 
 
 def check_survival_matches_quantiles(delay: Delay) -> None:
     """P(delay > q) <= 1 - u <= P(delay >= q) at the quantile q of level u."""
-    if is_informative(delay):
+    if not is_known_in_advance(delay):
         return
     for u in LEVELS:
-        q = delay_quantile(delay, u, 0.0)
+        q = delay_quantile_of(delay, np.zeros(0), u, 0.0)
         if q < math.inf:
             assert delay.survival(q * (1 + 1e-9) + 1e-9) <= (1.0 - u) * (1 + 1e-6) + 1e-12
         if q > 1e-6:
@@ -418,7 +423,7 @@ def check_survival_matches_quantiles(delay: Delay) -> None:
 
 def check_mean_is_the_integral_of_survival(delay: Delay) -> None:
     """E[tau] lies between the lower and the upper sum of P(tau > t), a bracket of 0.1 per cent."""
-    if is_informative(delay):
+    if not is_known_in_advance(delay):
         return
     if delay.mean == math.inf:
         assert delay.survival(1e300) > 0.0, "an infinite mean needs a heavier tail"

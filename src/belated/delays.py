@@ -5,7 +5,7 @@ draws from any of them. One uniform number a decision, pushed through the quanti
 the delay, so that different laws can be compared on the same luck.
 
 Confidence sets hold for delays that do not depend on the reward. ``Informative`` ones do, on
-purpose: they show what then breaks.
+purpose: they show what then breaks. ``Hazard`` delays depend on the action.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(1)
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from belated.core.arguments import (
+    array_of_numbers,
     not_negative,
     number,
     parameters,
@@ -33,28 +34,65 @@ from belated.core.arguments import (
     wrong,
     wrong_type,
 )
-from belated.core.protocols import Delay, delay_quantile
+from belated.core.linalg import dot
+from belated.core.protocols import Delay, delay_quantile, delay_quantile_of
 from belated.core.types import Vector
 
+LARGEST_LOG_HAZARD = 700.0  # e^700 is a number, e^710 is not
 
-def quantile(delay: Delay, u: float, y: float = math.nan) -> float:
-    """Inverse distribution function at ``u`` in [0, 1), of a delay with reward ``y``."""
+
+def quantile(delay: Delay, u: float, y: float = math.nan, x: ArrayLike = ()) -> float:
+    """Inverse distribution function at ``u`` in [0, 1), of a delay with reward ``y``, action ``x``.
+
+    What the delay does not depend on may be left out.
+    """
     if not 0.0 <= u < 1.0:
         raise wrong("u", u, "a number in [0, 1)")
     if is_informative(delay) and math.isnan(y):
         raise wrong("y", y, f"a reward: {type(delay).__name__} delays depend on it")
-    return float(delay_quantile(delay, u, y))
+    action = array_of_numbers("x", x)
+    if dim_of(delay) not in (0, action.size):
+        raise wrong("x", x, f"an action of {dim_of(delay)} numbers, which the delay depends on")
+    return float(delay_quantile_of(delay, action, u, y))
 
 
-def sample(delay: Delay, size: int, rng: np.random.Generator, y: ArrayLike = math.nan) -> Vector:
-    """``size`` delays, of decisions with rewards ``y`` where that matters."""
+def sample(
+    delay: Delay,
+    size: int,
+    rng: np.random.Generator,
+    y: ArrayLike = math.nan,
+    x: ArrayLike = (),
+) -> Vector:
+    """``size`` delays, of decisions with rewards ``y`` and the action ``x`` where that matters."""
     rewards = np.broadcast_to(np.asarray(y, float), (size,))
-    return np.array([quantile(delay, u, r) for u, r in zip(rng.random(size), rewards, strict=True)])
+    pairs = zip(rng.random(size), rewards, strict=True)
+    return np.array([quantile(delay, u, r, x) for u, r in pairs])
+
+
+def is_delay(value: object) -> bool:
+    """Whether ``value`` is the law of a delay."""
+    return type(value) in delay_quantile.cases or type(value) in delay_quantile_of.cases
 
 
 def is_informative(delay: Delay) -> bool:
     """Whether the delay depends on the reward, which every confidence set here excludes."""
     return bool(getattr(delay, "informative", False))
+
+
+def dim_of(delay: Delay) -> int:
+    """Length of the actions that the delay depends on; 0 where it does not depend on them."""
+    return int(getattr(delay, "dim", 0))
+
+
+def is_known_in_advance(delay: Delay) -> bool:
+    """Whether the delay depends on neither reward nor action, so that it can be drawn before."""
+    return not is_informative(delay) and dim_of(delay) == 0
+
+
+def check_dim(delay: Delay, dim: int) -> None:
+    """Raise where the delay depends on actions of another length."""
+    if dim_of(delay) not in (0, dim):
+        raise wrong("delay", delay, f"weights for actions of {dim} numbers, not {dim_of(delay)}")
 
 
 def arrival(row: int, tau: float) -> float:
@@ -67,8 +105,8 @@ def arrival(row: int, tau: float) -> float:
 
 def expected_missing(delay: Delay, rounds: int) -> float:
     """E[G_t] after ``rounds`` rounds: E[min(ceil tau, t)], the sum of P(tau > i) over i < t."""
-    if is_informative(delay):
-        raise wrong("delay", delay, "one that does not depend on the reward")
+    if not is_known_in_advance(delay):
+        raise wrong("delay", delay, "one that depends on neither the reward nor the action")
     return math.fsum(delay.survival(i) for i in range(whole("rounds", rounds, least=0)))
 
 
@@ -309,7 +347,7 @@ class Informative(NamedTuple):
     def checked(self) -> "Informative":
         """Raise where a parameter does not fit."""
         for name, law in (("above", self.above), ("below", self.below)):
-            if type(law) not in delay_quantile.cases:
+            if not is_delay(law):
                 raise wrong_type(name, law, "a delay, such as Constant(0.0)")
         return self._replace(threshold=number("threshold", self.threshold))
 
@@ -317,6 +355,11 @@ class Informative(NamedTuple):
     def informative(self) -> bool:
         """Yes."""
         return True
+
+    @property
+    def dim(self) -> int:
+        """Of its two laws."""
+        return max(dim_of(self.above), dim_of(self.below))
 
     @property
     def mean(self) -> float:
@@ -328,8 +371,52 @@ class Informative(NamedTuple):
         return math.nan
 
 
-@delay_quantile.case(Informative)
-def _informative(delay: Informative, u: float, y: float) -> float:
+@delay_quantile_of.case(Informative)
+def _informative(delay: Informative, x: Vector, u: float, y: float) -> float:
     if y > delay.threshold:
-        return delay_quantile(delay.above, u, y)
-    return delay_quantile(delay.below, u, y)
+        return delay_quantile_of(delay.above, x, u, y)
+    return delay_quantile_of(delay.below, x, u, y)
+
+
+@parameters
+class Hazard(NamedTuple):
+    """Exponential with the hazard ``exp(x'weights)`` of the action x: Chapelle's delays (2014).
+
+    With Bernoulli rewards and ``Conversions`` feedback this is the delayed feedback model: an
+    action converts with probability ``sigma(x'theta_star)``, and a conversion comes after an
+    exponential time of mean ``exp(-x'weights)``. See ``belated.dfm``. Exponents beyond 700 count
+    as 700.
+
+    >>> quantile(Hazard([0.0, -1.0]), 0.5, x=[0.0, 1.0]) == math.e * math.log(2.0)
+    True
+    """
+
+    weights: Any
+
+    def checked(self) -> "Hazard":
+        """Raise where a parameter does not fit."""
+        weights = array_of_numbers("weights", self.weights)
+        if weights.ndim != 1 or weights.size == 0 or not np.isfinite(weights).all():
+            raise wrong("weights", self.weights, "one finite number for each feature of an action")
+        return self._replace(weights=weights)
+
+    @property
+    def dim(self) -> int:
+        """Length of the actions."""
+        return int(self.weights.shape[0])
+
+    @property
+    def mean(self) -> float:
+        """Not a number: it depends on the action, ``exp(-x'weights)``."""
+        return math.nan
+
+    def survival(self, t: float) -> float:
+        """Not a number, like ``mean``."""
+        return math.nan
+
+
+@delay_quantile_of.case(Hazard)
+def _hazard(delay: Hazard, x: Vector, u: float, y: float) -> float:
+    exponent = dot(x, delay.weights)
+    exponent = min(max(exponent, -LARGEST_LOG_HAZARD), LARGEST_LOG_HAZARD)
+    return -math.log1p(-u) * math.exp(-exponent)

@@ -69,26 +69,47 @@ def name_of(feedback: Feedback) -> str:
 
 
 def feedback_for(policy: Any) -> Feedback:
-    """The feedback that the policy learns from; the window is its own where it has one."""
-    feedback = feedback_named(feedback_of(policy))
-    if isinstance(feedback, Conversions):
-        return Conversions(getattr(policy, "window", math.inf))
+    """The feedback that the policy learns from, with its window if it has one, or defaults."""
+    name, window = feedback_of(policy), getattr(policy, "window", None)
+    feedback = Identified() if name == "any" else feedback_named(name)
+    if isinstance(feedback, Conversions) and window is not None:
+        return Conversions(window)
     return feedback
+
+
+def whole_window(feedback: Conversions) -> float:
+    """Whole rounds a conversion is waited for: an int, or infinity."""
+    return feedback.window if feedback.window == math.inf else math.floor(feedback.window)
+
+
+def with_window(policy: Any, feedback: Feedback) -> Any:
+    """The policy, told the window of the feedback where it asks for it."""
+    if not isinstance(feedback, Conversions) or getattr(policy, "window", 0) is not None:
+        return policy
+    return policy._replace(window=whole_window(feedback))
+
+
+def check_window(policy: Any, feedback: Feedback) -> None:
+    """Raise where the policy expects conversions to be waited for shorter or longer."""
+    window = getattr(policy, "window", None)
+    if isinstance(feedback, Conversions) and window not in (
+        None,
+        feedback.window,
+        whole_window(feedback),
+    ):
+        raise wrong("window", window, f"{feedback.window:g} as in the feedback, or None")
 
 
 def check_feedback(policy: Any, family: Family, feedback: Feedback) -> None:
     """Raise where the policy cannot learn from what is seen, or the family does not fit it."""
     check_family(policy, family)
     wanted, offered = feedback_of(policy), name_of(feedback)
-    if wanted != offered:
+    if wanted not in (offered, "any"):
         raise ValueError(
             f"feedback = {offered}: {type(policy).__name__} learns from {wanted} feedback; pass "
             f"feedback={wanted!r}, or another policy"
         )
-    if isinstance(feedback, Conversions):
-        window = getattr(policy, "window", feedback.window)
-        if window != feedback.window:
-            raise wrong("window", window, f"{feedback.window!r}, the window of the feedback")
     low, high, integer = family.support
     if isinstance(feedback, Conversions) and not (low == 0.0 and high == 1.0 and integer):
         raise wrong("family", family, "rewards of 0 or 1 (Bernoulli), where only ones return")
+    check_window(policy, feedback)

@@ -9,6 +9,8 @@ POLICIES = {
     "delayed-ofu-glm": "policies.delayed_ofu_glm:DelayedOFUGLM",
     "ducb-ridge": "policies.ducb_glcb:DUCBRidge",
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
+    "otf-lin-ucb": "policies.otf_lin:OTFLinUCB",
+    "otf-lin-ts": "policies.otf_lin:OTFLinTS",
     "thompson": "policies.thompson:Thompson",
     "gloc": "policies.gloc:GLOC",
     "ada-ofu-ecolog": "policies.ecolog:AdaOFUECOLog",
@@ -162,7 +164,7 @@ def _alike(a: Any, b: Any) -> bool:
     return type(a) is type(b) and str(a) == str(b)
 
 
-EXAMPLES = {"horizon": 100, "delay": "exponential:8", "expected_delay": 8.0}
+EXAMPLES = {"horizon": 100, "window": 10, "delay": "exponential:8", "expected_delay": 8.0}
 
 
 def example_policy(policy_type: Any, family: Any) -> Any:

@@ -14,7 +14,7 @@ from belated.core.protocols import (
     Family,
     Policy,
     cumulant,
-    delay_quantile,
+    delay_quantile_of,
     radius,
     reward_quantile,
 )
@@ -61,7 +61,7 @@ def _use_lane(policy: Policy, family: Family) -> None:
 
 
 def _use_delay(delay: Delay) -> None:
-    delay_quantile(delay, 0.5, 0.0)
+    delay_quantile_of(delay, np.zeros(2), 0.5, 0.0)
 
 
 def _use_environment(environment: Environment) -> None:

@@ -147,7 +147,9 @@ class Policy(Protocol):
     ``new_memory(dim)``, and updates it in ``remember``. One that cannot learn from every family has
     a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
     has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
-    One that learns from other than identified rewards has a property ``feedback``: its name.
+    One that learns from other than identified rewards has a property ``feedback``: its name. One
+    that learns from conversions and must know how long they are waited for has a field ``window``,
+    None by default: a simulation fills it in, or refuses another than that of the feedback.
     One whose draws need the rewards themselves, not only what the estimator keeps of them, makes
     them in ``draw_parameter``, and leaves them in its memory for ``choose``.
     """
@@ -176,7 +178,7 @@ def check_family(policy: Any, family: Family) -> None:
 
 
 def feedback_of(policy: Any) -> str:
-    """The name of the feedback that the policy learns from: see ``belated.feedback``."""
+    """The name of the feedback that the policy learns from, or any: see ``belated.feedback``."""
     return str(getattr(policy, "feedback", "identified"))
 
 
@@ -245,7 +247,9 @@ def dual_norm(policy: Any, state: State, x: Vector) -> float:
 class Delay(Protocol):
     """How many rounds, or any other unit of time, a reward takes to return.
 
-    A law that looks at the reward says so with a property ``informative`` that is True.
+    A law that looks at the reward says so with a property ``informative`` that is True; one that
+    looks at the action has a property ``dim``, the length of an action, and a case of
+    ``delay_quantile_of`` instead of ``delay_quantile``.
     """
 
     @property
@@ -259,6 +263,12 @@ class Delay(Protocol):
 @generic
 def delay_quantile(delay: Any, u: float, y: float) -> float:
     """Inverse distribution function of the delay at ``u`` in (0, 1), for a reward ``y``."""
+
+
+@generic_with_default
+def delay_quantile_of(delay: Any, x: Vector, u: float, y: float) -> float:
+    """The same for a reward of the action ``x``, on which few laws depend."""
+    return delay_quantile(delay, u, y)
 
 
 class Environment(Protocol):

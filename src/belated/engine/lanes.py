@@ -20,6 +20,7 @@ from belated.core.protocols import (
     Policy,
     choose,
     delay_quantile,
+    delay_quantile_of,
     draw_parameter,
     luck,
     mean,
@@ -78,7 +79,7 @@ class Block(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Delays that do not depend on the reward, known in advance: ``rounds[which[lane], t]``."""
+    """Delays that depend on neither reward nor action: ``rounds[which[lane], t]``."""
 
     rounds: Integers  # (delays, T) whole rounds late, T + 1 for never
     which: Integers  # (L,)
@@ -149,29 +150,35 @@ def with_room(lanes: Lanes, rounds: int) -> Lanes:
     return lanes._replace(history=history, reward=longer(lanes.reward), chain=chain)
 
 
-@generic_with_default
-def rounds_late(delay: Any, lane: int, t: int, u: float, y: float, horizon: int) -> int:
-    """Whole rounds until the reward of round ``t`` is delivered; more than ``horizon``: never."""
-    tau = delay_quantile(delay, u, y)
+@kernel
+def _whole(tau: float, horizon: int) -> int:
     return int(np.ceil(tau)) if tau <= horizon else horizon + 1
 
 
+@generic_with_default
+def rounds_late(delay: Any, lane: int, t: int, x: Vector, u: float, y: float, horizon: int) -> int:
+    """Whole rounds until the reward of round ``t`` is delivered; more than ``horizon``: never."""
+    return _whole(delay_quantile_of(delay, x, u, y), horizon)
+
+
 @rounds_late.case(Schedule)
-def _scheduled(delay: Schedule, lane: int, t: int, u: float, y: float, horizon: int) -> int:
+def _scheduled(
+    delay: Schedule, lane: int, t: int, x: Vector, u: float, y: float, horizon: int
+) -> int:
     return delay.rounds[delay.which[lane], t]
 
 
 @rounds_late.case(Seen)
-def _seen(delay: Seen, lane: int, t: int, u: float, y: float, horizon: int) -> int:
-    late = rounds_late(delay.delay, lane, t, u, y, horizon)
+def _seen(delay: Seen, lane: int, t: int, x: Vector, u: float, y: float, horizon: int) -> int:
+    late = rounds_late(delay.delay, lane, t, x, u, y, horizon)
     return late if y > 0.0 and late <= delay.window else horizon + 1
 
 
 @kernel
 def fill_schedule(delay: Any, lateness: Vector, horizon: int, out: Integers) -> None:
-    """The delays of all rounds, for a law that does not look at the reward."""
+    """The delays of all rounds, for a law that looks at neither reward nor action."""
     for t in range(lateness.shape[0]):
-        out[t] = rounds_late(delay, 0, t, lateness[t], np.nan, horizon)
+        out[t] = _whole(delay_quantile(delay, lateness[t], np.nan), horizon)
 
 
 @kernel
@@ -252,9 +259,9 @@ def _play_lane(
         lane.sums[REGRET] += mean(family, block.best[b]) - mean(family, z)
         lane.sums[CERTIFICATE] += min(game.largest_gap, 2.0 * game.slope * width)
         y = reward_of_luck(family, z, lucks[b])
-        late = rounds_late(delay, index, t, block.lateness[b], y, game.horizon)
-        lane.sums[DELAY] += late
         x = options.rows[k]
+        late = rounds_late(delay, index, t, x, block.lateness[b], y, game.horizon)
+        lane.sums[DELAY] += late
         if audit is not None:
             error = state.work[0]
             for i in range(d):

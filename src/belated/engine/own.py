@@ -111,7 +111,7 @@ class OwnLane:
         k = chosen_row(self.policy, actions, t + 1)
         z, u = float(block.z[b, k]), float(block.lateness[b])
         y = float(reward_quantile(self.family, z, block.luck[b]))
-        late = int(rounds_late(self.delay, 0, t, u, y, self.horizon))
+        late = int(rounds_late(self.delay, 0, t, actions[k], u, y, self.horizon))
         totals = self.totals
         totals["regret"] += float(mean(self.family, block.best[b]) - mean(self.family, z))
         totals["delay_sum"] += late

@@ -24,15 +24,15 @@ from belated.core.protocols import (
     Delay,
     Environment,
     Family,
-    delay_quantile,
+    delay_quantile_of,
     mean,
     reward_quantile,
 )
 from belated.core.steps import covers
 from belated.core.types import Integers, Matrix, Vector
-from belated.delays import arrival
+from belated.delays import arrival, check_dim, is_delay
 from belated.environments import point_in_ball, sample
-from belated.feedback import Conversions, Feedback, Identified
+from belated.feedback import Conversions, Feedback, Identified, check_window
 
 
 class Player(Protocol):
@@ -111,10 +111,12 @@ def play(
     handed rewards with their decisions; aggregating them is its own affair.
     ``shuffle`` may reorder them in place: nothing should depend on that order.
     """
-    if type(delay) not in delay_quantile.cases:
+    if not is_delay(delay):
         raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
     if bandit.dim != len(world.theta_star):
         raise wrong("bandit.dim", bandit.dim, f"{len(world.theta_star)}, as in this world")
+    check_dim(delay, bandit.dim)
+    check_window(getattr(bandit, "policy", None), feedback)
     rounds = len(world.luck)
     values = mean_rewards(bandit.family, world)
     run = Run(
@@ -130,9 +132,10 @@ def play(
     for t in range(rounds):
         run.covered[t] = _covers(bandit, world.theta_star)
         decision = bandit.decide(world.actions[t])
-        z = float(dot(world.actions[t, decision.index], world.theta_star))
+        x = world.actions[t, decision.index]
+        z = float(dot(x, world.theta_star))
         y = float(reward_quantile(bandit.family, z, world.luck[t]))
-        tau = float(delay_quantile(delay, world.lateness[t], y))
+        tau = float(delay_quantile_of(delay, x, world.lateness[t], y))
         regret += values[t].max() - values[t, decision.index]
         run.index[t], run.regret[t], run.reward[t] = decision.index, regret, y
         seen = not isinstance(feedback, Conversions) or (

@@ -27,7 +27,7 @@ from belated.core.protocols import (
 )
 from belated.core.pruning import fill_coarse
 from belated.core.types import Integers, Vector
-from belated.delays import is_informative
+from belated.delays import check_dim, is_known_in_advance
 from belated.engine.audit import new_audit, results
 from belated.engine.lanes import (
     RECORD,
@@ -43,7 +43,7 @@ from belated.engine.lanes import (
 )
 from belated.engine.own import OwnLane
 from belated.environments import point_in_ball
-from belated.feedback import Conversions, Feedback, Identified, check_feedback
+from belated.feedback import Conversions, Feedback, Identified, check_feedback, with_window
 
 BLOCK_BYTES = 2**19  # of decision sets: they stay in the cache of a core while all lanes play them
 LONGEST_HORIZON = np.iinfo(np.int32).max - 1  # rounds are counted in 32 bits
@@ -151,12 +151,12 @@ class _Group:
         self.members = members
         lane = world.lanes[members[0]]
         self.family = lane.family
-        policy = with_horizon(lane.policy, world.horizon)
+        policy = with_window(with_horizon(lane.policy, world.horizon), world.feedback)
         self.policy = policy.resolve(lane.family, world.dim, world.max_norm)
         self.estimator = self.policy.estimator(lane.family, world.dim, world.max_norm)
         self.keeps_all = looks_back(self.estimator)
         self.delay: Any = lane.delay
-        if not is_informative(lane.delay):
+        if is_known_in_advance(lane.delay):
             self.delay = schedule._replace(which=schedule.which[members])
         self.delay = _seen(self.delay, world.feedback)
         self.rng = None
@@ -242,8 +242,8 @@ def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
         for group in groups:
             other = lanes[group[0]]
             same = _same(lane.policy, other.policy) and _same(lane.family, other.family)
-            informative = is_informative(lane.delay) or is_informative(other.delay)
-            if same and not is_randomised(lane.policy) and not informative:
+            known = is_known_in_advance(lane.delay) and is_known_in_advance(other.delay)
+            if same and not is_randomised(lane.policy) and known:
                 group.append(i)
                 break
         else:
@@ -261,11 +261,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
-    """Delays of all rounds for each law that does not look at the reward, drawn once a law."""
+    """Delays of all rounds for each law that is known in advance, drawn once a law."""
     laws: list[Delay] = []
     which = np.zeros(len(world.lanes), np.int64)
     for i, lane in enumerate(world.lanes):
-        if not is_informative(lane.delay):
+        if is_known_in_advance(lane.delay):
             known = [_same(lane.delay, law) for law in laws]
             if True not in known:
                 laws.append(lane.delay)
@@ -311,6 +311,7 @@ def _play(
     """Play all lanes; returns those who played them."""
     for lane in world.lanes:
         check_feedback(lane.policy, lane.family, world.feedback)
+        check_dim(lane.delay, world.dim)
     streams = open_streams(world)
     schedule = _schedule(world, streams.lateness)
     players: list[Any] = [
@@ -318,7 +319,7 @@ def _play(
     ]
     players += [
         OwnLane(
-            with_horizon(lane.policy, world.horizon),
+            with_window(with_horizon(lane.policy, world.horizon), world.feedback),
             lane.family,
             _seen(lane.delay, world.feedback),
             streams.theta_star,

@@ -15,15 +15,15 @@ from belated.core.protocols import (
     Environment,
     Family,
     choose,
-    delay_quantile,
     derivatives,
     draw_actions,
     with_horizon,
 )
 from belated.core.types import Integers
+from belated.delays import check_dim, is_delay
 from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
 from belated.environments import UnitBall
-from belated.feedback import Feedback, check_feedback, feedback_named
+from belated.feedback import Feedback, check_feedback, feedback_named, with_window
 
 SPACINGS = ("linear", "logarithmic")
 
@@ -137,7 +137,7 @@ def new_experiment(
     experiment = Experiment(
         _labelled("policies", registry.POLICIES, policies, _is_policy),
         _labelled("families", registry.FAMILIES, families, _is_family),
-        _labelled("delays", registry.DELAYS, delays, _is_delay),
+        _labelled("delays", registry.DELAYS, delays, is_delay),
         tuple(dims),
         T,
         whole("runs", runs),
@@ -166,10 +166,6 @@ def _is_policy(value: Any) -> bool:
 
 def _is_family(value: Any) -> bool:
     return type(value) in derivatives.cases
-
-
-def _is_delay(value: Any) -> bool:
-    return type(value) in delay_quantile.cases
 
 
 def _labelled(name: str, known: dict[str, str], values: Any, fits: Any) -> dict[str, Any]:
@@ -232,6 +228,8 @@ def _check_fit(experiment: Experiment) -> None:
         longest = environment.norm_quantile(dim, 1.0)
         if longest > max_norm:
             raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
+        for delay in experiment.delays.values():
+            check_dim(delay, dim)
         for label, policy in experiment.policies.items():
             for family_label, family in experiment.families.items():
                 reason = why_not(
@@ -247,7 +245,7 @@ def why_not(
     """Why the policy cannot play such a world; empty where it can."""
     try:
         check_feedback(policy, family, feedback)
-        told = with_horizon(policy, horizon)
+        told = with_window(with_horizon(policy, horizon), feedback)
         if holds_parameters_only(policy):
             started(told, dim, np.random.SeedSequence(0))
         elif not is_own(policy):

@@ -20,6 +20,7 @@ from belated.policies.greedy import Greedy
 from belated.policies.inflated_ts import InflatedTS
 from belated.policies.lin_ts import LinTS
 from belated.policies.odaaf import ODAAF
+from belated.policies.otf_lin import OTFLinTS, OTFLinUCB
 from belated.policies.policy_elimination import PolicyElimination
 from belated.policies.polya_gamma import PolyaGamma
 from belated.policies.qpm_d import QPMD
@@ -50,6 +51,8 @@ __all__ = [
     "Greedy",
     "InflatedTS",
     "LinTS",
+    "OTFLinTS",
+    "OTFLinUCB",
     "PolicyElimination",
     "PolyaGamma",
     "Thompson",

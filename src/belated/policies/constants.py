@@ -26,6 +26,14 @@ def known_horizon(policy: Any) -> int:
     return whole("horizon", policy.horizon)
 
 
+def known_window(policy: Any) -> int:
+    """Rounds a conversion is waited for, which a simulation fills in and anyone else must pass."""
+    if policy.window is None or policy.window == math.inf:
+        expected = f"a finite number of rounds, which {type(policy).__name__} needs: pass window="
+        raise wrong("window", policy.window, f"{expected}, or feedback='conversions:window=30'")
+    return whole("window", policy.window, least=0)
+
+
 def derive(policy: Any, family: Family, max_norm: float) -> Constants:
     """R, kappa, lam and alpha of a policy with fields m1, R, kappa, lam and, maybe, alpha."""
     name, alpha = type(family).__name__, getattr(policy, "alpha", None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import not_negative, parameters, wrong, wrong_type
-from belated.core.protocols import Family, delay_quantile
+from belated.core.protocols import Family, delay_quantile, delay_quantile_of
 from belated.core.types import Integers, Matrix, Vector
 from belated.policies.arms import ArmPlayer, least_known, poisson_index
 
@@ -21,14 +21,16 @@ FOR_EVER = 1e300  # rounds
 
 
 def _checked(policy: Any) -> Any:
-    window = policy.window if policy.window == math.inf else not_negative("window", policy.window)
+    window = policy.window
+    if window not in (None, math.inf):
+        window = not_negative("window", window)
     delay = policy.delay
     if isinstance(delay, str):
         delay = registry.parse(registry.DELAYS, delay)
+    if type(delay) in delay_quantile_of.cases:
+        raise wrong("delay", delay, "a delay that depends on neither reward nor action")
     if delay is not None and type(delay) not in delay_quantile.cases:
         raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
-    if getattr(delay, "informative", False):
-        raise wrong("delay", delay, "a delay that does not depend on the reward")
     return policy._replace(delay=delay, window=window, eps=not_negative("eps", policy.eps))
 
 
@@ -61,7 +63,8 @@ class ConversionsUCB(NamedTuple):
     delay
         The law of the delay, or its name (``"exponential:100"``). It must be given.
     window
-        Rounds after which a success is not waited for any more; the window of the feedback.
+        Rounds after which a success is not waited for any more: that of the feedback, which a
+        simulation fills in.
     eps
         Exploration beyond what the proof needs; the proof takes it above 0.
 
@@ -87,7 +90,7 @@ class ConversionsUCB(NamedTuple):
     """
 
     delay: Any = None
-    window: float = math.inf
+    window: float | None = None
     eps: float = 0.1
 
     @property
@@ -140,7 +143,7 @@ class ConversionsKLUCB(NamedTuple):
     """
 
     delay: Any = None
-    window: float = math.inf
+    window: float | None = None
     eps: float = 0.1
 
     @property
@@ -179,7 +182,8 @@ class ConversionsPlayer(ArmPlayer):
     def __init__(self, policy: Any, rng: np.random.Generator, index: Index) -> None:
         super().__init__(policy, rng)
         self.index = index
-        self.last = math.floor(policy.window) if policy.window < math.inf else FOR_EVER
+        window = math.inf if policy.window is None else policy.window
+        self.last = math.floor(window) if window < math.inf else FOR_EVER
         self.final = self._shown(self.last)
         self.shown = np.array([self._shown(0)])  # F(0), F(1), ... as far as it grows
         self.arms: Integers = np.zeros(1, np.int64)  # of all rounds

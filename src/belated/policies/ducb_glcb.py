@@ -23,7 +23,7 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import kernel
-from belated.core.linalg import dot, exceeds, grow, quadratic
+from belated.core.linalg import dot, exceeds, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,
@@ -34,23 +34,12 @@ from belated.core.protocols import (
     set_norm,
     sqrt_beta,
 )
-from belated.core.pruning import ACROSS, DecisionSet, most_optimistic, new_cap, renew
-from belated.core.state import DECIDED, OBSERVED, REFACTOR_EVERY, SLACK, WORK, State
-from belated.core.types import Matrix, Vector
+from belated.core.pruning import ACROSS, DecisionSet, most_optimistic
+from belated.core.state import DECIDED, OBSERVED, SLACK, WORK, State
+from belated.core.types import Vector
 from belated.estimators import penalised_mle
+from belated.policies.all_rounds import AllRounds, add_round, all_rounds
 from belated.policies.constants import derive, paper_width
-
-
-class AllRounds(NamedTuple):
-    """The design matrix of every decision, its reward returned or not."""
-
-    V: Matrix  # (d, d) lam I + sum of x x' over all rounds
-    V_inv: Matrix  # (d, d)
-    cap: Vector  # (d + 4,) bound on V_inv: see core/pruning.py
-
-
-def _all_rounds(dim: int, lam: float) -> AllRounds:
-    return AllRounds(lam * np.eye(dim), np.eye(dim) / lam, new_cap(dim, lam))
 
 
 @parameters
@@ -136,7 +125,7 @@ class DUCBRidge(NamedTuple):
 
     def new_memory(self, dim: int) -> AllRounds:
         """No decision yet."""
-        return _all_rounds(dim, _resolved(self.lam))
+        return all_rounds(dim, _resolved(self.lam))
 
 
 def _resolved(lam: float | None) -> float:
@@ -229,15 +218,12 @@ class DUCBLiteral(NamedTuple):
 
     def new_memory(self, dim: int) -> AllRounds:
         """No decision yet."""
-        return _all_rounds(dim, self.lam)
+        return all_rounds(dim, self.lam)
 
 
 @remember.case(DUCBRidge, DUCBLiteral)
 def _remember(policy: Any, state: State, x: Vector) -> None:
-    memory, decided = state.memory, state.counts[DECIDED]
-    fresh = decided % REFACTOR_EVERY == 0
-    grow(memory.V, memory.V_inv, 0.0, 1.0, x, fresh, state.work[0])
-    renew(memory.cap, memory.V, memory.V_inv, decided, state.work[0])
+    add_round(state.memory, state, x)
 
 
 @set_norm.case(DUCBRidge, DUCBLiteral)

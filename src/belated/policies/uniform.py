@@ -45,6 +45,11 @@ class UniformPlay(NamedTuple):
     m1: float = 1.0
     lam: float = 1.0
 
+    @property
+    def feedback(self) -> str:
+        """It does not learn, so it takes what there is."""
+        return "any"
+
     def checked(self) -> "UniformPlay":
         """Raise where a parameter does not fit."""
         return self._replace(m1=positive("m1", self.m1), lam=positive("lam", self.lam))

@@ -10,6 +10,7 @@ POLICIES = {
     "ducb-ridge": "policies.ducb_glcb:DUCBRidge",
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
     "thompson": "policies.thompson:Thompson",
+    "ofuglb-e": "policies.ofuglb_e:OFUGLBe",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
 }

@@ -11,6 +11,8 @@ POLICIES = {
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
     "thompson": "policies.thompson:Thompson",
     "ofuglb-e": "policies.ofuglb_e:OFUGLBe",
+    "ofuglb": "policies.ofuglb:OFUGLB",
+    "ofulog-r": "policies.ofuglb:OFULogR",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
 }

@@ -30,7 +30,7 @@ from belated.estimators.lazy_newton import minimise_on_ball
 
 ROOM = 1.0 + 1e-9  # on upper bounds, for rounding
 TILTS, STEPS = 60, 100  # most values of nu, most steps of Newton's method for one
-CLOSE = 1e-6  # to the level, as a share of its height: an error of 1e-13 in the index
+CLOSE = 1e-5  # to the level, as a share of its height: a share of 1e-11 in the width
 SMALL_STEP = 1e-6  # decrements below need no line search; rounding would make it fail
 THETA, NEW, STEP, GRADIENT, RIGHT, PRODUCT = 0, 1, 2, 3, 4, 5  # rows of the scratch
 VECTORS = 6  # then two matrices: Hessian and its factor

@@ -126,7 +126,7 @@ class OFULogR(NamedTuple):
                 + (2 / sqrt(lam)) (log(1 / delta) + (d / 2) log(1 + n / (4 d lam)) + d log 2),
 
     F the negative log-likelihood of the n returned rewards plus ``lam / 2 ||theta||^2``. (For
-    max_norm 1; otherwise lam stands for lam / max_norm^2 and m1 for m1 max_norm.) Until some
+    max_norm 1; otherwise lam stands for lam / max_norm^2 and m1 for m1 max_norm.) Until many
     thousands of rewards have returned that set holds the whole ball, and the longest action is
     played; ``OFUGLB`` supersedes it.
 

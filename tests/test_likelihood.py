@@ -147,6 +147,23 @@ def test_hessian_is_near_that_at_the_estimate(name):
     assert np.linalg.eigvalsh(cap - fit.P).min() > 0.0
 
 
+def test_bound_for_pruning_survives_passes():
+    """A pass takes the Hessian at another point, where it may be smaller: its inverse outgrows a
+    bound on the old one."""
+    bandit = Bandit(2, family=Bernoulli(), policy=OFUGLBe(m1=8.0))
+    fit, grew = bandit._state.fit, 0
+    for t in range(240):
+        before, passes = fit.P.copy(), bandit.certificate.passes
+        decision = bandit.decide([[1.0, 0.0] if t % 4 else [0.0, 0.5]])
+        bandit.learn(decision.id, float(t % 2 or t > 80))
+        if bandit.certificate.passes > passes:
+            grew += np.linalg.eigvalsh(fit.P - before).max() > 1e-4 * before.max() and t > 80
+        v = fit.cap[4:]
+        cap = fit.cap[0] * np.eye(2) + (fit.cap[1] - fit.cap[0]) * np.outer(v, v)
+        assert np.linalg.eigvalsh(cap - fit.P).min() > 0.0
+    assert grew > 3
+
+
 def test_width_golden():
     """Bernoulli: Lip = n sigma(S), so beta^2 = log 20 + d log(2 e n sigma(1) / d) at S = 1."""
     bandit = Bandit(3, family=Bernoulli(), policy=OFUGLBe())

@@ -131,7 +131,7 @@ def test_policies_that_are_named():
         (
             "converts",
             None,
-            "converts with gaussian, d = 2: feedback = identified: Converts learns from conv",
+            "converts with gaussian, d = 2: feedback = identified: Converts learns",
         ),
         ("all-liner", None, r"did you mean all-linear\?"),
         ("all:delta=0.1", None, "policies = 'all:delta=0.1': expected a group without parameters"),

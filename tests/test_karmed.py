@@ -666,7 +666,7 @@ def test_refused_before_the_first_round():
         (
             "conversions-ucb:never,window=3",
             "conversions:window=2",
-            r"window = 3.*: expected 2 as in",
+            r"window = 3.*: expected 2 as",
         ),
         ("odaaf:2", "identified", r"ODAAF learns from aggregated feedback"),
         (PolicyElimination(np.ones((1, 2, 3))), "identified", r"decision sets with 2 columns"),
@@ -719,7 +719,7 @@ def test_policy_elimination_knows_its_contexts():
         (lambda: ConversionsUCB("exponental"), r"did you mean exponential"),
         (
             lambda: ConversionsUCB(Informative()),
-            r"delay = Informative.*: expected a delay that dep",
+            r"delay = Informative.*: expected a delay that",
         ),
         (lambda: ConversionsKLUCB(LATE, -1.0), r"window = -1\.0: expected"),
         (lambda: ConversionsKLUCB(LATE, eps=-1.0), r"eps = -1\.0: expected"),

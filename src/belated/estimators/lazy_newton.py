@@ -310,14 +310,24 @@ def _settle_on_sphere(
 def _solve_on_sphere(
     fit: NewtonFit, right: Vector, radius: float, theta: Vector, work: Matrix
 ) -> None:
-    """The same from any distance. Newton's method on 1 / ||theta(nu)|| (More and Sorensen 1983).
+    """The same from any distance."""
+    fit.scalars[MULTIPLIER] = minimise_on_ball(
+        fit.H, right, radius, fit.scalars[MULTIPLIER], theta, work[PRODUCT], work[WORK:]
+    )
 
-    From the left it climbs monotonically, from the right one step leads to the left.
+
+@kernel
+def minimise_on_ball(
+    H: Matrix, right: Vector, radius: float, nu: float, theta: Vector, product: Vector, U: Matrix
+) -> float:
+    """``theta`` minimises ``theta'H theta / 2 - right'theta`` over the ball; its multiplier.
+
+    Newton's method on 1 / ||theta(nu)|| (More and Sorensen 1983), from the guess ``nu``: from the
+    left it climbs monotonically, from the right one step leads to the left.
     """
-    d, product, U = theta.shape[0], work[PRODUCT], work[WORK:]
-    nu, norm = fit.scalars[MULTIPLIER], 0.0
+    d, norm = theta.shape[0], 0.0
     for _ in range(50):
-        cholesky(fit.H, nu, U)
+        cholesky(H, nu, U)
         copy(right, theta)
         solve_transposed(U, theta)
         solve_upper(U, theta)
@@ -330,10 +340,10 @@ def _solve_on_sphere(
         copy(theta, product)
         solve_transposed(U, product)
         nu = max(0.0, nu + norm * norm / dot(product, product) * (norm - radius) / radius)
-    fit.scalars[MULTIPLIER] = nu
     if norm > radius or nu > 0.0:
         for i in range(d):
             theta[i] *= radius / norm
+    return nu
 
 
 @kernel

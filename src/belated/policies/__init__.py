@@ -20,6 +20,8 @@ from belated.policies.greedy import Greedy
 from belated.policies.inflated_ts import InflatedTS
 from belated.policies.lin_ts import LinTS
 from belated.policies.odaaf import ODAAF
+from belated.policies.ofuglb import OFUGLB, OFULogR
+from belated.policies.ofuglb_e import OFUGLBe
 from belated.policies.otf_lin import OTFLinTS, OTFLinUCB
 from belated.policies.policy_elimination import PolicyElimination
 from belated.policies.polya_gamma import PolyaGamma
@@ -35,6 +37,7 @@ __all__ = [
     "GLMFPL",
     "GLOC",
     "ODAAF",
+    "OFUGLB",
     "OPSE",
     "QPMD",
     "SBD",
@@ -51,6 +54,8 @@ __all__ = [
     "Greedy",
     "InflatedTS",
     "LinTS",
+    "OFUGLBe",
+    "OFULogR",
     "OTFLinTS",
     "OTFLinUCB",
     "PolicyElimination",

@@ -43,7 +43,7 @@ def derive(policy: Any, family: Family, max_norm: float) -> Constants:
             f"R = None: {name} rewards are not sub-Gaussian, so {type(policy).__name__} has no "
             "width for them. Pass R= yourself (no guarantee then; exp(max_norm m1 / 2) is the "
             "noise scale at the largest mean), use a sub-Gaussian family (Binomial for bounded "
-            "counts), or a policy whose set needs no R (OFUGLB-e, planned)"
+            "counts), or a policy whose set needs no R (OFUGLBe)"
         )
     least = family.kappa(max_norm * policy.m1)
     if not least > 0.0:

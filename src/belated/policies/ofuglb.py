@@ -1,0 +1,292 @@
+"""OFUGLB and OFULog-r: optimism over a level set of the likelihood itself, not an ellipsoid."""
+
+import math
+from typing import Any, NamedTuple
+
+from belated.core.arguments import parameters, whole
+from belated.core.generic import generic_with_default
+from belated.core.jit import kernel
+from belated.core.linalg import dot
+from belated.core.protocols import (
+    Estimator,
+    Family,
+    choose,
+    dual_norm,
+    mean,
+    radius,
+    set_norm,
+    sqrt_beta,
+)
+from belated.core.pruning import DecisionSet
+from belated.core.special import sigmoid
+from belated.core.state import DECIDED, OBSERVED, State
+from belated.core.types import Vector
+from belated.estimators.likelihood import likelihood
+from belated.policies.constants import check_family, known_horizon
+from belated.policies.level_set import farthest, highest_index, objective
+from belated.policies.ofuglb_e import (
+    checked_likelihood,
+    ellipsoid_radius,
+    log_ratio_bound,
+    resolved_likelihood,
+)
+
+
+@parameters
+class OFUGLB(NamedTuple):
+    """Optimism over the level set of the likelihood: no kappa, no ellipsoid.
+
+    Plays the action with the largest ``x'theta`` over all theta with ``||theta|| <= m1`` and
+
+        L(theta) - L(theta_hat) <= beta^2,
+
+    L the negative log-likelihood of the returned rewards and beta^2 as in ``OFUGLBe``. The
+    ellipsoid of that policy holds the set and decides for which actions the maximum has to be
+    computed. The width of a decision is the larger of the two distances, up and down, of the set
+    from the estimate.
+
+    Parameters
+    ----------
+    m1
+        Bound on ``||theta_star||``.
+    delta
+        Probability with which the confidence set may ever fail.
+    lam
+        Ridge of the estimate at the centre. The set holds for any centre in the ball. Default
+        ``2 a(phi) / m1^2``, as in ``OFUGLBe``.
+    tol
+        Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
+    horizon
+        Number of rounds: so many rewards are kept in the state. Filled in by a simulation. A
+        decision after that many is refused.
+    a_phi, max_norm, M, family
+        Filled in from the bandit.
+
+    Assumptions
+    -----------
+    Those of ``OFUGLBe``.
+
+    Cost
+    ----
+    A decision O(K d^2), and O(n d^2) some ten to thirty times for each action that the ellipsoid
+    does not rule out: for small problems. A returned reward as in ``OFUGLBe``, without its passes
+    for the drift of the Hessian.
+
+    Deviations
+    ----------
+    The paper's estimate is not penalised; theta_hat here is, by lam, and is certified to within
+    tol. The set around it is as likely to hold, and a little larger: L is higher there. Lip is the
+    exact maximum. The paper's text was not consulted.
+
+    References
+    ----------
+    J. Lee, S.-Y. Yun, K.-S. Jun: A Unified Confidence Sequence for Generalized Linear Models, with
+    Applications to Bandits. NeurIPS 2024.
+    """
+
+    m1: float = 1.0
+    delta: float = 0.05
+    lam: float | None = None
+    tol: float = 1e-2
+    horizon: int | None = None
+    a_phi: float | None = None
+    max_norm: float | None = None
+    M: float | None = None
+    family: Any = None
+
+    @property
+    def randomised(self) -> bool:
+        """No random numbers are drawn."""
+        return False
+
+    def checked(self) -> "OFUGLB":
+        """Raise where a parameter does not fit."""
+        return _checked(self)
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUGLB":
+        """Fill in what was left open."""
+        whole("dim", dim)
+        known_horizon(self)
+        resolved = resolved_likelihood(self.checked(), family, max_norm)
+        return resolved._replace(family=family)
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The penalised maximum likelihood estimate in the ball; returned rewards are kept."""
+        return _estimator(self, family, dim, max_norm)
+
+
+@parameters
+class OFULogR(NamedTuple):
+    """Optimism over the level set of the penalised logistic likelihood (Abeille et al. 2021).
+
+    As ``OFUGLB``, with the set
+
+        F(theta) - F(theta_hat) <= (gamma + gamma^2 / sqrt(lam))^2,      ||theta|| <= m1,
+        gamma = sqrt(lam) (m1 + 1/2)
+                + (2 / sqrt(lam)) (log(1 / delta) + (d / 2) log(1 + n / (4 d lam)) + d log 2),
+
+    F the negative log-likelihood of the n returned rewards plus ``lam / 2 ||theta||^2``. (For
+    max_norm 1; otherwise lam stands for lam / max_norm^2 and m1 for m1 max_norm.) Until many
+    thousands of rewards have returned that set holds the whole ball, and the longest action is
+    played; ``OFUGLB`` supersedes it.
+
+    Parameters
+    ----------
+    m1, delta, tol, horizon
+        As in ``OFUGLB``.
+    lam
+        Penalty of the likelihood. Default ``d log(2 + horizon) max_norm^2``.
+    a_phi, max_norm, M, family
+        Filled in from the bandit.
+
+    Assumptions
+    -----------
+    Rewards in [0, 1] with a logistic mean, ``||theta_star|| <= m1``, and delays that do not depend
+    on the reward.
+
+    Cost
+    ----
+    As ``OFUGLB``: the same code.
+
+    Deviations
+    ----------
+    theta_hat is the minimiser over the ball, certified to within tol, not over all of R^d: F is no
+    lower there, so the set only grows. lam is d log n at the horizon from the first round on. The
+    formulas are from the authors' code and from memory of the papers, whose text was not
+    consulted; the code has gamma^2 / lam, which looks like a mistake.
+
+    References
+    ----------
+    M. Abeille, L. Faury, C. Calauzenes: Instance-Wise Minimax-Optimal Algorithms for Logistic
+    Bandits. AISTATS 2021.
+    """
+
+    m1: float = 1.0
+    delta: float = 0.05
+    lam: float | None = None
+    tol: float = 1e-2
+    horizon: int | None = None
+    a_phi: float | None = None
+    max_norm: float | None = None
+    M: float | None = None
+    family: Any = None
+
+    @property
+    def randomised(self) -> bool:
+        """No random numbers are drawn."""
+        return False
+
+    def refuses(self, family: Family) -> str:
+        """Rewards that are not in [0, 1] with a logistic mean."""
+        low, high, _ = family.support
+        if (low, high) == (0.0, 1.0) and mean(family, 1.0) == sigmoid(1.0):
+            return ""
+        return "is for rewards in [0, 1] with a logistic mean: use OFUGLB"
+
+    def checked(self) -> "OFULogR":
+        """Raise where a parameter does not fit."""
+        return _checked(self)
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULogR":
+        """Fill in what was left open."""
+        check_family(self, family)
+        whole("dim", dim)
+        horizon = known_horizon(self)
+        lam = self.lam
+        if lam is None:
+            lam = dim * math.log(2.0 + horizon) * max_norm**2
+        resolved = resolved_likelihood(self.checked()._replace(lam=lam), family, max_norm)
+        return resolved._replace(family=family)
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The penalised maximum likelihood estimate in the ball; returned rewards are kept."""
+        return _estimator(self, family, dim, max_norm)
+
+
+def _checked(policy: Any) -> Any:
+    horizon = None if policy.horizon is None else known_horizon(policy)
+    return checked_likelihood(policy)._replace(horizon=horizon)
+
+
+def _estimator(policy: Any, family: Family, dim: int, max_norm: float) -> Estimator:
+    if policy.lam is None:
+        raise ValueError("resolve the policy first")
+    return likelihood(
+        family,
+        dim,
+        max_norm,
+        m1=policy.m1,
+        ridge=policy.lam,
+        tol=policy.tol,
+        rows=policy.horizon,
+    )
+
+
+@generic_with_default
+def set_ridge(policy: Any) -> float:
+    """The penalty in the function whose level set it is: none by default."""
+    return 0.0
+
+
+@set_ridge.case(OFULogR)
+def _ridge(policy: Any) -> float:
+    return policy.lam
+
+
+@sqrt_beta.case(OFUGLB)
+def _sqrt_beta(policy: Any, state: State) -> float:
+    return math.sqrt(policy.a_phi * log_ratio_bound(policy, state))
+
+
+@sqrt_beta.case(OFULogR)
+def _sqrt_beta_logistic(policy: Any, state: State) -> float:
+    d, n = state.theta.shape[0], state.counts[OBSERVED]
+    root = math.sqrt(policy.lam) / policy.max_norm
+    spread = 0.5 * d * math.log(1.0 + n / (4.0 * d * root * root)) + d * math.log(2.0)
+    gamma = root * (policy.m1 * policy.max_norm + 0.5)
+    gamma += 2.0 / root * (spread - math.log(policy.delta))
+    return gamma + gamma * gamma / root
+
+
+@radius.case(OFUGLB, OFULogR)
+def _radius(policy: Any, state: State) -> float:
+    return sqrt_beta(policy, state)  # holds for any centre: no slack
+
+
+@set_norm.case(OFUGLB, OFULogR)
+def _set_norm(policy: Any, state: State, error: Vector) -> float:
+    """Root of what F lies above its value at the estimate."""
+    other, ridge = state.work[1], set_ridge(policy)
+    for i in range(error.shape[0]):
+        other[i] = state.theta[i] - error[i]
+    there = objective(policy.family, state, ridge, other)
+    return math.sqrt(max(0.0, there - objective(policy.family, state, ridge, state.theta)))
+
+
+@kernel
+def _farthest(policy: Any, state: State, x: Vector, sign: float) -> float:
+    """Largest ``sign x'theta`` in the set."""
+    height = sqrt_beta(policy, state) ** 2
+    return farthest(policy.family, state, set_ridge(policy), policy.m1, height, x, sign)
+
+
+@dual_norm.case(OFUGLB, OFULogR)
+def _dual_norm(policy: Any, state: State, x: Vector) -> float:
+    estimate = dot(x, state.theta)
+    up, down = _farthest(policy, state, x, 1.0), _farthest(policy, state, x, -1.0)
+    return max(up - estimate, down + estimate) / radius(policy, state)
+
+
+@choose.case(OFUGLB, OFULogR)
+def _choose(
+    policy: Any, state: State, actions: DecisionSet, rng: None
+) -> tuple[int, float, float, float]:
+    if state.counts[DECIDED] >= policy.horizon:
+        raise ValueError("the horizon has passed: no room is left for more rewards")
+    ridge, height = set_ridge(policy), sqrt_beta(policy, state) ** 2
+    above = height + 0.5 * (policy.lam - ridge) * policy.m1**2  # of the penalised F
+    reach = ellipsoid_radius(policy, state, above)
+    row, score = highest_index(policy.family, state, ridge, policy.m1, height, reach, actions)
+    x = actions.rows[row]
+    estimate, down = dot(x, state.theta), _farthest(policy, state, x, -1.0)
+    return row, score, estimate, max(score - estimate, down + estimate)

@@ -5,7 +5,8 @@ from inspect import getdoc
 from typing import Any
 
 from belated import registry
-from belated.core.protocols import feedback_of, radius, with_horizon
+from belated.core.own import is_own
+from belated.core.protocols import Family, check_family, feedback_of, radius
 
 SECTIONS = ("Parameters", "Assumptions", "Cost", "Deviations", "References")
 HEAD = """\
@@ -72,14 +73,19 @@ def _entry(name: str, kind: Any) -> str:
 
 def _learns_from(kind: Any) -> list[str]:
     """Families that the policy accepts with its defaults."""
-    policy, accepted = with_horizon(kind(), 100), []
-    for name in registry.FAMILIES:
-        try:
-            policy.resolve(registry.load(registry.FAMILIES, name)(), 2, 1.0)
-            accepted.append(name)
-        except ValueError:
-            pass
-    return accepted
+    families = {name: registry.load(registry.FAMILIES, name)() for name in registry.FAMILIES}
+    policy = registry.example_policy(kind, families["gaussian"])
+    return [name for name, family in families.items() if _accepts(policy, family)]
+
+
+def _accepts(policy: Any, family: Family) -> bool:
+    try:
+        check_family(policy, family)
+        if not is_own(policy):
+            policy.resolve(family, 2, 1.0)
+    except ValueError:
+        return False
+    return True
 
 
 def _listed(parameters: str) -> str:

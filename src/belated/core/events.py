@@ -13,7 +13,7 @@ class ConflictingRewardError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One choice. Scores are on the scale of the linear predictor ``x'theta``.
+    """One choice. Estimate and width are on the scale of the linear predictor ``x'theta``.
 
     Attributes
     ----------
@@ -22,7 +22,8 @@ class Decision:
     index
         Row of the chosen action.
     score
-        What the policy maximised: for an optimistic one, ``estimate + width``.
+        What the policy maximised: for an optimistic one, ``estimate + width``; some are optimistic
+        on the scale of the reward, ``mu(estimate) + L_mu width``.
     estimate
         ``x'theta`` of the chosen action.
     width

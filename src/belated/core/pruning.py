@@ -199,6 +199,20 @@ def _highest_by_group(bound: Coarse, top: Coarse) -> None:
 
 
 @kernel
+def _highest(bound: Coarse, top: Coarse) -> int:
+    """Fill ``top``; the last of the group's rows with the largest bound of all."""
+    K, group, best = bound.shape[0], 0, 0
+    _highest_by_group(bound, top)
+    for j in range(1, GROUPS):
+        if top[j] > top[group]:
+            group = j
+    for k in range(group, K, GROUPS):
+        if bound[k] == top[group]:
+            best = k
+    return best
+
+
+@kernel
 def most_optimistic(
     theta: Vector, A_inv: Matrix, cap: Vector, radius: float, actions: DecisionSet, work: Matrix
 ) -> tuple[int, float, float, float]:
@@ -216,7 +230,7 @@ def most_optimistic(
     of_estimate = room * math.sqrt(actions.longest) * math.sqrt(dot(theta, theta))
     of_square = room * actions.longest * across
     of_bound = of_estimate + slope * (of_square + room * m)
-    group, best = 0, 0
+    best = 0
     if (
         SMALL < actions.longest < LARGE
         and SMALL < across < LARGE
@@ -233,13 +247,7 @@ def most_optimistic(
             np.float32(m),
             actions.work,
         )
-        _highest_by_group(bound, top)
-        for j in range(1, GROUPS):
-            if top[j] > top[group]:
-                group = j
-        for k in range(group, K, GROUPS):
-            if bound[k] == top[group]:
-                best = k
+        best = _highest(bound, top)
     else:  # out of reach of single precision: score all
         of_bound = of_estimate = math.inf
         for k in range(K):

@@ -2,11 +2,12 @@
 
 import math
 
+from belated.core.arguments import wrong
 from belated.core.protocols import Estimator, Family, self_concordance
 from belated.estimators.lazy_newton import LazyNewton
 from belated.estimators.ridge import Ridge
 
-__all__ = ["LazyNewton", "Ridge", "penalised_mle"]
+__all__ = ["LazyNewton", "Ridge", "penalised_mle", "ridge_regression"]
 
 LARGEST_CUBIC_DIM = 30  # above it the d^3 / 2 numbers of the third derivative cost too much
 
@@ -45,3 +46,11 @@ def penalised_mle(
     radius = m1 if constrained else math.inf
     order = order or (3 if dim <= LARGEST_CUBIC_DIM else 2)
     return LazyNewton(lam, kappa, radius, tol, order, drift)
+
+
+def ridge_regression(max_norm: float, lam: float) -> Estimator:
+    """Rewards regressed on actions, whatever the mean function of their family."""
+    least = 1e-9 * max_norm**2  # as above
+    if not least <= lam < 1e100:
+        raise wrong("lam", lam, f"a number from {least:g} to 1e100")
+    return Ridge()

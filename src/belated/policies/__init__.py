@@ -15,19 +15,24 @@ from belated.policies.elimination import OPSE, DelayedElimination
 from belated.policies.evill import EVILL
 from belated.policies.glb_omd import GLBOMD
 from belated.policies.glm_fpl import GLMFPL
+from belated.policies.glm_ucb import GLMUCB, GLMUCBPractical
 from belated.policies.gloc import GLOC
 from belated.policies.greedy import Greedy
 from belated.policies.inflated_ts import InflatedTS
 from belated.policies.lin_ts import LinTS
+from belated.policies.linucb import LinUCB
+from belated.policies.log_ucb import LogUCB1
 from belated.policies.odaaf import ODAAF
 from belated.policies.ofuglb import OFUGLB, OFULogR
 from belated.policies.ofuglb_e import OFUGLBe
+from belated.policies.oful import OFUL, OFULRarely
 from belated.policies.otf_lin import OTFLinTS, OTFLinUCB
 from belated.policies.policy_elimination import PolicyElimination
 from belated.policies.polya_gamma import PolyaGamma
 from belated.policies.qpm_d import QPMD
 from belated.policies.sbd import SBD
 from belated.policies.thompson import Thompson
+from belated.policies.ucb_glm import UCBGLM
 from belated.policies.uniform import UniformPlay
 
 __all__ = [
@@ -35,12 +40,15 @@ __all__ = [
     "EVILL",
     "GLBOMD",
     "GLMFPL",
+    "GLMUCB",
     "GLOC",
     "ODAAF",
     "OFUGLB",
+    "OFUL",
     "OPSE",
     "QPMD",
     "SBD",
+    "UCBGLM",
     "AdaOFUECOLog",
     "BetaThompson",
     "ConversionsKLUCB",
@@ -51,10 +59,14 @@ __all__ = [
     "DelayedKLUCB",
     "DelayedOFUGLM",
     "DelayedUCB1",
+    "GLMUCBPractical",
     "Greedy",
     "InflatedTS",
     "LinTS",
+    "LinUCB",
+    "LogUCB1",
     "OFUGLBe",
+    "OFULRarely",
     "OFULogR",
     "OTFLinTS",
     "OTFLinUCB",

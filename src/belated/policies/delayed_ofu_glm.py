@@ -13,7 +13,7 @@ from belated.core.protocols import (
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import SLACK, State
 from belated.estimators import LARGEST_CUBIC_DIM, penalised_mle
-from belated.policies.constants import derive, paper_width
+from belated.policies.constants import checked_tolerance, derive, paper_width
 
 
 @parameters
@@ -107,8 +107,6 @@ class DelayedOFUGLM(NamedTuple):
             raise wrong("order", self.order, "2, 3 or None")
         if not isinstance(self.constrained, bool):
             raise wrong_type("constrained", self.constrained, "True or False")
-        if positive("tol", self.tol) < 1e-12:
-            raise wrong("tol", self.tol, "1e-12 or more: rounding allows no less")
         return self._replace(
             m1=positive("m1", self.m1),
             delta=probability("delta", self.delta),
@@ -117,7 +115,7 @@ class DelayedOFUGLM(NamedTuple):
             kappa=None if self.kappa is None else positive("kappa", self.kappa),
             R=None if self.R is None else positive("R", self.R),
             width_scale=positive("width_scale", self.width_scale),
-            tol=float(self.tol),
+            tol=checked_tolerance(self.tol),
             order=None if self.order is None else int(self.order),
         )
 

@@ -23,7 +23,7 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import kernel
-from belated.core.linalg import dot, exceeds, quadratic
+from belated.core.linalg import quadratic
 from belated.core.protocols import (
     Estimator,
     Family,
@@ -34,12 +34,13 @@ from belated.core.protocols import (
     set_norm,
     sqrt_beta,
 )
-from belated.core.pruning import ACROSS, DecisionSet, most_optimistic
-from belated.core.state import DECIDED, OBSERVED, SLACK, WORK, State
+from belated.core.pruning import DecisionSet, most_optimistic
+from belated.core.state import DECIDED, OBSERVED, SLACK, State
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
 from belated.policies.all_rounds import AllRounds, add_round, all_rounds
 from belated.policies.constants import derive, paper_width
+from belated.policies.exploration import explore, explored
 
 
 @parameters
@@ -274,15 +275,9 @@ def _sqrt_beta_literal(policy: Any, state: State) -> float:
     return policy.R / policy.kappa * spread + math.sqrt(_missing(state))
 
 
-@kernel
-def _explored(policy: Any, state: State) -> bool:
-    bound = policy.explore_until + policy.lam
-    return state.cap[ACROSS] * bound <= 1.0 or exceeds(state.W, bound, state.work[WORK:])
-
-
 @radius.case(DUCBLiteral)
 def _radius_literal(policy: Any, state: State) -> float:
-    if not _explored(policy, state):
+    if not explored(policy, state):
         return math.inf  # nothing is claimed yet
     return sqrt_beta(policy, state) + state.scalars[SLACK]
 
@@ -291,9 +286,7 @@ def _radius_literal(policy: Any, state: State) -> float:
 def _choose_literal(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    if not _explored(policy, state):
-        row = int(rng.random() * actions.rows.shape[0])
-        estimate = dot(actions.rows[row], state.theta)
-        return row, estimate, estimate, math.inf
+    if not explored(policy, state):
+        return explore(state, actions, rng)
     V_inv, cap, reach = state.memory.V_inv, state.memory.cap, radius(policy, state)
     return most_optimistic(state.theta, V_inv, cap, reach, actions, state.work)

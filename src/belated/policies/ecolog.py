@@ -25,6 +25,7 @@ from belated.core.linalg import copy, matvec, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,
+    check_family,
     choose,
     cumulant,
     derivatives,
@@ -39,8 +40,8 @@ from belated.core.pruning import DecisionSet, most_optimistic, renew
 from belated.core.state import OBSERVED, History, State
 from belated.core.types import Vector
 from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
-from belated.policies.constants import check_family
-from belated.policies.one_pass import Curved, check_ridge, grow_curved, is_logistic, new_curved
+from belated.policies.constants import is_logistic
+from belated.policies.one_pass import Curved, check_ridge, grow_curved, new_curved
 
 LOSSES, MOVES, FAILED = 0, 1, 2  # slots of Curved.scalars
 SAFE_BOUND = 2.0 * math.acosh(math.sqrt(2.0))  # up to this |z| all slopes are within a factor of 2

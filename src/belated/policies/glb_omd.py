@@ -18,6 +18,7 @@ from belated.core.linalg import copy, dot, matvec, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,
+    check_family,
     choose,
     cumulant,
     derivatives,
@@ -34,7 +35,6 @@ from belated.core.pruning import DecisionSet, most_optimistic, renew
 from belated.core.state import OBSERVED, History, State
 from belated.core.types import Vector
 from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
-from belated.policies.constants import check_family
 from belated.policies.one_pass import Curved, check_ridge, grow_curved, is_quasi, new_curved
 
 GAINED = 0  # slot of Curved.scalars

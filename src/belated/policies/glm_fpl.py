@@ -6,18 +6,19 @@ import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive
 from belated.core.jit import kernel
-from belated.core.linalg import cholesky, dot, exceeds
+from belated.core.linalg import cholesky, dot
 from belated.core.protocols import Estimator, Family, choose
-from belated.core.pruning import ACROSS, DecisionSet
+from belated.core.pruning import DecisionSet
 from belated.core.state import WORK, State
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
 from belated.estimators.perturbed import shift_estimate
+from belated.policies.constants import noise_scale
+from belated.policies.exploration import explored
 from belated.policies.sampling import (
     DRAW,
     SAMPLE,
     fill_normal,
-    noise_scale,
     play_best,
     times_transposed,
 )
@@ -100,13 +101,6 @@ class GLMFPL(NamedTuple):
             constrained=False,
             drift=self.drift,
         )
-
-
-@kernel
-def explored(policy: Any, state: State) -> bool:
-    """Whether the returned rounds span the space."""
-    bound = policy.explore_until + policy.lam
-    return state.cap[ACROSS] * bound <= 1.0 or exceeds(state.W, bound, state.work[WORK:])
 
 
 @kernel

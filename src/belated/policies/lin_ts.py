@@ -7,12 +7,12 @@ import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive, probability, wrong_type
 from belated.core.linalg import cholesky, solve_upper
-from belated.core.protocols import Estimator, Family, choose
+from belated.core.protocols import Estimator, Family, check_family, choose
 from belated.core.pruning import DecisionSet
 from belated.core.state import DECIDED, WORK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import check_family
-from belated.policies.sampling import SAMPLE, fill_normal, is_linear, noise_scale, play_best
+from belated.policies.constants import has_identity_mean, noise_scale
+from belated.policies.sampling import SAMPLE, fill_normal, play_best
 
 
 @parameters
@@ -79,7 +79,7 @@ class LinTS(NamedTuple):
 
     def refuses(self, family: Family) -> str:
         """Whatever is not linear."""
-        return "" if is_linear(family) else "is for rewards with mean x'theta only"
+        return "" if has_identity_mean(family) else "is for rewards with mean x'theta only"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinTS":
         """Fill in what was left open."""

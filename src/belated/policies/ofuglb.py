@@ -10,19 +10,18 @@ from belated.core.linalg import dot
 from belated.core.protocols import (
     Estimator,
     Family,
+    check_family,
     choose,
     dual_norm,
-    mean,
     radius,
     set_norm,
     sqrt_beta,
 )
 from belated.core.pruning import DecisionSet
-from belated.core.special import sigmoid
 from belated.core.state import DECIDED, OBSERVED, State
 from belated.core.types import Vector
 from belated.estimators.likelihood import likelihood
-from belated.policies.constants import check_family, known_horizon
+from belated.policies.constants import is_logistic, known_horizon
 from belated.policies.level_set import farthest, highest_index, objective
 from belated.policies.ofuglb_e import (
     checked_likelihood,
@@ -178,10 +177,8 @@ class OFULogR(NamedTuple):
 
     def refuses(self, family: Family) -> str:
         """Rewards that are not in [0, 1] with a logistic mean."""
-        low, high, _ = family.support
-        if (low, high) == (0.0, 1.0) and mean(family, 1.0) == sigmoid(1.0):
-            return ""
-        return "is for rewards in [0, 1] with a logistic mean: use OFUGLB"
+        fits = is_logistic(family) and family.support.high == 1.0
+        return "" if fits else "is for rewards in [0, 1] with a logistic mean: use OFUGLB"
 
     def checked(self) -> "OFULogR":
         """Raise where a parameter does not fit."""

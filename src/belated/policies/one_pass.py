@@ -1,6 +1,5 @@
 """What policies share that learn from each reward once, with a matrix weighted by the slope."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -8,10 +7,11 @@ import numpy as np
 from belated.core.arguments import wrong
 from belated.core.jit import kernel
 from belated.core.linalg import grow
-from belated.core.protocols import Family, mean
+from belated.core.protocols import Family
 from belated.core.pruning import new_cap
 from belated.core.state import OBSERVED, REFACTOR_EVERY, State
 from belated.core.types import Matrix, Vector
+from belated.policies.constants import is_logistic
 
 
 class Curved(NamedTuple):
@@ -33,19 +33,6 @@ def grow_curved(fit: Curved, state: State, weight: float, x: Vector) -> None:
     """``H += weight x x'``."""
     fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0
     grow(fit.H, fit.H_inv, 0.0, weight, x, fresh, state.work[0])
-
-
-def is_logistic(family: Family) -> bool:
-    """Whether the mean is that of a number of successes: ``high sigma(z)``, rewards from 0."""
-    low, high, _ = family.support
-    return (
-        low == 0.0
-        and high < math.inf
-        and all(
-            math.isclose(mean(family, z), high / (1.0 + math.exp(-z)), rel_tol=1e-9)
-            for z in (-1.5, 0.0, 0.7)
-        )
-    )
 
 
 def is_quasi(family: Family) -> bool:

@@ -22,13 +22,13 @@ from belated.core.arguments import (
 )
 from belated.core.jit import kernel
 from belated.core.linalg import cholesky, copy, dot, matvec, quadratic, solve_upper
-from belated.core.protocols import Estimator, Family, choose, refit, remember, take_in
+from belated.core.protocols import Estimator, Family, check_family, choose, refit, remember, take_in
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import DECIDED, WORK, History, State
 from belated.core.types import Matrix, Vector
 from belated.estimators.ridge import RidgeFit
 from belated.policies.all_rounds import add_round, all_rounds
-from belated.policies.constants import check_family, known_window
+from belated.policies.constants import known_window
 
 WAITING, REFRESH_AT = 0, 1  # slots of OpenWindows.scalars
 SAMPLE = 2  # row of State.work

@@ -20,13 +20,19 @@ import numpy as np
 from belated.core.arguments import parameters, positive, whole
 from belated.core.jit import kernel
 from belated.core.linalg import add_outer, cholesky, dot, solve_transposed, solve_upper
-from belated.core.protocols import Estimator, Family, choose, derivatives, draw_parameter
+from belated.core.protocols import (
+    Estimator,
+    Family,
+    check_family,
+    choose,
+    draw_parameter,
+)
 from belated.core.pruning import DecisionSet
-from belated.core.special import normal_cdf, sigmoid
+from belated.core.special import normal_cdf
 from belated.core.state import DECIDED, WORK, History, State
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
-from belated.policies.constants import check_family
+from belated.policies.constants import is_logistic
 from belated.policies.sampling import fill_normal, play_best
 
 CUT = 0.64  # where one form of the series gives way to the other
@@ -99,13 +105,8 @@ class PolyaGamma(NamedTuple):
 
     def refuses(self, family: Family) -> str:
         """Whatever is not success or failure with a logistic mean."""
-        logistic = all(
-            math.isclose(derivatives(family, z)[0], sigmoid(z), rel_tol=1e-12)
-            for z in (-1.0, 0.5, 2.0)
-        )
-        if logistic and family.support == (0.0, 1.0, True):
-            return ""
-        return "has the posterior of rewards 0 or 1 with a logistic mean only"
+        fits = is_logistic(family) and family.support == (0.0, 1.0, True)
+        return "" if fits else "has the posterior of rewards 0 or 1 with a logistic mean only"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "PolyaGamma":
         """Derive the ridge from the prior; a ``lam`` that was passed is replaced."""

@@ -1,32 +1,14 @@
 """What randomised policies share: draws, and the best action of a drawn parameter."""
 
-from typing import Any
-
 import numpy as np
 
-from belated.core.arguments import wrong
 from belated.core.jit import kernel
 from belated.core.linalg import dot
-from belated.core.protocols import Family
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import State
 from belated.core.types import Matrix, Vector
 
 DRAW, SAMPLE = 1, 2  # rows of State.work; the kernels of this file use row 0 besides
-
-
-def is_linear(family: Family) -> bool:
-    """Whether the mean of a reward is ``x'theta`` itself."""
-    return family.kappa(1.0) == 1.0 and family.curvature(1.0) == 0.0
-
-
-def noise_scale(policy: Any, family: Family) -> float:
-    """The policy's R, else the family's."""
-    R = policy.R if policy.R is not None else family.R
-    if R is None:
-        name = type(family).__name__
-        raise wrong("R", None, f"the scale of the noise, which {name} does not have: pass R=")
-    return float(R)
 
 
 @kernel

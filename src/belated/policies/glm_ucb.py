@@ -1,0 +1,220 @@
+"""GLM-UCB of Filippi, Cappe, Garivier and Szepesvari (2010): a bonus on the scale of the reward."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import parameters, positive, probability
+from belated.core.jit import kernel
+from belated.core.protocols import Estimator, Family, choose, radius, sqrt_beta
+from belated.core.pruning import DecisionSet
+from belated.core.pruning_mean import most_optimistic_mean
+from belated.core.state import OBSERVED, SLACK, State
+from belated.estimators import penalised_mle
+from belated.policies.constants import checked_tolerance, derive, known_horizon
+from belated.policies.exploration import explore, explored
+
+
+@parameters
+class GLMUCB(NamedTuple):
+    """Optimism on the scale of the reward, ``mu(x'theta) + rho ||x||_{W^-1}``.
+
+    Plays at random until the rounds whose reward has returned span the space,
+    ``lambda_min(sum of x x') >= explore_until``. Then theta is their maximum likelihood estimate in
+    the ball of radius m1, n their number, T the number of rounds, and
+
+        rho = 2 (L_mu R / kappa) k sqrt(2 d log(n + 1) log(2 d T / delta)),
+        k = sqrt(3 + 2 log(1 + 2 max_norm^2 / explore_until)).
+
+    Parameters
+    ----------
+    m1
+        Bound on ``||theta_star||``.
+    delta
+        Probability with which the confidence set may ever fail.
+    kappa
+        Least slope of the mean over ``|x'theta| <= max_norm m1``.
+    R
+        Sub-Gaussian scale of the noise; the family's by default. The paper has the largest reward.
+    horizon
+        T. A simulation fills it in.
+    explore_until
+        Least eigenvalue of the returned design that ends the exploration: lambda_0 of the paper.
+    lam
+        A ridge that keeps the first matrices invertible, so small that it does not matter later.
+    tol
+        Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
+    slope, max_norm, family
+        Filled in from the bandit; ``slope`` is L_mu, the greatest slope of the mean.
+
+    Assumptions
+    -----------
+    ``||theta_star|| <= m1``, R-sub-Gaussian noise, and delays that do not depend on the reward.
+    ``radius`` is ``rho / L_mu``, in the norm of W. It is more than what the method of mixtures
+    gives for the same estimate, which proves it again.
+
+    Cost
+    ----
+    A decision O(K d), K values of mu, and O(d^2) for each of the few actions that are scored, while
+    exploring O(d^3); a returned reward O(d^2), or O(d^3) up to 30 dimensions, and a rare pass over
+    the data.
+
+    Deviations
+    ----------
+    Sums run over returned rewards, and n + 1 stands for the paper's t: the two are equal without
+    delay. The estimate over the ball stands for the paper's projection; half of rho would do then,
+    and is not taken. The paper starts with d independent actions; here any are played until they
+    span the space. The formula is from public code and memory.
+
+    References
+    ----------
+    S. Filippi, O. Cappe, A. Garivier, C. Szepesvari: Parametric Bandits: The Generalized Linear
+    Case. NeurIPS 2010.
+    """
+
+    m1: float = 1.0
+    delta: float = 0.05
+    kappa: float | None = None
+    R: float | None = None
+    horizon: int | None = None
+    explore_until: float = 0.01
+    lam: float = 1e-6
+    tol: float = 1e-2
+    slope: float | None = None
+    max_norm: float | None = None
+    family: Any = None
+
+    def checked(self) -> "GLMUCB":
+        """Raise where a parameter does not fit."""
+        return self._replace(
+            m1=positive("m1", self.m1),
+            delta=probability("delta", self.delta),
+            kappa=None if self.kappa is None else positive("kappa", self.kappa),
+            R=None if self.R is None else positive("R", self.R),
+            horizon=None if self.horizon is None else known_horizon(self),
+            explore_until=positive("explore_until", self.explore_until),
+            lam=positive("lam", self.lam),
+            tol=checked_tolerance(self.tol),
+        )
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "GLMUCB":
+        """Fill in what was left open."""
+        self = self.checked()
+        T, (R, kappa, _, _) = known_horizon(self), derive(self, family, max_norm)
+        slope = float(family.lipschitz(max_norm * self.m1))
+        return self._replace(
+            kappa=kappa, R=R, horizon=T, slope=slope, max_norm=max_norm, family=family
+        )
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The maximum likelihood estimate in the ball, penalised by next to nothing."""
+        return penalised_mle(
+            family, dim, max_norm, m1=self.m1, lam=self.lam, kappa=self.kappa, tol=self.tol
+        )
+
+
+@parameters
+class GLMUCBPractical(NamedTuple):
+    """GLM-UCB with ``sqrt(log(n + 1))`` in place of rho, as in the experiments of its paper.
+
+    Everything else is as in ``GLMUCB``. There is no confidence set.
+
+    Parameters
+    ----------
+    m1
+        Bound on ``||theta_star||``: the estimate is sought in that ball.
+    explore_until, lam, tol, slope, family
+        As in ``GLMUCB``.
+
+    Assumptions
+    -----------
+    None: no guarantee is claimed.
+
+    Cost
+    ----
+    As ``GLMUCB``.
+
+    Deviations
+    ----------
+    As ``GLMUCB``.
+
+    References
+    ----------
+    S. Filippi, O. Cappe, A. Garivier, C. Szepesvari: Parametric Bandits: The Generalized Linear
+    Case. NeurIPS 2010.
+    """
+
+    m1: float = 1.0
+    explore_until: float = 0.01
+    lam: float = 1e-6
+    tol: float = 1e-2
+    slope: float | None = None
+    family: Any = None
+
+    def checked(self) -> "GLMUCBPractical":
+        """Raise where a parameter does not fit."""
+        return self._replace(
+            m1=positive("m1", self.m1),
+            explore_until=positive("explore_until", self.explore_until),
+            lam=positive("lam", self.lam),
+            tol=checked_tolerance(self.tol),
+        )
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> "GLMUCBPractical":
+        """Fill in the mean function and its greatest slope."""
+        self = self.checked()
+        return self._replace(slope=float(family.lipschitz(max_norm * self.m1)), family=family)
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The maximum likelihood estimate in the ball, penalised by next to nothing."""
+        return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam, tol=self.tol)
+
+
+@kernel
+def _play(
+    policy: Any, state: State, reach: float, actions: DecisionSet, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    """``reach`` is rho / L_mu, on the scale of x'theta."""
+    if not explored(policy, state):
+        return explore(state, actions, rng)
+    row, score, estimate, width = most_optimistic_mean(
+        policy.family,
+        state.theta,
+        state.W_inv,
+        state.cap,
+        policy.slope * reach,
+        actions,
+        state.work,
+    )
+    return row, score, estimate, width / policy.slope
+
+
+@sqrt_beta.case(GLMUCB)
+def _sqrt_beta(policy: Any, state: State) -> float:
+    d, n = state.theta.shape[0], state.counts[OBSERVED]
+    start = math.log1p(2.0 * policy.max_norm**2 / policy.explore_until)
+    spread = 2.0 * d * math.log(n + 1.0) * math.log(2.0 * d * policy.horizon / policy.delta)
+    return 2.0 * policy.R / policy.kappa * math.sqrt((3.0 + 2.0 * start) * spread)
+
+
+@radius.case(GLMUCB)
+def _radius(policy: Any, state: State) -> float:
+    if not explored(policy, state):
+        return math.inf  # nothing is claimed yet
+    return sqrt_beta(policy, state) + state.scalars[SLACK]
+
+
+@choose.case(GLMUCB)
+def _choose(
+    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    return _play(policy, state, sqrt_beta(policy, state) + state.scalars[SLACK], actions, rng)
+
+
+@choose.case(GLMUCBPractical)
+def _choose_practical(
+    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    rho = math.sqrt(math.log(state.counts[OBSERVED] + 1.0))
+    return _play(policy, state, rho / policy.slope, actions, rng)

@@ -24,7 +24,7 @@ from belated.experiments.comparison import new_comparison
 from belated.experiments.settings import new_experiment
 from belated.families import Gaussian
 from belated.policies import Greedy, Thompson
-from belated.policies.constants import check_family, known_horizon
+from belated.policies.constants import known_horizon
 from belated.policies.greedy import _choose
 from test_cli import belated
 

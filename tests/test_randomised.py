@@ -621,7 +621,7 @@ def test_refusals():
         refused(PolyaGamma(), family, "PolyaGamma has the posterior of rewards 0 or 1 with a log")
     refused(InflatedTS(), Gaussian(), "horizon = None: expected the number of rounds")
     refused(InflatedTS(horizon=9), Poisson(), "InflatedTS has no width for them")
-    refused(GLMFPL(), Poisson(), r"R = None: expected the scale of the noise, which Poisson")
+    refused(GLMFPL(), Poisson(), r"R = None: Poisson rewards are not sub-Gaussian")
     Bandit(2, family=Poisson(), policy=GLMFPL(R=1.0))
     assert LinTS(R=2.0).resolve(Gaussian(), 2, 1.0).R == 2.0
 

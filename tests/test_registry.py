@@ -7,7 +7,8 @@ from belated import Bandit, checks, registry
 from belated.core.protocols import check_family, refusal
 from belated.delays import Empirical, Informative, Lomax, Pareto, Uniform
 from belated.engine import is_own
-from belated.families import Binomial, Gaussian
+from belated.families import Bernoulli, Binomial, Gaussian, Poisson
+from belated.warm import COMMON
 
 
 def families():
@@ -22,9 +23,11 @@ def delays():
 
 
 def policies_and_checks():
+    """The common policies with all families, the others with four very different ones."""
+    some = [Gaussian(sd=0.3), Bernoulli(), Binomial(trials=4), Poisson()]
     for name in registry.POLICIES:
         kind = registry.load(registry.POLICIES, name)
-        for family in families():
+        for family in families() if name in COMMON else some:
             policy = registry.example_policy(kind, family)
             if not refusal(policy, family):
                 listed = checks.OWN_POLICY_CHECKS if is_own(policy) else checks.POLICY_CHECKS

@@ -17,7 +17,7 @@ from sklearn.isotonic import IsotonicRegression
 import belated as package
 from belated import catalogue, registry
 from belated.core.arguments import parameters
-from belated.core.protocols import choose, feedback_of
+from belated.core.protocols import check_family, choose, feedback_of
 from belated.estimators import penalised_mle
 from belated.experiments import comparison, field_figure
 from belated.experiments.comparison import new_comparison

@@ -18,7 +18,7 @@ from belated.policies import DelayedOFUGLM
 
 RUNS, ROUNDS, DIM, DELTA = 400, 60, 2, 0.1
 LUCK = 1e-4  # chance that a set which fails in exactly a delta share of the runs is blamed
-FAMILIES = [*dict.fromkeys(("gaussian", "bernoulli", *registry.FAMILIES))]
+FAMILIES = [*dict.fromkeys(("bernoulli", "gaussian", *registry.FAMILIES))]
 
 
 def failures(policy, family, delay=Exponential(8.0), rounds=ROUNDS, runs=RUNS):  # noqa: B008

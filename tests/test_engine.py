@@ -40,6 +40,7 @@ from belated.environments import FixedArms, Sphere, UnitBall
 from belated.estimators.ridge import RidgeFit
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay
+from belated.warm import COMMON
 
 COLUMN = {name: i for i, name in enumerate(RECORD)}
 
@@ -238,15 +239,20 @@ def test_blocks_lanes_and_threads_do_not_matter_compiled():
     identical([Gaussian(), Bernoulli()], 700, 4, POLICIES[:3], DELAYS[:3])
 
 
+def compiled_policies():
+    """The common ones with two families, the others with one: each costs a compilation."""
+    for name in registry.POLICIES:
+        for family in (Bernoulli(), Gaussian()):
+            policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
+            if not is_own(policy) and not refusal(policy, family):
+                yield pytest.param(policy, family, id=f"{name}-{family!r}")
+                if name not in COMMON:
+                    break
+
+
 @pytest.mark.compiled
-@pytest.mark.parametrize("family", [Gaussian(), Bernoulli()], ids=repr)
-@pytest.mark.parametrize("name", registry.POLICIES)
-def test_compiled_lanes_play_like_bandits(name, family):
-    policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
-    if refusal(policy, family):
-        pytest.skip(refusal(policy, family))
-    if is_own(policy):
-        pytest.skip("in plain Python")
+@pytest.mark.parametrize(("policy", "family"), list(compiled_policies()))
+def test_compiled_lanes_play_like_bandits(policy, family):
     checks.check_lane_plays_like_a_bandit(policy, family)
 
 

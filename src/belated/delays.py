@@ -52,7 +52,7 @@ def sample(delay: Delay, size: int, rng: np.random.Generator, y: ArrayLike = mat
     return np.array([quantile(delay, u, r) for u, r in zip(rng.random(size), rewards, strict=True)])
 
 
-def is_informative(delay: Delay) -> bool:
+def is_informative(delay: object) -> bool:
     """Whether the delay depends on the reward, which every confidence set here excludes."""
     return bool(getattr(delay, "informative", False))
 
@@ -294,6 +294,52 @@ def _empirical(delay: Empirical, u: float, y: float) -> float:
     return delay.values[max(0, math.ceil(u * n) - 1)]
 
 
+def _check_law(name: str, law: object) -> None:
+    if type(law) not in delay_quantile.cases:
+        raise wrong_type(name, law, "a delay, such as Constant(0.0)")
+
+
+@parameters
+class Scaled(NamedTuple):
+    """Another law in another unit of time, and ``shift`` later: ``factor * law + shift``.
+
+    Hours at 50 decisions an hour, as rounds:
+
+    >>> Scaled(Exponential(24.0), factor=50.0).mean
+    1200.0
+    """
+
+    law: Any
+    factor: float = 1.0
+    shift: float = 0.0
+
+    def checked(self) -> "Scaled":
+        """Raise where a parameter does not fit."""
+        _check_law("law", self.law)
+        return self._replace(
+            factor=positive("factor", self.factor), shift=not_negative("shift", self.shift)
+        )
+
+    @property
+    def informative(self) -> bool:
+        """As the law is."""
+        return is_informative(self.law)
+
+    @property
+    def mean(self) -> float:
+        """``factor * law.mean + shift``."""
+        return float(self.factor * self.law.mean + self.shift)
+
+    def survival(self, t: float) -> float:
+        """That of the law at ``(t - shift) / factor``."""
+        return float(self.law.survival((t - self.shift) / self.factor))
+
+
+@delay_quantile.case(Scaled)
+def _scaled(delay: Scaled, u: float, y: float) -> float:
+    return delay.factor * delay_quantile(delay.law, u, y) + delay.shift
+
+
 @parameters
 class Informative(NamedTuple):
     """The delay depends on the reward: one law up to ``threshold``, another above it.
@@ -308,9 +354,8 @@ class Informative(NamedTuple):
 
     def checked(self) -> "Informative":
         """Raise where a parameter does not fit."""
-        for name, law in (("above", self.above), ("below", self.below)):
-            if type(law) not in delay_quantile.cases:
-                raise wrong_type(name, law, "a delay, such as Constant(0.0)")
+        _check_law("above", self.above)
+        _check_law("below", self.below)
         return self._replace(threshold=number("threshold", self.threshold))
 
     @property

@@ -30,6 +30,7 @@ from belated.delays import is_informative
 from belated.engine.audit import new_audit, results
 from belated.engine.lanes import (
     RECORD,
+    Batched,
     Block,
     Game,
     Schedule,
@@ -53,7 +54,7 @@ class Lane(NamedTuple):
 
     policy: Any  # a policy, or an object with choose(actions, t) and observe(x, y)
     family: Family
-    delay: Delay
+    delay: Delay | Batched
 
 
 class WorldSettings(NamedTuple):
@@ -261,7 +262,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
     """Delays of all rounds for each law that does not look at the reward, drawn once a law."""
-    laws: list[Delay] = []
+    laws: list[Delay | Batched] = []
     which = np.zeros(len(world.lanes), np.int64)
     for i, lane in enumerate(world.lanes):
         if not is_informative(lane.delay):

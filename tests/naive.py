@@ -236,6 +236,14 @@ def audit(X, late, theta_star, centres, radii, regrets, widths, slope, gap, lam)
 # ------------------------------------------------------------------------------------------ online
 
 
+def rounds_until_batch_end(arrives, every):
+    """Rounds that a reward of the end of round ``arrives`` waits, ``every`` an exact number."""
+    waited = 0
+    while (arrives + waited) // every == (arrives + waited - 1) // every:  # no batch ends here
+        waited += 1
+    return waited
+
+
 def proximal_point(A, start, x, pull, radius):
     """argmin over the ball of ||theta - start||_A^2 / 2 + phi(x'theta), phi' = ``pull``.
 

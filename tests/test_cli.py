@@ -106,3 +106,18 @@ def test_errors_are_one_line(tmp_path):
     assert result.returncode == 2
     assert result.stderr.startswith("belated: ")
     assert "Traceback" not in result.stderr
+
+
+def test_delay_cost(tmp_path):
+    picture = tmp_path / "cost.png"
+    plan = ["--per-day", "40", "--dim", "2", "--days", "1", "--runs", "2", "--out", str(picture)]
+    plan += ["--family", "gaussian", "--batch-minutes", "120", "--batch-minutes", "600"]
+    plain = {"NUMBA_DISABLE_JIT": "1"}
+    result = belated("delay-cost", "exponential:5", *plan, **plain)
+    assert result.stdout.startswith("In 1 day of 40 decisions, rewards that return 5 hours late")
+    assert result.stdout.count(" min: ") == 2
+    assert result.stdout.endswith(f"picture: {picture}\n")
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    result = belated("delay-cost", "never", *plan, "--gap", "9", check=False, **plain)
+    assert result.returncode == 2
+    assert result.stderr == "belated: gap = 9.0: expected at most 2, for this family and norm = 1\n"

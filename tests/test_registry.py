@@ -5,7 +5,7 @@ import pytest
 
 from belated import Bandit, checks, registry
 from belated.core.protocols import check_family, refusal
-from belated.delays import Empirical, Informative, Lomax, Pareto, Uniform
+from belated.delays import Empirical, Informative, Lomax, Pareto, Scaled, Uniform
 from belated.engine import is_own
 from belated.families import Bernoulli, Binomial, Gaussian, Poisson
 from belated.warm import COMMON
@@ -19,7 +19,9 @@ def families():
 def delays():
     kinds = [registry.load(registry.DELAYS, name)() for name in registry.DELAYS]
     late = Empirical([5.0, 0.5, 2.0, np.inf])
-    return [*kinds, Lomax(3.0), Pareto(3.0), Empirical([3.0, 1.0]), late, Informative(Uniform(3.0))]
+    hours = Scaled(Uniform(3.0), factor=2.5, shift=1.5)
+    kinds += [Lomax(3.0), Pareto(3.0), Empirical([3.0, 1.0]), late, hours]
+    return [*kinds, Informative(Uniform(3.0)), Scaled(Informative(Uniform(3.0)))]
 
 
 def policies_and_checks():

@@ -217,6 +217,53 @@ def compare(
     typer.echo(f"table: {out / 'compare.csv'}, figure: {out / 'compare.png'}")
 
 
+@app.command()
+def delay_cost(
+    delay: Annotated[str, typer.Argument(help="How late rewards are, in hours: exponential:24.")],
+    per_day: Annotated[float, typer.Option(help="Decisions a day.")],
+    dim: Annotated[int, typer.Option(help="Dimension of an action.")],
+    days: Annotated[float, typer.Option(help="Days to plan for.")] = 30.0,
+    actions: Annotated[int, typer.Option(help="Actions to choose from, K.")] = 10,
+    family: Annotated[str, typer.Option(help="Such as gaussian:0.5.")] = "bernoulli",
+    policy: Annotated[str, typer.Option(help="Such as thompson.")] = "delayed-ofu-glm",
+    norm: Annotated[float, typer.Option(help="Length of theta_star.")] = 1.0,
+    gap: Annotated[
+        float | None,
+        typer.Option(help="The same actions all the time, the best so much above the others."),
+    ] = None,
+    within: Annotated[float, typer.Option(help="Per cent of the best to wait for.")] = 5.0,
+    batch_minutes: Annotated[list[float] | None, typer.Option(help="What if: batches.")] = None,
+    replica_seconds: Annotated[
+        list[float] | None, typer.Option(help="What if: a replica so far behind.")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Paired runs.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    out: Annotated[Path, typer.Option(help="The picture.")] = Path("delay-cost.png"),
+) -> None:
+    """Say what late rewards will cost a planned deployment, and draw it."""
+    from belated import theory
+
+    found = theory.delay_cost(
+        delay,
+        dim=dim,
+        per_day=per_day,
+        days=days,
+        n_actions=actions,
+        family=family,
+        policy=policy,
+        norm=norm,
+        gap=gap,
+        within=within,
+        batch_minutes=batch_minutes or (),
+        replica_seconds=replica_seconds or (),
+        runs=runs,
+        seed=seed,
+    )
+    typer.echo(found.sentence)
+    found.plot(out)
+    typer.echo(f"picture: {out}")
+
+
 def _experiments() -> Any:
     """The experiments, whose libraries are an extra."""
     try:

@@ -74,22 +74,22 @@ def is_delay(value: object) -> bool:
     return type(value) in delay_quantile.cases or type(value) in delay_quantile_of.cases
 
 
-def is_informative(delay: Delay) -> bool:
+def is_informative(delay: object) -> bool:
     """Whether the delay depends on the reward, which every confidence set here excludes."""
     return bool(getattr(delay, "informative", False))
 
 
-def dim_of(delay: Delay) -> int:
+def dim_of(delay: object) -> int:
     """Length of the actions that the delay depends on; 0 where it does not depend on them."""
     return int(getattr(delay, "dim", 0))
 
 
-def is_known_in_advance(delay: Delay) -> bool:
+def is_known_in_advance(delay: object) -> bool:
     """Whether the delay depends on neither reward nor action, so that it can be drawn before."""
     return not is_informative(delay) and dim_of(delay) == 0
 
 
-def check_dim(delay: Delay, dim: int) -> None:
+def check_dim(delay: object, dim: int) -> None:
     """Raise where the delay depends on actions of another length."""
     if dim_of(delay) not in (0, dim):
         raise wrong("delay", delay, f"weights for actions of {dim} numbers, not {dim_of(delay)}")
@@ -332,6 +332,57 @@ def _empirical(delay: Empirical, u: float, y: float) -> float:
     return delay.values[max(0, math.ceil(u * n) - 1)]
 
 
+def _check_law(name: str, law: object) -> None:
+    if not is_delay(law):
+        raise wrong_type(name, law, "a delay, such as Constant(0.0)")
+
+
+@parameters
+class Scaled(NamedTuple):
+    """Another law in another unit of time, and ``shift`` later: ``factor * law + shift``.
+
+    Hours at 50 decisions an hour, as rounds:
+
+    >>> Scaled(Exponential(24.0), factor=50.0).mean
+    1200.0
+    """
+
+    law: Any
+    factor: float = 1.0
+    shift: float = 0.0
+
+    def checked(self) -> "Scaled":
+        """Raise where a parameter does not fit."""
+        _check_law("law", self.law)
+        return self._replace(
+            factor=positive("factor", self.factor), shift=not_negative("shift", self.shift)
+        )
+
+    @property
+    def dim(self) -> int:
+        """Of the actions it depends on, as the law is."""
+        return dim_of(self.law)
+
+    @property
+    def informative(self) -> bool:
+        """As the law is."""
+        return is_informative(self.law)
+
+    @property
+    def mean(self) -> float:
+        """``factor * law.mean + shift``."""
+        return float(self.factor * self.law.mean + self.shift)
+
+    def survival(self, t: float) -> float:
+        """That of the law at ``(t - shift) / factor``."""
+        return float(self.law.survival((t - self.shift) / self.factor))
+
+
+@delay_quantile_of.case(Scaled)
+def _scaled(delay: Scaled, x: Vector, u: float, y: float) -> float:
+    return delay.factor * delay_quantile_of(delay.law, x, u, y) + delay.shift
+
+
 @parameters
 class Informative(NamedTuple):
     """The delay depends on the reward: one law up to ``threshold``, another above it.
@@ -346,9 +397,8 @@ class Informative(NamedTuple):
 
     def checked(self) -> "Informative":
         """Raise where a parameter does not fit."""
-        for name, law in (("above", self.above), ("below", self.below)):
-            if not is_delay(law):
-                raise wrong_type(name, law, "a delay, such as Constant(0.0)")
+        _check_law("above", self.above)
+        _check_law("below", self.below)
         return self._replace(threshold=number("threshold", self.threshold))
 
     @property

@@ -138,6 +138,11 @@ def parse(registry: dict[str, str], text: str) -> Any:
         raise ValueError(f"{text!r}: {error}") from None
 
 
+def parsed(registry: dict[str, str], thing: Any) -> Any:
+    """``parse`` of a text; anything else as it is."""
+    return parse(registry, thing) if isinstance(thing, str) else thing
+
+
 def _value(text: str) -> Any:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:

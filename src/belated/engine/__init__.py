@@ -1,7 +1,7 @@
 """Playing bandits against simulated worlds: one in plain Python, or many lanes, compiled."""
 
 from belated.core.own import OwnPolicy, is_own
-from belated.engine.lanes import RECORD
+from belated.engine.lanes import RECORD, Batched
 from belated.engine.own import OwnPlayer
 from belated.engine.plain import Player, Run, World, draw_world, mean_rewards, play
 from belated.engine.worlds import (
@@ -17,6 +17,7 @@ from belated.engine.worlds import (
 __all__ = [
     "LONGEST_HORIZON",
     "RECORD",
+    "Batched",
     "Lane",
     "OwnPlayer",
     "OwnPolicy",

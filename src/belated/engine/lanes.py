@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.arguments import parameters, positive
 from belated.core.generic import generic_with_default
 from belated.core.jit import allocating_kernel, kernel
 from belated.core.nested import at, stacked
@@ -19,7 +20,6 @@ from belated.core.protocols import (
     Estimator,
     Policy,
     choose,
-    delay_quantile,
     delay_quantile_of,
     draw_parameter,
     luck,
@@ -33,6 +33,7 @@ from belated.core.pruning import GROUPS, DecisionSet
 from belated.core.state import DECIDED, OBSERVED, PASSES, History, State
 from belated.core.steps import catch_up, covers, first_state, take_reward
 from belated.core.types import Coarse, Integers, Matrix, Vector
+from belated.delays import dim_of, is_informative
 from belated.engine.audit import Audit, audit_decision, audit_regret
 
 NONE = -1  # end of a chain
@@ -90,6 +91,32 @@ class Seen(NamedTuple):
 
     delay: Any  # a law or a Schedule
     window: float
+
+
+@parameters
+class Batched(NamedTuple):
+    """Rewards that are learned from in batches, one every ``every`` rounds.
+
+    Batch k ends with the first round that is not before ``k every``. A reward waits for the first
+    batch that does not end before it returns. Not a law: how long it waits depends on the round.
+    """
+
+    delay: Any
+    every: float
+
+    def checked(self) -> "Batched":
+        """Raise where a parameter does not fit."""
+        return self._replace(every=positive("every", self.every))
+
+    @property
+    def informative(self) -> bool:
+        """As the delay is."""
+        return is_informative(self.delay)
+
+    @property
+    def dim(self) -> int:
+        """Of the actions it depends on, as the delay is."""
+        return dim_of(self.delay)
 
 
 class Game(NamedTuple):
@@ -174,11 +201,21 @@ def _seen(delay: Seen, lane: int, t: int, x: Vector, u: float, y: float, horizon
     return late if y > 0.0 and late <= delay.window else horizon + 1
 
 
+@rounds_late.case(Batched)
+def _batched(delay: Batched, lane: int, t: int, x: Vector, u: float, y: float, horizon: int) -> int:
+    late = rounds_late(delay.delay, lane, t, x, u, y, horizon)
+    # t counts from 0: the reward returns at the end of round t + 1 + late
+    batch = np.floor((t + late) / delay.every) + 1.0  # the first with batch * every > t + late
+    wait = np.ceil(batch * delay.every) - (t + 1)
+    # the quotient may be rounded down: not before the reward; and never is never
+    return int(min(max(float(late), wait), horizon + 1.0))
+
+
 @kernel
 def fill_schedule(delay: Any, lateness: Vector, horizon: int, out: Integers) -> None:
     """The delays of all rounds, for a law that looks at neither reward nor action."""
     for t in range(lateness.shape[0]):
-        out[t] = _whole(delay_quantile(delay, lateness[t], np.nan), horizon)
+        out[t] = rounds_late(delay, 0, t, lateness[:0], lateness[t], np.nan, horizon)
 
 
 @kernel

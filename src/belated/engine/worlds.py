@@ -31,6 +31,7 @@ from belated.delays import check_dim, is_known_in_advance
 from belated.engine.audit import new_audit, results
 from belated.engine.lanes import (
     RECORD,
+    Batched,
     Block,
     Game,
     Schedule,
@@ -54,7 +55,7 @@ class Lane(NamedTuple):
 
     policy: Any  # a policy, or an object with choose(actions, t) and observe(x, y)
     family: Family
-    delay: Delay
+    delay: Delay | Batched
 
 
 class WorldSettings(NamedTuple):
@@ -262,7 +263,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
     """Delays of all rounds for each law that is known in advance, drawn once a law."""
-    laws: list[Delay] = []
+    laws: list[Delay | Batched] = []
     which = np.zeros(len(world.lanes), np.int64)
     for i, lane in enumerate(world.lanes):
         if is_known_in_advance(lane.delay):

@@ -172,7 +172,7 @@ def _labelled(name: str, known: dict[str, str], values: Any, fits: Any) -> dict[
     """The things by label: the short name where that tells them apart, all parameters elsewhere."""
     things = []
     for value in _listed(name, values):
-        thing = registry.parse(known, value) if isinstance(value, str) else value
+        thing = registry.parsed(known, value)
         if isinstance(thing, type) or not fits(thing):
             raise wrong_type(name, value, f"names, such as {next(iter(known))}, or objects")
         things.append(thing)

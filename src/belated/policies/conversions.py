@@ -13,7 +13,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import not_negative, parameters, wrong, wrong_type
-from belated.core.protocols import Family, delay_quantile, delay_quantile_of
+from belated.core.protocols import Family
 from belated.core.types import Integers, Matrix, Vector
 from belated.policies.arms import ArmPlayer, least_known, poisson_index
 
@@ -27,10 +27,10 @@ def _checked(policy: Any) -> Any:
     delay = policy.delay
     if isinstance(delay, str):
         delay = registry.parse(registry.DELAYS, delay)
-    if type(delay) in delay_quantile_of.cases:
-        raise wrong("delay", delay, "a delay that depends on neither reward nor action")
-    if delay is not None and type(delay) not in delay_quantile.cases:
+    if delay is not None and not hasattr(delay, "survival"):
         raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
+    if getattr(delay, "informative", False) or getattr(delay, "dim", 0):
+        raise wrong("delay", delay, "a delay that depends on neither reward nor action")
     return policy._replace(delay=delay, window=window, eps=not_negative("eps", policy.eps))
 
 

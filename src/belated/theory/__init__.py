@@ -7,13 +7,17 @@ from belated.theory.bounds import (
     delay_bounds,
     regret_bound,
 )
+from belated.theory.planning import DelayCost, Way, delay_cost
 
 __all__ = [
     "STATEMENTS",
     "DelayBounds",
+    "DelayCost",
     "RegretBounds",
+    "Way",
     "Worst",
     "audit",
     "delay_bounds",
+    "delay_cost",
     "regret_bound",
 ]

@@ -61,9 +61,9 @@ def audit(
     []
     """
     lane = Lane(
-        _parsed(registry.POLICIES, policy),
-        _parsed(registry.FAMILIES, family),
-        _parsed(registry.DELAYS, delay),
+        registry.parsed(registry.POLICIES, policy),
+        registry.parsed(registry.FAMILIES, family),
+        registry.parsed(registry.DELAYS, delay),
     )
     T = whole("horizon", horizon)
     worst = {name: Worst(-np.inf, 0, 0) for name in STATEMENTS}
@@ -76,7 +76,3 @@ def audit(
             if ratio > worst[name].ratio:
                 worst[name] = Worst(ratio, t, run)
     return worst
-
-
-def _parsed(known: dict[str, str], thing: Any) -> Any:
-    return registry.parse(known, thing) if isinstance(thing, str) else thing

@@ -56,11 +56,16 @@ def save_figures(frame: pd.DataFrame, folder: Path) -> list[Path]:
     paths = []
     for name, part, _ in _plan(frame):
         figure = _final(part) if name.startswith("final") else _grid(part)
-        paths += [folder / f"{name}.png", folder / f"{name}.pdf"]
-        # The same frame gives the same bytes: no date, no version in the files.
-        figure.savefig(paths[-2], dpi=150, metadata={"Software": None})
-        figure.savefig(paths[-1], metadata=dict.fromkeys(NOT_IN_PDF))
+        paths += save(figure, folder / name)
     return paths
+
+
+def save(figure: "Figure", path: Path) -> list[Path]:
+    """Write a PNG and a PDF; the same figure gives the same bytes: no date, no version in them."""
+    png, pdf = path.with_suffix(".png"), path.with_suffix(".pdf")
+    figure.savefig(png, dpi=150, metadata={"Software": None})
+    figure.savefig(pdf, metadata=dict.fromkeys(NOT_IN_PDF))
+    return [png, pdf]
 
 
 def captions(frame: pd.DataFrame) -> dict[str, str]:
@@ -94,15 +99,15 @@ def draw(frame: pd.DataFrame) -> "Figure":
     sizes = sorted({key[:3] for key in panels}, key=lambda size: (family_name(size[0]), *size))
     places = _places(sizes, list(delays))
     rows, columns = np.max([places[key] for key in panels], axis=0) + 1
-    figure, axes = _panels(rows, columns, share_y=False)
-    styles = _styles(_policies(frame))
+    figure, axes = new_panels(rows, columns, share_y=False)
+    styles = line_styles(_policies(frame))
     for key, part in panels.items():
         one, first = axes[places[key]], part.iloc[0]
         _curves(one, part, styles)
         size = _size_name(frame, first["dim"], first["n_actions"])
         title = f"{family_name(first['family'])}, {size}\n{_delay_name(first)}"
         one.set_title(title, fontsize=10)
-    _finish(figure, axes, styles, "round t")
+    finish(figure, axes, styles, "round t")
     return figure
 
 
@@ -114,7 +119,7 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
         band = f"mean of {runs} runs, band: one standard error" if runs > 1 else "one run"
         for law, rows in part[part["law"] != "constant"].groupby("law"):
             caption = f"{named.capitalize()} bandit, {law_name(law)} delays: cumulative regret"
-            yield _file_name("regret", named, law), rows, f"{caption} against the round; {band}."
+            yield file_name("regret", named, law), rows, f"{caption} against the round; {band}."
     for named, part in families:
         policies = part["policy"].unique()
         if (part["expected"] > 0).any():
@@ -122,7 +127,7 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
             whose = "of Delayed OFU-GLM" if OFU in policies else "of each policy"
             caption = f"{named.capitalize()} bandit: regret {whose} after {part['t'].max():,} "
             yield (
-                _file_name("final-regret", named),
+                file_name("final-regret", named),
                 ours,
                 f"{caption}rounds against the expected delay; mean over runs, band: one standard "
                 "error. The point at 0 is no delay, which all laws share; the regret axis need "
@@ -130,7 +135,8 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
             )
 
 
-def _file_name(*parts: str) -> str:
+def file_name(*parts: str) -> str:
+    """Parts joined to a name that every file system takes."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
 
 
@@ -138,8 +144,8 @@ def _grid(frame: pd.DataFrame) -> "Figure":
     """Panels in the paper's layout, rows by dimension and columns by expected delay."""
     sizes = sorted(set(zip(frame["dim"], frame["n_actions"], strict=True)))
     delays = sorted(frame["expected"].unique())
-    figure, axes = _panels(len(sizes), len(delays), share_y=True)
-    styles = _styles(_policies(frame))
+    figure, axes = new_panels(len(sizes), len(delays), share_y=True)
+    styles = line_styles(_policies(frame))
     for i, (dim, n_actions) in enumerate(sizes):
         for j, expected in enumerate(delays):
             here = (frame["dim"] == dim) & (frame["n_actions"] == n_actions)
@@ -148,7 +154,7 @@ def _grid(frame: pd.DataFrame) -> "Figure":
             axes[i, j].set_title(f"{size}, E[τ] = {expected:g}", fontsize=11)
     family, law = frame["family"].iloc[0], frame["law"].iloc[0]
     figure.suptitle(f"{family_name(family).capitalize()} bandit, {law_name(law)} delays")
-    _finish(figure, axes, styles, "round t")
+    finish(figure, axes, styles, "round t")
     return figure
 
 
@@ -157,27 +163,28 @@ def _final(frame: pd.DataFrame) -> "Figure":
     last = frame[frame["t"] == frame["t"].max()]
     sizes = sorted(set(zip(last["dim"], last["n_actions"], strict=True)))
     columns = min(4, len(sizes))
-    figure, axes = _panels(-(-len(sizes) // columns), columns, share_y=False)
+    figure, axes = new_panels(-(-len(sizes) // columns), columns, share_y=False)
     several = last["policy"].nunique() > 1
     delayed = last[last["expected"] > 0]
     pairs = list(delayed.groupby(["policy", "law"]).groups)
     names = [f"{policy}, {law_name(law)}" if several else law_name(law) for policy, law in pairs]
-    styles = _styles(names)
+    styles = line_styles(names)
     for one, (dim, n_actions) in zip(axes.flat, sizes, strict=False):
         here = last[(last["dim"] == dim) & (last["n_actions"] == n_actions)]
         for (policy, law), name in zip(pairs, names, strict=True):
             undelayed = (here["law"] == "constant") & (here["expected"] == 0)
             rows = here[(here["policy"] == policy) & ((here["law"] == law) | undelayed)]
-            _line(one, rows, "expected", styles[name])
+            mean_line(one, rows, "expected", styles[name])
         one.set_title(_size_name(last, dim, n_actions), fontsize=11)
     family, rounds = family_name(last["family"].iloc[0]), last["t"].iloc[0]
     whose = "" if several else f", {last['policy'].iloc[0]}"
     figure.suptitle(f"{family.capitalize()} bandit{whose}: regret after {rounds:,} rounds")
-    _finish(figure, axes, styles, "expected delay (rounds)", from_zero=False)
+    finish(figure, axes, styles, "expected delay (rounds)", from_zero=False)
     return figure
 
 
-def _panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any]:
+def new_panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any]:
+    """An empty figure and its axes, (rows, columns)."""
     from matplotlib.figure import Figure
 
     width, height = max(5.5, 0.6 + 2.9 * columns), 1.5 + 2.4 * rows
@@ -203,7 +210,7 @@ def _policies(frame: pd.DataFrame) -> list[str]:
     return sorted(frame["policy"].unique(), key=lambda name: (name != OFU, name))
 
 
-def _styles(names: list[str]) -> dict[str, dict[str, Any]]:
+def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
     """Look of each line; lists of lengths 7, 5 and 8 repeat together only after 280 lines."""
     return {
         name: {
@@ -234,10 +241,10 @@ def _curves(axes: "Axes", frame: pd.DataFrame, styles: dict[str, dict[str, Any]]
     """One line for each policy, with its markers apart from those of the others."""
     for i, (policy, style) in enumerate(styles.items()):
         shift = 0.05 + 0.2 * i / len(styles)
-        _line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
+        mean_line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
 
 
-def _line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:
+def mean_line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:
     """Mean over runs, and a band of one standard error where there is more than one run."""
     if frame.empty:
         return
@@ -250,7 +257,7 @@ def _line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -
         axes.fill_between(x, middle - error, middle + error, **band)
 
 
-def _finish(
+def finish(
     figure: "Figure",
     axes: Any,
     styles: dict[str, dict[str, Any]],
@@ -259,7 +266,6 @@ def _finish(
     from_zero: bool = True,
 ) -> None:
     """Scales, labels on the outer panels and one legend below them all."""
-    from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     round_steps = [1, 2, 2.5, 5, 10]
@@ -281,6 +287,13 @@ def _finish(
             axes[i, j].set_xlabel(x_label)
     for one in axes[:, 0]:
         one.set_ylabel("cumulative regret")
+    legend_below(figure, styles)
+
+
+def legend_below(figure: "Figure", styles: dict[str, dict[str, Any]]) -> None:
+    """One legend for all panels."""
+    from matplotlib.lines import Line2D
+
     lines = [Line2D([], [], linewidth=1.6, markersize=4.5, **style) for style in styles.values()]
     inches = 0.8 + 0.09 * max(map(len, styles))  # of the widest entry
     columns = min(len(lines), max(1, int(figure.get_figwidth() / inches)))

@@ -32,7 +32,7 @@ class Experiment:
     """Every policy with every family and delay, in every dimension, ``runs`` times.
 
     All lanes of a dimension and run share one world: decision sets, luck and lateness. theta_star
-    is drawn once for a dimension and fixed over runs, as in the paper.
+    is drawn once for a dimension and fixed over runs, as in the paper, unless ``bayesian``.
     """
 
     policies: dict[str, Any]  # by label
@@ -46,6 +46,7 @@ class Experiment:
     checkpoints: Integers
     max_norm: float
     feedback: Feedback
+    bayesian: bool = False
 
     def tasks(self) -> list["WorldTask"]:
         """One world for each dimension and run."""
@@ -57,7 +58,7 @@ class Experiment:
 
     def identity(self) -> dict[str, Any]:
         """What makes two experiments the same, as JSON can hold it. More runs do not change it."""
-        return {
+        identity = {
             "policies": {k: _described("POLICIES", v) for k, v in self.policies.items()},
             "families": {k: _described("FAMILIES", v) for k, v in self.families.items()},
             "delays": {k: _described("DELAYS", v) for k, v in self.delays.items()},
@@ -69,6 +70,8 @@ class Experiment:
             "max_norm": self.max_norm,
             "feedback": _described("FEEDBACK", self.feedback),
         }
+        # absent where it is not used: folders of earlier versions can still be gone on with
+        return identity | ({"bayesian": True} if self.bayesian else {})
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class WorldTask:
             tuple(lanes),
             e.max_norm,
             feedback=e.feedback,
+            bayesian=e.bayesian,
         )
 
 
@@ -121,6 +125,7 @@ def new_experiment(
     spacing: str = "linear",
     max_norm: float = 1.0,
     feedback: Any = "identified",
+    bayesian: bool = False,
 ) -> Experiment:
     """Check everything before the first round is played; see ``simulate`` for the parameters."""
     T = whole("horizon", horizon)
@@ -145,6 +150,7 @@ def new_experiment(
         _rounds(checkpoints, spacing, T),
         positive("max_norm", max_norm),
         feedback_named(feedback),
+        bool(bayesian),
     )
     _check_fit(experiment)
     return experiment
@@ -235,11 +241,18 @@ def _check_fit(experiment: Experiment) -> None:
             for family_label, family in experiment.families.items():
                 try:
                     check_feedback(policy, family, experiment.feedback)
-                    if not is_own(policy):
-                        told = with_horizon(policy, experiment.horizon)
-                        told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
+                    check_policy_fits(policy, family, dim, experiment.horizon, max_norm)
                 except ValueError as error:
                     raise ValueError(f"{label} with {family_label}, d = {dim}: {error}") from None
+
+
+def check_policy_fits(
+    policy: Any, family: Family, dim: int, horizon: int, max_norm: float = 1.0
+) -> None:
+    """Raise where the policy cannot play with this family in this dimension."""
+    if not is_own(policy):
+        told = with_horizon(policy, horizon)
+        told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
 
 
 def _described(kind: str, thing: Any) -> dict[str, Any]:

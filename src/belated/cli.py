@@ -2,6 +2,8 @@
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -160,6 +162,47 @@ def simulate(
     typer.echo(tools.output.final_regret(results))
 
 
+@app.command()
+def audit(
+    full: Annotated[bool, typer.Option("--full", help="Everything, 1,000 runs a cell.")] = False,
+    policy: Annotated[list[str] | None, typer.Option(help="One with a confidence set.")] = None,
+    family: Annotated[list[str] | None, typer.Option(help="Such as bernoulli.")] = None,
+    delay: Annotated[list[str] | None, typer.Option(help="Such as exponential:50.")] = None,
+    horizon: Horizon = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of every cell.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 1,
+    out: Out = Path("audit"),
+    threads: Threads = None,
+    executor: Pool = "threads",
+) -> None:
+    """Put the theory to the test: coverage, lemmas, the bound; ends with audit.html."""
+    auditing = _experiments().auditing
+    plan = auditing.plan_audit(
+        full=full,
+        policies=policy,
+        families=family,
+        delays=delay,
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+    )
+    with _resumable():
+        measured = auditing.play_audit(plan, out, threads, executor, typer.echo)
+    for claim in auditing.write_audit(plan, measured, out):
+        typer.echo(f"claim {claim.number}: {claim.verdict}. {claim.title}")
+    typer.echo(f"report: {out / 'audit.html'}")
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C is not an error where the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command resumes", err=True)
+        raise typer.Exit(130) from None
+
+
 def _experiments() -> Any:
     """The experiments, whose libraries are an extra."""
     try:
@@ -176,11 +219,8 @@ def _play(
 ) -> Any:
     """Play, draw, report; or stop in a way that can be resumed. Returns results and claims."""
     tools = _experiments()
-    try:
+    with _resumable():
         results = tools.simulation.play_experiment(experiment, out, threads, executor)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command resumes", err=True)
-        raise typer.Exit(130) from None
     typer.echo(f"drawing figures and writing {out / 'report.html'}")
     claims = tools.output.write_output(results, out, settings, delta)
     typer.echo(f"results: {out / 'results.parquet'}, report: {out / 'report.html'}")

@@ -303,9 +303,9 @@ def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[str, str]:
     grown = sum(row["low"] > GROWTH_LIMIT for row in ours)
     skipped = sum(row["judged"] == "horizon too short" for row in rows)
     return verdict, (
-        f"Exponent of the mean penalty: {exponents(summary)}; taken one by one, {grown} of {len(ours)} "
-        f"settings of Delayed OFU-GLM lie above {GROWTH_LIMIT}, and {skipped} settings were left "
-        "out for a short horizon."
+        f"Exponent of the mean penalty: {exponents(summary)}; taken one by one, {grown} of "
+        f"{len(ours)} settings of Delayed OFU-GLM lie above {GROWTH_LIMIT}, and {skipped} settings "
+        "were left out for a short horizon."
     )
 
 
@@ -458,6 +458,6 @@ def _judge_coverage(rows: list[Row], delta: float) -> tuple[str, str]:
     few = all(row["runs"] < FEW_RUNS for row in rows)
     return FAILS if above else OPEN if few else HOLDS, (
         f"The share of runs that left the set is above delta = {delta:.4g} with 95% confidence in "
-        f"{len(above)} of {len(rows)} settings{in_brackets(above)}; over all settings {left} of {runs} "
-        f"runs left it ({left / runs:.2%}), the worst setting {worst:.2%}."
+        f"{len(above)} of {len(rows)} settings{in_brackets(above)}; over all settings {left} of "
+        f"{runs} runs left it ({left / runs:.2%}), the worst setting {worst:.2%}."
     )

@@ -1,5 +1,5 @@
 """What the commands use, behind one import that fails where the extra is not installed."""
 
-from belated.experiments import config, output, paper, simulation
+from belated.experiments import auditing, config, output, paper, simulation
 
-__all__ = ["config", "output", "paper", "simulation"]
+__all__ = ["auditing", "config", "output", "paper", "simulation"]

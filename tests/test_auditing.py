@@ -19,7 +19,7 @@ DELTAS = {OFU: 0.05, "gloc": 0.05}
 
 
 def covered(left, runs=100):
-    """Rows of two policies with two delays; ``left`` runs of gloc leave the set under the second."""
+    """Two policies with two delays; ``left`` runs of gloc leave the set with the second."""
     lanes = [(policy, delay) for policy in DELTAS for delay in ("constant:0", "lomax:20")]
     return pd.DataFrame(
         {
@@ -201,7 +201,7 @@ def test_from_end_to_end(tmp_path, monkeypatch):
     for played_again in ("auditing.check_task", "simulation.play_task"):
         monkeypatch.setattr(f"belated.experiments.{played_again}", None)
     again = auditing.play_audit(plan, tmp_path, 1)
-    assert auditing.write_audit(plan, again, tmp_path) == claims
+    auditing.write_audit(plan, again, tmp_path)
     assert (tmp_path / "audit.html").read_bytes() == written
 
 

@@ -196,13 +196,25 @@ def test_from_end_to_end(tmp_path, monkeypatch):
     written = (tmp_path / "audit.html").read_bytes()
     page = Page(written.decode())
     assert page.open == []
-    assert len(page.sources) == 3
+    assert len(page.sources) == 3  # coverage, lemmas, penalty
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     for played_again in ("auditing.check_task", "simulation.play_task"):
         monkeypatch.setattr(f"belated.experiments.{played_again}", None)
     again = auditing.play_audit(plan, tmp_path, 1)
     auditing.write_audit(plan, again, tmp_path)
     assert (tmp_path / "audit.html").read_bytes() == written
+
+
+@pytest.mark.compiled
+def test_linear_rewards_hold_and_informative_delays_do_not(tmp_path):
+    """What the audit is for, as large as it must be to tell: 0 of 100 runs is below 5%."""
+    plan = plan_audit(policies=[OFU], families=["gaussian"], runs=100, horizon=300, seed=3)
+    measured = auditing.play_audit(plan._replace(bayesian=[]), tmp_path, 1)
+    coverage, informative, lemmas, *_ = auditing.write_audit(plan, measured, tmp_path)
+    assert coverage.verdict != FAILS
+    assert max(row["share"] for row in coverage.rows) <= 0.05
+    assert informative.verdict == HOLDS
+    assert lemmas.verdict == HOLDS
 
 
 def test_theta_star_is_drawn_in_every_run():

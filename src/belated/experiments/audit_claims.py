@@ -26,6 +26,7 @@ from belated.experiments.claims import (
 from belated.experiments.figures import OFU, family_name, law_name
 from belated.experiments.intervals import mean_interval
 from belated.families import Bernoulli, Gaussian
+from belated.policies import DelayedOFUGLM
 from belated.theory import STATEMENTS, regret_bound
 
 NumberlessClaim = tuple[str, str, str, list[Row], list[Row], str, str]
@@ -49,7 +50,7 @@ def judge_audit(
     rows = coverage_rows(covered, deltas)
     claims = [_coverage(policy, [r for r in rows if r["policy"] == policy]) for policy in deltas]
     claims += [
-        _informative(informative_rows(checked, deltas.get(OFU, 0.05))),
+        _informative(informative_rows(checked)),
         _lemmas(checked),
         _bound(bound_rows()),
         _thompson(regret),
@@ -78,8 +79,9 @@ def coverage_rows(covered: pd.DataFrame, deltas: Mapping[str, float]) -> list[Ro
     return rows
 
 
-def informative_rows(checked: pd.DataFrame, delta: float) -> list[Row]:
+def informative_rows(checked: pd.DataFrame) -> list[Row]:
     """The same of Delayed OFU-GLM where delays depend on the reward: R1 violated in some round."""
+    delta = DelayedOFUGLM().delta  # it is audited with its defaults
     informative = checked["delay"].astype(str).str.startswith("informative")
     first = checked[informative & (checked["statement"] == "R1")]
     rows = []

@@ -9,8 +9,8 @@ import pandas as pd
 
 from belated.experiments.audit_claims import coverage_rows, informative_rows
 from belated.experiments.figures import (
-    OFU,
     family_name,
+    file_name,
     finish,
     legend_below,
     line_styles,
@@ -43,10 +43,13 @@ def save_audit_figures(
     deltas: Mapping[str, float],
     folder: Path,
 ) -> list[Path]:
-    """Draw what there are rows for, named like ``CAPTIONS``; PNG and PDF files."""
+    """Draw what there are rows for; the first word of a file's name is a key of ``CAPTIONS``."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = coverage_rows(covered, deltas) + informative_rows(checked, deltas.get(OFU, 0.05))
-    paths = save(draw_coverage(rows), folder / "coverage")
+    rows = coverage_rows(covered, deltas) + informative_rows(checked)
+    frame, paths = pd.DataFrame(rows), []
+    styles = line_styles(list(frame["policy"].unique()))
+    for family, part in frame.groupby("family", sort=False):
+        paths += save(draw_coverage(part, styles), folder / file_name("coverage", str(family)))
     if len(checked):
         paths += save(draw_lemmas(checked), folder / "lemmas")
     if len(regret):
@@ -54,38 +57,35 @@ def save_audit_figures(
     return paths
 
 
-def draw_coverage(rows: list[dict[str, Any]]) -> "Figure":
-    """Shares with their intervals: a panel for each family and dimension, a line for each delay."""
-    frame = pd.DataFrame(rows)
-    panels = list(frame.groupby(["family", "dim"], sort=False))
-    delays, styles = list(frame["delay"].unique()), line_styles(list(frame["policy"].unique()))
-    columns = min(2, len(panels))
-    figure, axes = new_panels(-(-len(panels) // columns), columns, share_y=False)
-    figure.set_figwidth(2.0 + 4.5 * columns)
-    figure.set_figheight(1.2 + (0.6 + 0.09 * len(delays) * len(styles)) * len(axes))
-    for one, ((family, dim), part) in zip(axes.flat, panels, strict=False):
-        for i, (policy, style) in enumerate(styles.items()):
-            cells = part[part["policy"] == policy]
-            shift = 0.7 * ((i + 0.5) / len(styles) - 0.5)
+def draw_coverage(rows: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> "Figure":
+    """Shares of one family with their intervals: a panel for each dimension, delays down."""
+    dims, delays = list(rows["dim"].unique()), list(rows["delay"].unique())
+    policies = [policy for policy in styles if policy in set(rows["policy"])]
+    figure, axes = new_panels(1, len(dims), share_y=True)
+    height = 1.6 + len(delays) * (0.2 + 0.1 * len(policies))
+    figure.set_size_inches(2.0 + 4.5 * len(dims), height)
+    for one, dim in zip(axes[0], dims, strict=True):
+        for i, policy in enumerate(policies):
+            cells = rows[(rows["policy"] == policy) & (rows["dim"] == dim)]
+            shift = 0.7 * ((i + 0.5) / len(policies) - 0.5)
             y = [delays.index(delay) + shift for delay in cells["delay"]]
             reach = [cells["share"] - cells["low"], cells["high"] - cells["share"]]
-            look = style | {"linestyle": "none"}
-            one.errorbar(cells["share"], y, xerr=reach, markersize=4.5, elinewidth=1.2, **look)
-        for delta in part["delta"].unique():
+            look = styles[policy] | {"linestyle": "none", "markersize": 4.5, "clip_on": False}
+            one.errorbar(cells["share"], y, xerr=reach, elinewidth=1.2, **look)
+        for delta in rows["delta"].unique():
             one.axvline(delta, color="black", linestyle="--", linewidth=1)
-        one.set_title(f"{family_name(family)}, d = {dim}", fontsize=11)
+        one.set_title(f"{family_name(rows['family'].iloc[0])}, d = {dim}", fontsize=11)
         one.set_xscale("function", functions=(_root, np.square))
         one.set_xlim(0.0, 1.02)
         one.set_xticks([0.0, 0.01, 0.05, 0.25, 0.5, 1.0], ["0", "1%", "5%", "25%", "50%", "100%"])
+        one.set_xlabel("share of runs that left the set")
         one.set_yticks(range(len(delays)), delays)
         one.set_ylim(len(delays) - 0.5, -0.5)
         one.grid(axis="x", color="#dddddd", linewidth=0.6)
         one.set_axisbelow(True)
         one.spines[["top", "right"]].set_visible(False)
-    for one in axes.flat:
-        one.set_visible(one.has_data())
-        one.set_xlabel("share of runs that left the set")
-    legend_below(figure, {k: v | {"linestyle": "none"} for k, v in styles.items()})
+    axes[0, 0].set_ylabel("delay")
+    legend_below(figure, {name: styles[name] | {"linestyle": "none"} for name in policies})
     return figure
 
 
@@ -95,7 +95,9 @@ def _root(x: Any) -> Any:
 
 def draw_lemmas(checked: pd.DataFrame) -> "Figure":
     """Worst ratio of each inequality, a panel for each family and dimension."""
-    cells = checked.groupby(["family", "dim", "delay", "statement"], sort=False)["ratio"]
+    cells = checked[checked["t"] > 0].groupby(["family", "dim", "delay", "statement"], sort=False)[
+        "ratio"
+    ]
     worst = cells.max().clip(upper=MOST)
     panels = list(worst.groupby(level=["family", "dim"], sort=False))
     names, styles = (

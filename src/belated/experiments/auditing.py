@@ -59,6 +59,7 @@ class Size(NamedTuple):
     runs: int
     horizon: int
     bayesian_dims: Sequence[int]
+    bayesian_runs: int  # at most
     bayesian_rounds: int  # in horizons: a penalty takes longer to settle than a set to fail
 
 
@@ -67,9 +68,10 @@ QUICK = Size(
     families=("gaussian", "bernoulli"),
     delays=("constant:0", "exponential:20", "uniform:20", "lomax:20", "packet:0.9"),
     dims=(2,),
-    runs=100,
+    runs=200,
     horizon=1000,
     bayesian_dims=(3,),
+    bayesian_runs=200,
     bayesian_rounds=5,
 )
 FULL = Size(
@@ -80,9 +82,9 @@ FULL = Size(
     runs=1000,
     horizon=2000,
     bayesian_dims=paper.DIMS,
+    bayesian_runs=paper.FULL["runs"],
     bayesian_rounds=50,  # the paper's 100,000
 )
-BAYESIAN_RUNS = 100  # at most: they are long
 BAYESIAN_DELAYS = (0.0025, 0.005, 0.01)  # of the rounds; 250, 500 and 1000 of the paper's
 
 
@@ -135,17 +137,18 @@ def plan_audit(
         raise wrong("delay", delays, "at least one law that does not depend on the reward")
     rewards = [registry.parse(registry.FAMILIES, text) for text in families or size.families]
     known = {registry.spell(registry.FAMILIES, family): family for family in rewards}
-    coverage, refused = {}, {}
+    candidates, coverage = _with_a_set(policies, size.policies), {}
+    refused: dict[str, str] = {}
     for name, family in known.items():
-        fits = []
-        for policy in _with_a_set(policies, size.policies):
-            reason = _refusal(policy, family, size.dims, T)
-            if reason:
-                refused[f"{registry.spell(registry.POLICIES, policy)} with {name}"] = reason
-            else:
-                fits.append(policy)
+        reasons = {policy: _refusal(policy, family, size.dims, T) for policy in candidates}
+        fits = [policy for policy, reason in reasons.items() if not reason]
         if fits:
             coverage[name] = new_experiment(fits, [family], blind, **shape)
+        refused |= {
+            f"{registry.spell(registry.POLICIES, policy)} with {name}": reason
+            for policy, reason in reasons.items()
+            if reason
+        }
     if not coverage:
         raise ValueError(f"nothing is left to audit: {next(iter(refused.values()))}")
     ours, lemmas = DelayedOFUGLM(), None
@@ -154,10 +157,9 @@ def plan_audit(
         every = blind + ([law for law in laws if is_informative(law)] or [Informative()])
         lemmas = new_experiment([ours], accepted, every, **shape)
     in_the_paper = [family for name, family in known.items() if name in PAPER_FAMILIES]
-    bayesian = [
-        _bayesian(in_the_paper, dim, size.bayesian_rounds * T, min(n, BAYESIAN_RUNS), seed)
-        for dim in (size.bayesian_dims if in_the_paper else ())
-    ]
+    rounds, few = size.bayesian_rounds * T, min(n, size.bayesian_runs)
+    dims = size.bayesian_dims if in_the_paper else ()
+    bayesian = [_bayesian(in_the_paper, dim, rounds, few, seed) for dim in dims]
     return Plan(coverage, lemmas, bayesian, refused)
 
 
@@ -249,7 +251,8 @@ def write_audit(plan: Plan, measured: Measured, out: Path) -> list[Claim]:
         "fewer and longer ones for Thompson sampling. All policies and delays of one dimension and "
         "run share their random numbers. Intervals are at 95% confidence."
     )
-    write_page(out / "audit.html", TITLE, introduction, _stated(plan), claims, figures, CAPTIONS)
+    captions = {path.stem: CAPTIONS[path.stem.partition("-")[0]] for path in figures}
+    write_page(out / "audit.html", TITLE, introduction, _stated(plan), claims, figures, captions)
     return claims
 
 

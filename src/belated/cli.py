@@ -264,6 +264,37 @@ def delay_cost(
     typer.echo(f"picture: {out}")
 
 
+@app.command()
+def audit(
+    full: Annotated[bool, typer.Option("--full", help="Everything, 1,000 runs a cell.")] = False,
+    policy: Annotated[list[str] | None, typer.Option(help="One with a confidence set.")] = None,
+    family: Annotated[list[str] | None, typer.Option(help="Such as bernoulli.")] = None,
+    delay: Annotated[list[str] | None, typer.Option(help="Such as exponential:50.")] = None,
+    horizon: Horizon = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of every cell.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 1,
+    out: Out = Path("audit"),
+    threads: Threads = None,
+    executor: Pool = "threads",
+) -> None:
+    """Put the theory to the test: coverage, lemmas, the bound; ends with audit.html."""
+    auditing = _experiments().auditing
+    plan = auditing.plan_audit(
+        full=full,
+        policies=policy,
+        families=family,
+        delays=delay,
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+    )
+    with _resumable():
+        measured = auditing.play_audit(plan, out, threads, executor, typer.echo)
+    for claim in auditing.write_audit(plan, measured, out):
+        typer.echo(f"claim {claim.number}: {claim.verdict}. {claim.title}")
+    typer.echo(f"report: {out / 'audit.html'}")
+
+
 def _experiments() -> Any:
     """The experiments, whose libraries are an extra."""
     try:

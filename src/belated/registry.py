@@ -166,7 +166,7 @@ def spell(registry: dict[str, str], params: Any) -> str:
     defaults = getattr(params, "_field_defaults", {})
     parts = []
     for position, (field, value) in enumerate(getattr(params, "_asdict", dict)().items()):
-        first_of_a_delay = position == 0 and registry is DELAYS
+        first_of_a_delay = position == 0 and registry is DELAYS and not isinstance(value, tuple)
         if first_of_a_delay or not _alike(value, defaults.get(field)):
             number = (
                 f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else ""

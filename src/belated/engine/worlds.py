@@ -69,9 +69,10 @@ class WorldSettings(NamedTuple):
     checkpoints: Integers  # rounds, counted from 1, increasing
     lanes: tuple[Lane, ...]
     max_norm: float = 1.0
-    theta_star: Vector | None = None  # None: drawn once for a dimension, the same in all runs
+    theta_star: Vector | None = None  # None: drawn, see ``bayesian``
     feedback: Feedback = Identified()
     audited: bool = False  # whether the paper's inequalities are checked: see ``audit_world``
+    bayesian: bool = False  # whether theta_star is drawn for every run, not once for a dimension
 
 
 class Streams(NamedTuple):
@@ -103,10 +104,11 @@ def seed_of_run(seed: int, dim: int, run: int) -> np.random.SeedSequence:
 
 
 def theta_star_of(world: WorldSettings) -> Vector:
-    """The true parameter: given, or drawn from the unit ball once for all runs."""
+    """The true parameter: given, or drawn from the unit ball, once for all runs or for each."""
     if world.theta_star is not None:
         return np.asarray(world.theta_star, float)
-    seed = np.random.SeedSequence(world.seed, spawn_key=(0, world.dim))
+    run = (world.run,) if world.bayesian else ()
+    seed = np.random.SeedSequence(world.seed, spawn_key=(0, world.dim, *run))
     return point_in_ball(world.dim, np.random.default_rng(seed))
 
 

@@ -91,7 +91,7 @@ def judge_claims(frame: pd.DataFrame, delta: float = 0.05 / 3) -> list[Claim]:
     frame = frame[np.isfinite(frame["expected"])]
     if frame.empty:
         raise ValueError("there is nothing to judge: no rows with a finite expected delay")
-    curves = _curves(frame)
+    curves = curves_of(frame)
     measured = [
         _lower_than_ducb(curves),
         _additive_penalty(curves),
@@ -105,7 +105,7 @@ def judge_claims(frame: pd.DataFrame, delta: float = 0.05 / 3) -> list[Claim]:
     ]
 
 
-def _curves(frame: pd.DataFrame) -> dict[Lane, Any]:
+def curves_of(frame: pd.DataFrame) -> dict[Lane, Any]:
     """Regret of each lane: a table with a row for each run and a column for each checkpoint."""
     keys = list(Lane._fields)
     if frame.duplicated([*keys, "run", "t"]).any():
@@ -171,7 +171,7 @@ def _all_lower(rows: list[Row], what: str) -> tuple[str, str]:
     tally = _tally(rows)
     n, lower, higher, equal = (tally[key] for key in ("settings", "lower", "higher", "equal"))
     verdict = HOLDS if lower == n else FAILS if higher or equal else OPEN
-    named = _list([_place(row) for row in rows if row["finding"] == "higher"])
+    named = in_brackets([_place(row) for row in rows if row["finding"] == "higher"])
     return verdict, (
         f"{what}: lower with 95% confidence in {lower} of {n} settings ({lower / n:.0%}), unclear "
         f"in {tally['unclear']}, equal in {equal}, higher in {higher}{named}; mean differences run "
@@ -186,7 +186,7 @@ def _place(row: Row) -> str:
     return f"{row['policy']}, {row['family']}, d = {row['dim']}, {row['law']}{delay}"
 
 
-def _list(places: list[str]) -> str:
+def in_brackets(places: list[str]) -> str:
     """In brackets, six at most; nothing where there are none."""
     more = ["and others"] if len(places) > 6 else []
     return f" ({'; '.join(places[:6] + more)})" if places else ""
@@ -232,14 +232,14 @@ def _growth(penalty: Any, horizons: list[int]) -> Row:
     return row | {f"penalty at {t:,}": float(runs[:, i].mean()) for i, t in enumerate(horizons)}
 
 
-def _additive_penalty(curves: dict[Lane, Any]) -> Measured:
+def penalties(curves: dict[Lane, Any]) -> tuple[list[Row], list[Row]]:
+    """How the cost of delay grows: pooled by family and policy, and lane by lane."""
     times = next(iter(curves.values())).columns.to_numpy()
     targets = times[-1] / np.array([16, 8, 4, 2, 1])
     horizons = sorted({int(times[np.abs(times - target).argmin()]) for target in targets})
     rows, pools = [], defaultdict(list)
     for lane, regret in curves.items():
-        known = lane.policy == OFU or lane.policy.startswith("ducb")
-        if not (known and lane.delayed and lane.undelayed() in curves):
+        if not (lane.delayed and lane.undelayed() in curves):
             continue
         penalty = (regret - curves[lane.undelayed()]).dropna()
         if penalty.empty:
@@ -255,6 +255,27 @@ def _additive_penalty(curves: dict[Lane, Any]) -> Measured:
         if not pooled.empty:
             names = {"family": family_name(family), "policy": policy, "settings": len(parts)}
             summary.append(names | _growth(pooled, horizons[-3:]))
+    return summary, rows
+
+
+def is_additive(row: Row) -> bool | None:
+    """Whether a pooled penalty does not grow with the horizon; None where one cannot tell."""
+    flat = row["high"] < GROWTH_LIMIT or row["growth, high"] <= 0.0
+    return True if flat else False if row["low"] > GROWTH_LIMIT else None
+
+
+def exponents(summary: list[Row]) -> str:
+    """Exponents of pooled penalties in words."""
+    return "; ".join(
+        f"{row['policy']} ({row['family']}) {row['exponent']:.2f} "
+        f"[{row['low']:.2f}, {row['high']:.2f}]"
+        for row in summary
+    )
+
+
+def _additive_penalty(curves: dict[Lane, Any]) -> Measured:
+    known = {k: v for k, v in curves.items() if k.policy == OFU or k.policy.startswith("ducb")}
+    summary, rows = penalties(known) if known else ([], [])
     verdict, reason = _judge_growth(summary, rows)
     return summary, rows, verdict, reason
 
@@ -270,9 +291,7 @@ def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[str, str]:
     for _, part in _grouped(summary, "family"):
         ours = [row for row in part if row["policy"] == OFU]
         rivals = [row for row in part if row["policy"] != OFU]
-        for row in ours:
-            flat = row["high"] < GROWTH_LIMIT or row["growth, high"] <= 0.0
-            answers.append(True if flat else False if row["low"] > GROWTH_LIMIT else None)
+        answers += map(is_additive, ours)
         bar = max([GROWTH_LIMIT] + [row["high"] for row in ours if not math.isnan(row["high"])])
         for row in rivals:
             answers.append(
@@ -280,18 +299,13 @@ def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[str, str]:
             )
         answers += [] if ours and rivals else [None]
     verdict = FAILS if False in answers else HOLDS if None not in answers else OPEN
-    powers = "; ".join(
-        f"{row['policy']} ({row['family']}) {row['exponent']:.2f} "
-        f"[{row['low']:.2f}, {row['high']:.2f}]"
-        for row in summary
-    )
     ours = [row for row in rows if row["policy"] == OFU and row["judged"] == "yes"]
     grown = sum(row["low"] > GROWTH_LIMIT for row in ours)
     skipped = sum(row["judged"] == "horizon too short" for row in rows)
     return verdict, (
-        f"Exponent of the mean penalty: {powers}; taken one by one, {grown} of {len(ours)} "
-        f"settings of Delayed OFU-GLM lie above {GROWTH_LIMIT}, and {skipped} settings were left "
-        "out for a short horizon."
+        f"Exponent of the mean penalty: {exponents(summary)}; taken one by one, {grown} of "
+        f"{len(ours)} settings of Delayed OFU-GLM lie above {GROWTH_LIMIT}, and {skipped} settings "
+        "were left out for a short horizon."
     )
 
 
@@ -346,7 +360,7 @@ def _judge_bending(rows: list[Row]) -> tuple[str, str]:
     ]
     powers = [row["exponent"] for row in known if not math.isnan(row["exponent"])]
     spread = f"from {min(powers):.2f} to {max(powers):.2f}" if powers else "undefined"
-    places = _list([_place(row) for row in steep])
+    places = in_brackets([_place(row) for row in steep])
     return FAILS if steep else HOLDS, (
         f"Growth is faster than linear with 95% confidence in {len(steep)} of {len(known)} "
         f"settings{places}; exponents run {spread}, the upper limit is at most 1 in "
@@ -415,10 +429,10 @@ def _coverage(frame: pd.DataFrame, delta: float) -> Measured:
     lanes = {_lane(key): part["left"] for key, part in last.groupby(list(Lane._fields))}
     for lane in sorted(lanes, key=_order):
         left, runs = int(lanes[lane].sum()), len(lanes[lane])
-        rows.append(lane.setting() | _share(left, runs) | {"runs": runs})
+        rows.append(lane.setting() | share_of(left, runs) | {"runs": runs})
     for policy, part in last.groupby("policy"):
         worlds = part.groupby(["dim", "n_actions", "run"])["left"].any()
-        row = {"policy": policy} | _share(int(part["left"].sum()), len(part))
+        row = {"policy": policy} | share_of(int(part["left"].sum()), len(part))
         row |= {"runs": len(part), "worlds": len(worlds)}
         rows_above = [x for x in rows if x["policy"] == policy and x["low"] > delta]
         summary.append(
@@ -429,7 +443,8 @@ def _coverage(frame: pd.DataFrame, delta: float) -> Measured:
     return summary, rows, verdict, reason
 
 
-def _share(left: int, runs: int) -> Row:
+def share_of(left: int, runs: int) -> Row:
+    """Share of runs that left the set, with its exact interval, as columns of a table."""
     share = clopper_pearson(left, runs)
     return {"left the set": left, "share": share.value, "low": share.low, "high": share.high}
 
@@ -443,6 +458,6 @@ def _judge_coverage(rows: list[Row], delta: float) -> tuple[str, str]:
     few = all(row["runs"] < FEW_RUNS for row in rows)
     return FAILS if above else OPEN if few else HOLDS, (
         f"The share of runs that left the set is above delta = {delta:.4g} with 95% confidence in "
-        f"{len(above)} of {len(rows)} settings{_list(above)}; over all settings {left} of {runs} "
-        f"runs left it ({left / runs:.2%}), the worst setting {worst:.2%}."
+        f"{len(above)} of {len(rows)} settings{in_brackets(above)}; over all settings {left} of "
+        f"{runs} runs left it ({left / runs:.2%}), the worst setting {worst:.2%}."
     )

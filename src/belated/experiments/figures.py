@@ -99,7 +99,7 @@ def draw(frame: pd.DataFrame) -> "Figure":
     sizes = sorted({key[:3] for key in panels}, key=lambda size: (family_name(size[0]), *size))
     places = _places(sizes, list(delays))
     rows, columns = np.max([places[key] for key in panels], axis=0) + 1
-    figure, axes = _panels(rows, columns, share_y=False)
+    figure, axes = new_panels(rows, columns, share_y=False)
     styles = line_styles(_policies(frame))
     for key, part in panels.items():
         one, first = axes[places[key]], part.iloc[0]
@@ -107,7 +107,7 @@ def draw(frame: pd.DataFrame) -> "Figure":
         size = _size_name(frame, first["dim"], first["n_actions"])
         title = f"{family_name(first['family'])}, {size}\n{delay_name(first)}"
         one.set_title(title, fontsize=10)
-    _finish(figure, axes, styles, "round t")
+    finish(figure, axes, styles, "round t")
     return figure
 
 
@@ -119,7 +119,7 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
         band = f"mean of {runs} runs, band: one standard error" if runs > 1 else "one run"
         for law, rows in part[part["law"] != "constant"].groupby("law"):
             caption = f"{named.capitalize()} bandit, {law_name(law)} delays: cumulative regret"
-            yield _file_name("regret", named, law), rows, f"{caption} against the round; {band}."
+            yield file_name("regret", named, law), rows, f"{caption} against the round; {band}."
     for named, part in families:
         policies = part["policy"].unique()
         if (part["expected"] > 0).any():
@@ -127,7 +127,7 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
             whose = "of Delayed OFU-GLM" if OFU in policies else "of each policy"
             caption = f"{named.capitalize()} bandit: regret {whose} after {part['t'].max():,} "
             yield (
-                _file_name("final-regret", named),
+                file_name("final-regret", named),
                 ours,
                 f"{caption}rounds against the expected delay; mean over runs, band: one standard "
                 "error. The point at 0 is no delay, which all laws share; the regret axis need "
@@ -135,7 +135,8 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
             )
 
 
-def _file_name(*parts: str) -> str:
+def file_name(*parts: str) -> str:
+    """Parts joined to a name that every file system takes."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
 
 
@@ -143,7 +144,7 @@ def _grid(frame: pd.DataFrame) -> "Figure":
     """Panels in the paper's layout, rows by dimension and columns by expected delay."""
     sizes = sorted(set(zip(frame["dim"], frame["n_actions"], strict=True)))
     delays = sorted(frame["expected"].unique())
-    figure, axes = _panels(len(sizes), len(delays), share_y=True)
+    figure, axes = new_panels(len(sizes), len(delays), share_y=True)
     styles = line_styles(_policies(frame))
     for i, (dim, n_actions) in enumerate(sizes):
         for j, expected in enumerate(delays):
@@ -153,7 +154,7 @@ def _grid(frame: pd.DataFrame) -> "Figure":
             axes[i, j].set_title(f"{size}, E[τ] = {expected:g}", fontsize=11)
     family, law = frame["family"].iloc[0], frame["law"].iloc[0]
     figure.suptitle(f"{family_name(family).capitalize()} bandit, {law_name(law)} delays")
-    _finish(figure, axes, styles, "round t")
+    finish(figure, axes, styles, "round t")
     return figure
 
 
@@ -162,7 +163,7 @@ def _final(frame: pd.DataFrame) -> "Figure":
     last = frame[frame["t"] == frame["t"].max()]
     sizes = sorted(set(zip(last["dim"], last["n_actions"], strict=True)))
     columns = min(4, len(sizes))
-    figure, axes = _panels(-(-len(sizes) // columns), columns, share_y=False)
+    figure, axes = new_panels(-(-len(sizes) // columns), columns, share_y=False)
     several = last["policy"].nunique() > 1
     delayed = last[last["expected"] > 0]
     pairs = list(delayed.groupby(["policy", "law"]).groups)
@@ -178,11 +179,12 @@ def _final(frame: pd.DataFrame) -> "Figure":
     family, rounds = family_name(last["family"].iloc[0]), last["t"].iloc[0]
     whose = "" if several else f", {last['policy'].iloc[0]}"
     figure.suptitle(f"{family.capitalize()} bandit{whose}: regret after {rounds:,} rounds")
-    _finish(figure, axes, styles, "expected delay (rounds)", from_zero=False)
+    finish(figure, axes, styles, "expected delay (rounds)", from_zero=False)
     return figure
 
 
-def _panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any]:
+def new_panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any]:
+    """An empty figure and its axes, (rows, columns)."""
     from matplotlib.figure import Figure
 
     width, height = max(5.5, 0.6 + 2.9 * columns), 1.5 + 2.4 * rows
@@ -256,7 +258,7 @@ def draw_line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any
         axes.fill_between(x, middle - error, middle + error, **band)
 
 
-def _finish(
+def finish(
     figure: "Figure",
     axes: Any,
     styles: dict[str, dict[str, Any]],
@@ -265,7 +267,6 @@ def _finish(
     from_zero: bool = True,
 ) -> None:
     """Scales, labels on the outer panels and one legend below them all."""
-    from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     round_steps = [1, 2, 2.5, 5, 10]
@@ -287,6 +288,13 @@ def _finish(
             axes[i, j].set_xlabel(x_label)
     for one in axes[:, 0]:
         one.set_ylabel("cumulative regret")
+    legend_below(figure, styles)
+
+
+def legend_below(figure: "Figure", styles: dict[str, dict[str, Any]]) -> None:
+    """One legend for all panels."""
+    from matplotlib.lines import Line2D
+
     lines = [Line2D([], [], linewidth=1.6, markersize=4.5, **style) for style in styles.values()]
     inches = 0.8 + 0.09 * max(map(len, styles))  # of the widest entry
     columns = min(len(lines), max(1, int(figure.get_figwidth() / inches)))

@@ -74,18 +74,31 @@ def write_report(
         "policies, reward families and delays of one dimension and run share their random numbers, "
         "so differences are taken run by run. Intervals are at 95% confidence."
     )
+    write_page(path, TITLE, introduction, settings, claims, figures, captions(frame))
+    return claims
+
+
+def write_page(
+    path: Path,
+    title: str,
+    introduction: str,
+    settings: Mapping[str, Any],
+    claims: Sequence[Claim],
+    figures: Sequence[Path],
+    captions: Mapping[str, str],
+) -> None:
+    """Write claims and figures as one file; ``captions`` by the name of a figure, no suffix."""
     template = Template(files(__package__).joinpath("report.html.template").read_text("utf-8"))
     page = template.substitute(
-        title=escape(TITLE),
+        title=escape(title),
         introduction=escape(introduction),
         settings=_settings(settings),
         verdicts=_verdicts(claims),
         claims="\n".join(_claim(claim) for claim in claims),
-        figures=_figures(figures, captions(frame)),
+        figures=_figures(figures, captions),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
-    return claims
 
 
 def show(value: Any) -> str:
@@ -156,7 +169,7 @@ def _claim(claim: Claim) -> str:
     parts = [
         f'<h2 id="claim-{claim.number}">Claim {claim.number}: {escape(claim.title)}</h2>',
         "<dl>",
-        f"<dt>The paper says</dt><dd>{escape(claim.paper)}</dd>",
+        f"<dt>Claimed</dt><dd>{escape(claim.paper)}</dd>",
         f"<dt>Measured</dt><dd>{escape(claim.method)}</dd>",
         f"<dt>Verdict</dt><dd>{_verdict(claim)}. {escape(claim.reason)}</dd>",
         "</dl>",

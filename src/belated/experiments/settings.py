@@ -33,7 +33,7 @@ class Experiment:
     """Every policy with every family and delay, in every dimension, ``runs`` times.
 
     All lanes of a dimension and run share one world: decision sets, luck and lateness. theta_star
-    is drawn once for a dimension and fixed over runs, as in the paper.
+    is drawn once for a dimension and fixed over runs, as in the paper, unless ``bayesian``.
     """
 
     policies: dict[str, Any]  # by label
@@ -47,6 +47,7 @@ class Experiment:
     checkpoints: Integers
     max_norm: float
     feedback: Feedback
+    bayesian: bool = False
 
     def tasks(self) -> list["WorldTask"]:
         """One world for each dimension and run."""
@@ -58,7 +59,7 @@ class Experiment:
 
     def identity(self) -> dict[str, Any]:
         """What makes two experiments the same, as JSON can hold it. More runs do not change it."""
-        return {
+        identity = {
             "policies": {k: _described("POLICIES", v) for k, v in self.policies.items()},
             "families": {k: _described("FAMILIES", v) for k, v in self.families.items()},
             "delays": {k: _described("DELAYS", v) for k, v in self.delays.items()},
@@ -70,6 +71,8 @@ class Experiment:
             "max_norm": self.max_norm,
             "feedback": _described("FEEDBACK", self.feedback),
         }
+        # absent where it is not used: folders of earlier versions can still be gone on with
+        return identity | ({"bayesian": True} if self.bayesian else {})
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class WorldTask:
             tuple(lanes),
             e.max_norm,
             feedback=e.feedback,
+            bayesian=e.bayesian,
         )
 
 
@@ -122,6 +126,7 @@ def new_experiment(
     spacing: str = "linear",
     max_norm: float = 1.0,
     feedback: Any = "identified",
+    bayesian: bool = False,
 ) -> Experiment:
     """Check everything before the first round is played; see ``simulate`` for the parameters."""
     T = whole("horizon", horizon)
@@ -146,6 +151,7 @@ def new_experiment(
         _rounds(checkpoints, spacing, T),
         positive("max_norm", max_norm),
         feedback_named(feedback),
+        bool(bayesian),
     )
     _check_fit(experiment)
     return experiment

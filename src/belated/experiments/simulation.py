@@ -15,7 +15,7 @@ from belated.core.arguments import whole, wrong
 from belated.engine import RECORD, has_set, is_own, play_world
 from belated.experiments.executors import open_executor
 from belated.experiments.figures import draw
-from belated.experiments.running import run
+from belated.experiments.running import Play, run
 from belated.experiments.settings import Experiment, WorldTask, new_experiment
 from belated.experiments.store import Folder
 
@@ -96,6 +96,7 @@ def simulate(
     spacing: str = "linear",
     max_norm: float = 1.0,
     feedback: Any = "identified",
+    bayesian: bool = False,
     out: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     executor: str | Executor | None = None,
@@ -124,6 +125,9 @@ def simulate(
     feedback
         What is seen of a reward: ``"identified"``, ``"conversions:window=50"``, ``"aggregated"``,
         or the object from ``belated.feedback``. A policy must be made for it.
+    bayesian
+        Whether theta_star is drawn anew in every run, from the unit ball; the mean over runs is
+        then Bayesian regret. By default it is drawn once for a dimension, as in the paper.
     out
         A folder for the results, which makes the run resumable; none by default.
     threads, executor
@@ -159,6 +163,7 @@ def simulate(
         spacing=spacing,
         max_norm=max_norm,
         feedback=feedback,
+        bayesian=bayesian,
     )
     if out is not None:
         return play_experiment(experiment, out, threads, executor, progress)
@@ -173,21 +178,24 @@ def play_experiment(
     executor: str | Executor | None = None,
     progress: bool = True,
     before: Callable[[], None] = lambda: None,
+    play: Play[WorldTask] | None = None,
+    schema: pa.Schema = SCHEMA,
 ) -> Results:
     """Play what is not in the folder yet; see ``simulate``.
 
-    ``before`` is called once the folder and the executor are found to be in order.
+    ``before`` is called once the folder and the executor are found to be in order; ``play`` takes
+    the place of ``play_task``, for other tables of the same worlds.
     """
     if threads is None:
         threads = os.cpu_count() or 1
     if executor is not None and not isinstance(executor, str | Executor):
         raise wrong("executor", executor, "threads, dask, ray, an address, or an Executor")
     with (
-        Folder(Path(out), experiment.identity(), SCHEMA) as folder,
+        Folder(Path(out), experiment.identity(), schema) as folder,
         open_executor(executor, whole("threads", threads)) as pool,
     ):
         before()
-        return Results(run(experiment.tasks(), play_task, folder, pool, progress=progress))
+        return Results(run(experiment.tasks(), play or play_task, folder, pool, progress=progress))
 
 
 def play_task(task: WorldTask, after_block: Callable[[float], None]) -> pa.Table:

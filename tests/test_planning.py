@@ -19,6 +19,7 @@ from belated.theory.planning import _arms, _near_from
 SMALL = {"dim": 2, "per_day": 50, "days": 2, "n_actions": 4, "runs": 3, "seed": 5}
 SMALL["family"] = "gaussian"
 MINUTES = 24 * 60 / 50  # between two decisions
+ANY = np.zeros(2)  # an action: the delays here do not depend on it
 
 
 # --------------------------------------------------------------------------------------- batches
@@ -30,7 +31,7 @@ def test_batches_match_their_definition(every):
     for t in range(0, 60, 7):
         for late in range(40):
             waits = naive.rounds_until_batch_end(t + 1 + late, exact)
-            found = rounds_late(Batched(Constant(late), float(exact)), 0, t, 0.5, 1.0, T)
+            found = rounds_late(Batched(Constant(late), float(exact)), 0, t, ANY, 0.5, 1.0, T)
             assert found == min(late + waits, T + 1)
 
 
@@ -39,13 +40,13 @@ def test_batches_of_odd_lengths_never_come_early():
     rng = np.random.default_rng(1)
     for every in rng.uniform(1e-3, 1.0, 300):
         t, late = (int(n) for n in rng.integers(0, 10**6, 2))
-        assert rounds_late(Batched(Constant(late), every), 0, t, 0.5, 1.0, 10**7) == late
+        assert rounds_late(Batched(Constant(late), every), 0, t, ANY, 0.5, 1.0, 10**7) == late
 
 
 def test_batches_of_what_never_returns():
-    assert rounds_late(Batched(Never(), 3.0), 0, 5, 0.5, 1.0, 100) == 101
-    assert rounds_late(Batched(Constant(0.0), 1e300), 0, 5, 0.5, 1.0, 100) == 101
-    assert rounds_late(Batched(Empirical([2.0]), 4.0), 0, 0, 0.5, 1.0, 100) == 3
+    assert rounds_late(Batched(Never(), 3.0), 0, 5, ANY, 0.5, 1.0, 100) == 101
+    assert rounds_late(Batched(Constant(0.0), 1e300), 0, 5, ANY, 0.5, 1.0, 100) == 101
+    assert rounds_late(Batched(Empirical([2.0]), 4.0), 0, 0, ANY, 0.5, 1.0, 100) == 3
     with pytest.raises(ValueError, match=r"every = 0: expected a finite number above 0"):
         Batched(Constant(0.0), 0)
 

@@ -46,7 +46,9 @@ lock: | .venv/bin/uv
 docs: .venv/ready
 	$(BIN)/python benchmarks/online.py > docs/performance.new
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
+	$(BIN)/python benchmarks/policies.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
+	$(BIN)/python benchmarks/widths.py > docs/widths.md
 	$(BIN)/belated demo --out docs
 	$(BIN)/belated list policies --markdown > docs/algorithms.new
 	mv docs/algorithms.new docs/algorithms.md

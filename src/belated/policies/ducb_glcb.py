@@ -170,7 +170,8 @@ class DUCBLiteral(NamedTuple):
     ----------
     Reconstructed from memory of the paper, not checked against its text. The bonus and the matrix
     are remembered with confidence, the length of the exploration is not: the paper's constants are
-    unspecified, so the condition its proof uses stands in for them.
+    unspecified, so the condition its proof uses stands in for them. The first term of the width,
+    that of UCB-GLM, is too small in general: see ``UCBGLM``. The set is that of the paper.
 
     References
     ----------

@@ -209,7 +209,9 @@ def test_cap_is_renewed_in_time():
 
 
 @pytest.mark.skipif(not config.DISABLE_JIT, reason="counts calls inside a kernel")
-def test_few_are_scored(monkeypatch):
+@pytest.mark.parametrize(("radius", "most"), [(2.0, 12), (1e3, 4)])
+def test_few_are_scored(radius, most, monkeypatch):
+    """Also where the width decides alone: then all squares are computed at once."""
     rng, calls, width = np.random.default_rng(2), [], pruning._width
     design = Design(5, 1.0)
     for x in rng.standard_normal((300, 5)):
@@ -218,8 +220,8 @@ def test_few_are_scored(monkeypatch):
     for _ in range(50):
         actions = rng.standard_normal((200, 5))
         actions /= np.linalg.norm(actions, axis=1, keepdims=True)
-        check(design, rng.standard_normal(5), 2.0, actions)
-    assert len(calls) < 50 * 12
+        check(design, rng.standard_normal(5), radius, actions)
+    assert len(calls) < 50 * most
 
 
 def test_decision_sets():

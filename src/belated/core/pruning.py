@@ -14,9 +14,14 @@ and a cap computed earlier stays valid; it is renewed whenever the number of ter
 a sixteenth. The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) /
 (2 sqrt(m)), which keeps the pass over all actions free of roots. Ties go to the lowest row.
 
+Where the widths are large beside the estimates, the cap leaves many actions in the race. Then all
+squares x'P x are computed at once, in single precision and across actions, which costs as much as
+scoring a dozen of them one by one, and few remain.
+
 Rounding. In single precision a number is off by a share of u = 2^-24. With X the longest action,
 x'theta is off by (d + 2) u X ||theta|| at most, c by (d + 2) u X, and q by (2 d + 9) u X^2 times
-the larger eigenvalue bound. Room is left for four times (d + 4) u times these sizes.
+the larger eigenvalue bound, P_1. Room is left for four times (d + 4) u times these sizes. x'P x is
+off by (2 d + 4) u times the sum of |P_ij x_i x_j|, which is at most sqrt(d) P_1 X^2.
 """
 
 import math
@@ -33,6 +38,7 @@ SQUARINGS = 6  # ||P^64||_F^(1/64) exceeds the largest eigenvalue by d^(1/128) a
 GROUPS = 16  # of actions, in the search for those whose bound reaches
 LARGEST_RADIUS = 1e100  # stands for infinity, where nothing is proved: the longest action wins
 ROOM = 4.0 * 2.0**-24  # for rounding: see above
+MANY = 4  # actions, beyond d, that it does not pay to score one by one
 SMALL, LARGE = 1e-17, 1e17  # between these single precision neither overflows nor loses digits
 SLACK = 1.0 + 1e-6  # far above rounding in P, far below what would cost an action
 
@@ -213,6 +219,53 @@ def _highest(bound: Coarse, top: Coarse) -> int:
 
 
 @kernel
+def _reaching(bound: Coarse, score: float) -> int:
+    """How many bounds reach ``score``."""
+    count, level = 0, np.float32(score)
+    for k in range(bound.shape[0]):
+        count += 1 if bound[k] >= level else 0
+    return count
+
+
+@rough_kernel
+def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, work: Coarse) -> None:
+    """Rows of ``work``: squares become x'A_inv x, bounds the first row plus its root times radius.
+
+    The fourth row is scratch.
+    """
+    d, K = A_inv.shape[0], coarse.shape[1]
+    estimate, square, bound, inner = work[0], work[1], work[2], work[3]
+    for k in range(K):
+        square[k] = np.float32(0.0)
+    for i in range(d):
+        x = coarse[i]
+        half = np.float32(0.5 * A_inv[i, i])
+        for k in range(K):
+            inner[k] = half * x[k]
+        for j in range(i % 4):
+            y, c = coarse[j], np.float32(A_inv[i, j])
+            for k in range(K):
+                inner[k] += c * y[k]
+        for j in range(i % 4, i, 4):
+            y0, y1, y2, y3 = coarse[j], coarse[j + 1], coarse[j + 2], coarse[j + 3]
+            c0, c1 = np.float32(A_inv[i, j]), np.float32(A_inv[i, j + 1])
+            c2, c3 = np.float32(A_inv[i, j + 2]), np.float32(A_inv[i, j + 3])
+            for k in range(K):
+                inner[k] += c0 * y0[k] + c1 * y1[k] + c2 * y2[k] + c3 * y3[k]
+        for k in range(K):
+            square[k] += np.float32(2.0) * x[k] * inner[k]
+    steep, more = np.float32(radius), np.float32(of_square)
+    for k in range(K):
+        bound[k] = estimate[k] + steep * np.sqrt(max(square[k], np.float32(0.0)) + more)
+
+
+@kernel
+def room_of_squares(d: int, longest: float, across: float) -> float:
+    """What x'A_inv x in single precision may be off by, for every action."""
+    return ROOM * (2 * d + 4) * math.sqrt(d) * longest * across
+
+
+@kernel
 def most_optimistic(
     theta: Vector, A_inv: Matrix, cap: Vector, radius: float, actions: DecisionSet, work: Matrix
 ) -> tuple[int, float, float, float]:
@@ -257,6 +310,14 @@ def most_optimistic(
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, radius, rows[best], work[0])
     score = estimate + width
+    if of_bound < math.inf and _reaching(bound, score - of_bound) > MANY + d:
+        of_square = room_of_squares(d, actions.longest, across)
+        _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
+        of_bound = of_estimate + room * radius * math.sqrt(actions.longest * across)
+        k = _highest(bound, top)
+        other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
+        if other + more > score or (other + more == score and k < best):
+            best, estimate, width, score = k, other, more, other + more
     for j in range(GROUPS):
         if top[j] < score - of_bound:
             continue

@@ -22,13 +22,17 @@ from belated.core.pruning import (
     GROUPS,
     LARGE,
     LARGEST_RADIUS,
+    MANY,
     ROOM,
     SMALL,
     TYPICAL,
     DecisionSet,
     _bound_all,
     _highest,
+    _reaching,
+    _sharpen,
     _width,
+    room_of_squares,
 )
 from belated.core.types import Coarse, Matrix, Vector
 
@@ -109,6 +113,15 @@ def most_optimistic_mean(
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, bonus, rows[best], work[0])
     score = mean(family, estimate) + width
+    if of_bound < math.inf and _reaching(bound, score - of_bound) > MANY + d:
+        of_square = room_of_squares(d, actions.longest, across)
+        _sharpen(actions.coarse, A_inv, bonus, of_square, actions.work)
+        of_bound = of_mean + room * bonus * math.sqrt(actions.longest * across)
+        k = _highest(bound, top)
+        other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
+        total = mean(family, other) + more
+        if total > score or (total == score and k < best):
+            best, estimate, width, score = k, other, more, total
     for j in range(GROUPS):
         if top[j] < score - of_bound:
             continue

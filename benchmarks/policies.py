@@ -11,7 +11,6 @@ EXEMPT = {
     "ofuglb": "an exact level set, O(n d^2) an action that is not pruned",
     "ofulog-r": "the same",
     "polya-gamma": "Gibbs sweeps, O(n d^2) each",
-    "glm-ucb": "so wide a set that most actions must be scored: that is its rho, not the code",
 }
 
 

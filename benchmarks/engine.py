@@ -204,11 +204,16 @@ LIMITS = """
 
 - Drawing is shared: a world's decision sets are drawn once for all its lanes, and so are norms, means
   and delays.
-- The arg max bounds all actions in O(d) each and scores one or two of them. What is left of it is the
-  largest part of a linear lane: one pass over a decision set, which comes from the second level of
-  the cache, and the search among the bounds.
+- The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
+  widths decide, all squares are computed at once. What is left of it is the largest part of a linear
+  lane: one pass over a decision set, which comes from the second level of the cache, and the search
+  among the bounds.
 - Rank-one updates of W and its inverse are most of the rest. At these dimensions a row is one or two
-  vectors long, so loops cost more than arithmetic; code compiled for each d would help.
+  vectors long, so loops and waiting for the last addition cost more than arithmetic. Inlining every
+  small kernel changed nothing; code compiled for each d made them faster, but not the arg max by
+  much, for three times the compile time. Time is spread over two dozen kernels, none of them above
+  an eighth. What would make a step is several lanes in lockstep, one a place of a vector: that is a
+  second set of kernels, and the house has one.
 - A logistic lane updates a second inverse and the third derivative, O(d^3) a reward, then solves and
   certifies; and it passes over its data, a few rows a reward on average, more of them early. That is
   why its ratio to NumPy, whose refit is one or two Newton steps on matrix products, is no better

@@ -91,11 +91,12 @@ def test_groups_and_those_left_out(fussy):
     assert left_out["converts"].startswith(
         "feedback = identified: Converts learns from conversions"
     )
-    assert left_out["delayed-ucb1"].startswith("family = Gaussian")
+    assert left_out["delayed-ucb1"].startswith("arms are rows")
     assert sorted([*played, *left_out]) == sorted(everyone)
     played, families, left_out = entered("all-logistic")
     assert families == ["bernoulli"]
-    assert {"delayed-ofu-glm", "ada-ofu-ecolog", "delayed-ucb1"} <= set(played)
+    assert {"delayed-ofu-glm", "ada-ofu-ecolog"} <= set(played)
+    assert left_out["delayed-ucb1"].startswith("arms are rows")
     assert left_out["fussy"] == "family = Bernoulli(): Fussy is for Gaussian rewards"
     played, families, left_out = entered("all", family="poisson")
     assert families == ["poisson"]
@@ -106,6 +107,17 @@ def test_groups_and_those_left_out(fussy):
     assert families == ["bernoulli"]
     assert "fussy" not in played
     assert "fussy" not in entered("all-logistic", family="gaussian")[0]
+
+
+def test_k_armed_policies_play_where_arms_stay():
+    settings = {**REST, "environment": "one-hot:3"}
+    experiment, left_out = new_comparison(
+        "all-logistic", None, "never", dim=3, horizon=9, runs=1, **settings
+    )
+    assert {"delayed-ucb1", "bold", "delayed-ofu-glm"} <= set(experiment.policies)
+    assert left_out["odaaf"].startswith("feedback = identified")
+    with pytest.raises(ValueError, match="dims = 2: expected 3"):
+        new_comparison("all-logistic", None, "never", dim=2, horizon=9, runs=1, **settings)
 
 
 def test_policies_that_are_named():

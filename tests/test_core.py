@@ -133,6 +133,12 @@ def test_environments_have_their_law():
             assert np.abs(x.mean(0) - kind.mean(d)).max() < 0.05
         r = np.linalg.norm(environments.sample(environments.UnitBall(4000), d, rng), axis=1)
         assert (r**2).mean() == pytest.approx(d / (d + 2), abs=0.02)
+    hot = environments.OneHot(3)
+    assert np.array_equal(environments.sample(hot, 3, rng), np.eye(3))
+    assert np.array_equal(hot.mean(3), np.full(3, 1 / 3))
+    assert hot.norm_quantile(3, 0.2) == 1.0
+    with pytest.raises(ValueError, match="number of arms"):
+        environments.sample(hot, 2, rng)
     arms = environments.FixedArms([[1, 0], [0, 0.5]])
     assert arms.mean(2).tolist() == [0.5, 0.25]
     assert [arms.norm_quantile(2, u) for u in (0.4, 0.6)] == [0.5, 1.0]

@@ -4,17 +4,19 @@ One family a policy, the first it accepts, for each costs a compilation. A share
 delta is a bug only if it is not luck: the tests decide by the exact binomial law.
 """
 
+import os
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from belated import registry
 from belated.core.protocols import feedback_of, refusal
-from belated.delays import Exponential, Informative
+from belated.delays import Constant, Exponential, Informative, Lomax, PacketLoss, Uniform
 from belated.engine import RECORD, Lane, WorldSettings, has_set, play_world
 from belated.environments import UnitBall
 from belated.families import Gaussian
-from belated.policies import DelayedOFUGLM
+from belated.policies import DelayedOFUGLM, OFUGLBe
 
 RUNS, ROUNDS, DIM, DELTA = 400, 60, 2, 0.1
 LUCK = 1e-4  # chance that a set which fails in exactly a delta share of the runs is blamed
@@ -64,6 +66,24 @@ def sets():
 @pytest.mark.parametrize(("policy", "family"), list(sets()))
 def test_theta_star_is_covered(policy, family):
     assert not too_many(failures(policy, family))
+
+
+def families_and_delays():
+    """Every family with a policy whose set is proved for it, and laws that ignore the reward."""
+    delays = (Constant(0.0), Exponential(8.0), Uniform(8.0), Lomax(8.0), PacketLoss(0.7))
+    for name in registry.FAMILIES:
+        family = registry.load(registry.FAMILIES, name)()
+        policy = DelayedOFUGLM(delta=DELTA) if family.R is not None else OFUGLBe(delta=DELTA)
+        for delay in delays:
+            yield pytest.param(policy, family, delay, id=f"{name}-{type(delay).__name__}")
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("policy", "family", "delay"), list(families_and_delays()))
+def test_every_family_and_delay(policy, family, delay):
+    """With BELATED_NIGHTLY set, 400 runs a cell; some fifty elsewhere."""
+    runs = RUNS if os.environ.get("BELATED_NIGHTLY") else 50
+    assert not too_many(failures(policy, family, delay, runs=runs), runs)
 
 
 @pytest.mark.compiled

@@ -99,6 +99,34 @@ class FixedArms(NamedTuple):
         return float(np.quantile(norms, u, method="inverted_cdf"))
 
 
+@parameters
+class OneHot(NamedTuple):
+    """K arms without features: the unit vectors, in every round; the dimension is K.
+
+    >>> OneHot(3).arms.shape
+    (3, 3)
+    """
+
+    n_actions: int = 10
+
+    def checked(self) -> "OneHot":
+        """Raise where a parameter does not fit."""
+        return self._replace(n_actions=whole("n_actions", self.n_actions))
+
+    @property
+    def arms(self) -> Matrix:
+        """(K, K), the identity."""
+        return np.eye(self.n_actions)
+
+    def mean(self, dim: int) -> Vector:
+        """The average action."""
+        return np.full(dim, 1.0 / self.n_actions)
+
+    def norm_quantile(self, dim: int, u: float) -> float:
+        """Quantile of the norm of an action: always 1."""
+        return 1.0
+
+
 @kernel
 def _fill(actions: Matrix, inside: float, rng: np.random.Generator) -> None:
     """Rows ``g / sqrt(|g|^2 + 2 inside E)``, g normal and E exponential: 1 ball, 0 sphere."""
@@ -133,3 +161,12 @@ def _fixed_arms(environment: FixedArms, actions: Matrix, rng: np.random.Generato
     for a in range(actions.shape[0]):
         for i in range(actions.shape[1]):
             actions[a, i] = environment.arms[a, i]
+
+
+@draw_actions.case(OneHot)
+def _one_hot(environment: OneHot, actions: Matrix, rng: np.random.Generator) -> None:
+    if actions.shape[1] != environment.n_actions:
+        raise ValueError("dim must be the number of arms")
+    for a in range(actions.shape[0]):
+        for i in range(actions.shape[1]):
+            actions[a, i] = 1.0 if a == i else 0.0

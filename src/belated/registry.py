@@ -70,6 +70,7 @@ ENVIRONMENTS = {
     "unit-ball": "environments:UnitBall",
     "sphere": "environments:Sphere",
     "fixed-arms": "environments:FixedArms",
+    "one-hot": "environments:OneHot",
 }
 FEEDBACK = {
     "identified": "feedback:Identified",

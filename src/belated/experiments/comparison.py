@@ -17,6 +17,7 @@ from rich.progress import track
 
 from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.own import holds_parameters_only
 from belated.core.protocols import derivatives, with_horizon
 from belated.engine import WorldSettings, is_own, play_world
 from belated.experiments.field_figure import draw_field
@@ -25,6 +26,7 @@ from belated.experiments.settings import Experiment, new_experiment, why_not
 from belated.experiments.simulation import Results, play_experiment
 from belated.feedback import feedback_named
 
+SAME_ARMS = "arms are rows: it needs the same actions in every round, --environment one-hot:10"
 GROUPS = {"all": None, "all-linear": "gaussian", "all-logistic": "bernoulli"}
 TIMED_ROUNDS = 2000  # enough to see the price of a round, few enough not to be waited for
 COPIES, REPEATS = 2, 3  # of a lane in the timed world; of the timed world
@@ -144,6 +146,8 @@ def new_comparison(
     dim, horizon = whole("dim", dim), whole("horizon", horizon)
     max_norm, feedback = positive("max_norm", max_norm), feedback_named(feedback)
     asked = list(_names(policies))
+    if isinstance(environment, str):
+        environment = registry.parse(registry.ENVIRONMENTS, environment)
     groups = [name for name in asked if isinstance(name, str) and name in GROUPS]
     family = _family(groups, family)
     chosen = [
@@ -155,6 +159,9 @@ def new_comparison(
     families = [family, *(_parsed_family(GROUPS[group]) for group in groups if GROUPS[group])]
     for name in registry.POLICIES if groups else ():
         policy = registry.load(registry.POLICIES, name)()
+        if holds_parameters_only(policy) and not hasattr(environment, "arms"):
+            left_out[name] = SAME_ARMS
+            continue
         reasons = [why_not(policy, one, dim, horizon, max_norm, feedback) for one in families]
         if any(reasons):
             left_out[name] = next(filter(None, reasons))

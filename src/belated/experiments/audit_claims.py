@@ -53,7 +53,7 @@ def judge_audit(
         _informative(informative_rows(checked)),
         _lemmas(checked),
         _bound(bound_rows()),
-        _thompson(regret),
+        judge_thompson(regret),
     ]
     return [Claim(i + 1, *claim) for i, claim in enumerate(claims)]
 
@@ -262,7 +262,8 @@ def _bound(rows: list[Row]) -> NumberlessClaim:
 # ------------------------------------------------------------------------------------- Thompson
 
 
-def _thompson(regret: pd.DataFrame) -> NumberlessClaim:
+def judge_thompson(regret: pd.DataFrame) -> NumberlessClaim:
+    """Whether the penalty of delay is additive for Thompson sampling."""
     summary, rows = penalties(curves_of(regret)) if len(regret) else ([], [])
     answers = {True: HOLDS, False: FAILS, None: OPEN}
     pooled = [row for row in summary if row["policy"] != OFU]

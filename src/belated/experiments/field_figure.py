@@ -52,7 +52,7 @@ def draw_field(frame: pd.DataFrame) -> "Figure":
 
 
 def _panel(axes: "Axes", frame: pd.DataFrame, styles: Any, gap: float) -> None:
-    from matplotlib.ticker import LogLocator, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     end = frame["t"].max()
     means = frame.groupby(["policy", "t"])["regret"].mean()
@@ -68,6 +68,7 @@ def _panel(axes: "Axes", frame: pd.DataFrame, styles: Any, gap: float) -> None:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.5g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     runs = frame["run"].nunique()

@@ -33,7 +33,8 @@ def main() -> None:
     print(f"![Penalty of delay against rounds and expected delay]({PICTURE.name})\n")
     print("| " + " | ".join(summary[0]) + " |\n|" + "---|" * len(summary[0]))
     for row in summary:
-        print("| " + " | ".join(str(value) for value in row.values()) + " |")
+        values = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
+        print("| " + " | ".join(values) + " |")
     print(f"\nVerdict: {verdict}. {reason}")
 
 

@@ -7,7 +7,7 @@ itself: not on the other lanes, the size of the blocks, the thread or the machin
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,19 +83,6 @@ class Streams(NamedTuple):
     luck: Vector  # (T,)
     lateness: Vector  # (T,)
     policy: np.random.SeedSequence  # of the draws a policy makes itself
-
-
-class _Player(Protocol):
-    """Lanes that are played together."""
-
-    members: list[int]
-
-    @property
-    def record(self) -> Any:
-        """(members, checkpoints, ``RECORD``)."""
-
-    def play(self, block: Block, start: int) -> None:
-        """Play the rounds of a block."""
 
 
 def seed_of_run(seed: int, dim: int, run: int) -> np.random.SeedSequence:
@@ -303,21 +290,22 @@ def audit_world(world: WorldSettings) -> list[dict[str, tuple[float, int]]]:
     if any(is_own(lane.policy) for lane in world.lanes):
         raise wrong("lanes", world.lanes, "policies with a confidence set")
     for group in _play(world._replace(audited=True), None, lambda rounds: None):
-        for place, member in enumerate(group.members):
-            found[member] = results(group.audit, place)
+        if isinstance(group, _Group) and group.audit is not None:
+            for place, member in enumerate(group.members):
+                found[member] = results(group.audit, place)
     return found
 
 
 def _play(
     world: WorldSettings, block_rounds: int | None, after_block: Callable[[int], None]
-) -> list[Any]:
+) -> "list[_Group | OwnLane]":
     """Play all lanes; returns those who played them."""
     for lane in world.lanes:
         check_feedback(lane.policy, lane.family, world.feedback)
         check_dim(lane.delay, world.dim)
     streams = open_streams(world)
     schedule = _schedule(world, streams.lateness)
-    players: list[Any] = [
+    players: list[_Group | OwnLane] = [
         _Group(world, members, streams, schedule) for members in _grouped(world.lanes)
     ]
     players += [

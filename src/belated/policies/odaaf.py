@@ -90,14 +90,14 @@ class ODAAF(NamedTuple):
     def rounds_of(self, m: int) -> int:
         """n_m: rounds that each arm left has been played by the end of phase m."""
         T, E, tol = known_horizon(self), _known_delay(self), 2.0**-m
-        l = math.log(T * tol * tol)  # noqa: E741
+        log = math.log(T * tol * tol)
         if self.variance is not None:
-            return _rounds(tol, l, 4.0 * tol * (E + 2.0 * self.variance))
-        n = _rounds(tol, l, 6.0 * tol * m * E)
+            return _rounds(tol, log, 4.0 * tol * (E + 2.0 * self.variance))
+        n = _rounds(tol, log, 6.0 * tol * m * E)
         if self.max_delay is None:
             return n
         wait = math.ceil(m * min(self.max_delay, n / m))
-        return max(wait, _rounds(tol, l, 4.0 * tol * E))
+        return max(wait, _rounds(tol, log, 4.0 * tol * E))
 
     def start(self, dim: int, rng: np.random.Generator) -> "ODAAFPlayer":
         """A player that knows nothing yet."""
@@ -113,8 +113,8 @@ def _known_delay(policy: ODAAF) -> float:
     return policy.expected_delay
 
 
-def _rounds(tol: float, l: float, delay: float) -> int:  # noqa: E741
-    spread = math.sqrt(2.0 * l) + math.sqrt(2.0 * l + 8.0 / 3.0 * tol * l + delay)
+def _rounds(tol: float, log: float, delay: float) -> int:
+    spread = math.sqrt(2.0 * log) + math.sqrt(2.0 * log + 8.0 / 3.0 * tol * log + delay)
     return math.ceil((spread / tol) ** 2)
 
 

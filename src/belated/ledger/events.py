@@ -1,0 +1,125 @@
+"""What a ledger holds: events, each written once and never changed.
+
+The state of a bandit is a fold over its events, in the order of the log. Whatever a process knows
+and another one needs (a bandit's settings, its actions, API keys) is an event, too.
+"""
+
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+NOBODY = b""  # the id of an event that is not about a decision
+
+
+class Kind(IntEnum):
+    """What happened."""
+
+    DECIDED = 0
+    REWARDED = 1
+    EXPIRED = 2  # the window of a decision closed
+    CANCELLED = 3  # a decision was not carried out: no reward is waited for
+    REVISED = 4  # another reward takes the place of the one that was learnt
+    CONFIGURED = 5  # a bandit was made, or its settings changed
+    ACTIONS = 6  # actions were registered or withdrawn
+    FORGOTTEN = 7  # the data of a subject were erased
+    KEYS = 8  # an API key was made or revoked
+
+
+class Status(StrEnum):
+    """What became of a draft."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"  # the log holds it already: nothing changes
+    CONFLICT = "conflict"  # the log holds something else for this decision
+    UNKNOWN = "unknown"  # no such decision
+    EXPIRED = "expired"  # kept, but it came after the window
+    PARKED = "parked"  # kept until its decision becomes visible
+    INVALID = "invalid"  # not a reward that this bandit can have
+
+
+class Draft(NamedTuple):
+    """An event before it is written."""
+
+    kind: Kind
+    bandit: str  # "" for a reward, cancellation or revision: that of the decision
+    id: bytes  # 16 bytes, or NOBODY
+    time: int  # microseconds since 1970
+    value: float | None = None  # the reward
+    due: int | None = None  # of a decision: when its window closes
+    body: bytes = b""  # all that the ledger need not understand
+    request: str = ""  # of a decision: the caller's name for it, unique in its bandit
+    digest: bytes = b""  # of the request's content
+    subject: str = ""  # of a decision: whom it concerns
+
+
+class Event(NamedTuple):
+    """An event of the log. Events with the same ``tx`` were committed together."""
+
+    tx: int
+    seq: int
+    kind: Kind
+    bandit: str
+    id: bytes
+    time: int
+    value: float | None
+    due: int | None
+    body: bytes
+
+
+class Outcome(NamedTuple):
+    """What became of a draft; of a request made before, the decision it got then."""
+
+    status: Status
+    bandit: str = ""
+    earlier: Event | None = None
+
+
+class Position(NamedTuple):
+    """A place in the log: after this event, in commit order."""
+
+    tx: int = 0
+    seq: int = 0
+
+
+START = Position()
+
+
+class Decided(msgspec.Struct, array_like=True, frozen=True):
+    """Body of a DECIDED event. Fields are only ever added, at the end and with a default."""
+
+    x: bytes  # float64, the vector of the action that was played
+    action: str
+    index: int  # its row among the actions that could be chosen
+    propensity: float | None
+    version: int  # events the model had taken in
+    policy: str
+    score: float
+    estimate: float
+    width: float
+    context: bytes = b""  # JSON, as it came
+    eligible: tuple[str, ...] | None = None  # of the registered actions; None: all
+    proposal: str = ""  # in shadow mode: what the bandit would have played
+    names: tuple[str, ...] | None = None  # of actions that came with the request
+    matrix: bytes = b""  # their features, where the bandit logs them
+    request: str = ""
+    subject: str = ""
+
+
+class ActionsChange(msgspec.Struct, array_like=True, frozen=True):
+    """Body of an ACTIONS event: JSON features by name, and names to withdraw."""
+
+    put: dict[str, msgspec.Raw]
+    drop: tuple[str, ...] = ()
+
+
+class Erasure(msgspec.Struct, array_like=True, frozen=True):
+    """Body of a FORGOTTEN event."""
+
+    decisions: int  # how many were erased
+    first: Position | None  # the earliest of them
+
+
+def is_late(time: int, due: int | None, expired: bool) -> bool:
+    """Whether a reward came after the window of its decision."""
+    return expired or (due is not None and time > due)

@@ -1,0 +1,69 @@
+"""What a store must be able to do to be a ledger. ``check_ledger`` tests all of it."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from belated.ledger.events import Draft, Event, Outcome, Position
+
+
+class LedgerError(RuntimeError):
+    """A ledger cannot be used: another schema, another ledger, a damaged file."""
+
+
+class StoreUnavailableError(LedgerError):
+    """The store cannot be read or written now: a full disk, a lost connection. Try again."""
+
+
+Accepts = Callable[[str, float], bool]  # (bandit, reward): can this bandit have this reward?
+
+
+class Ledger(Protocol):
+    """An append-only log of decisions and what became of them."""
+
+    park_for: int  # microseconds for which a reward may precede its decision
+
+    @property
+    def identity(self) -> str:
+        """Drawn when the ledger was made: snapshots of another ledger are not taken for its own."""
+
+    def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
+        """Write what is new, all in one transaction; durable when this returns.
+
+        ``accepts`` says which rewards a bandit can have; the others are INVALID. What is not
+        ACCEPTED, PARKED or EXPIRED leaves no trace. Raises ``StoreUnavailableError``, and then
+        nothing was written.
+        """
+
+    def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
+        """The next events in commit order, whole transactions, about ``limit`` of them.
+
+        Every event is returned exactly once to a reader that passes on the position it got. No
+        events: nothing new can be seen yet.
+        """
+
+    def story(self, id: bytes) -> list[Event]:
+        """All events of a decision, in the order of the log."""
+
+    def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
+        """The decision that a request got, and the digest of the request's content."""
+
+    def subject(self, bandit: str, subject: str) -> list[bytes]:
+        """The decisions that concern a subject."""
+
+    def forget(self, bandit: str, subject: str, time: int) -> int:
+        """Erase a subject's decisions, rewards and requests; returns how many decisions.
+
+        Their events stay in the log with an empty body and no value; a FORGOTTEN event is added.
+        """
+
+    def parked(self) -> list[tuple[bytes, int, float]]:
+        """Rewards that wait for their decision: id, time, reward; oldest first."""
+
+    def erasures(self, after: Position) -> list[Event]:
+        """The FORGOTTEN events after a position."""
+
+    def behind(self, after: Position) -> int:
+        """How many committed events there are after a position, whether they can be read or not."""
+
+    def close(self) -> None:
+        """Let go of the store."""

@@ -277,6 +277,7 @@ class AnyLoop(RuleBasedStateMachine):
         self.rng = np.random.default_rng(7)
         self.ids = []
         self.sent = {}
+        self.decide(4)
 
     @property
     def fold(self):
@@ -367,7 +368,7 @@ class AnyLoop(RuleBasedStateMachine):
 TestAnyLoop = AnyLoop.TestCase
 TestAnyLoop.settings = settings(
     max_examples=1000,
-    stateful_step_count=12,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -6,7 +6,7 @@ from copy import deepcopy
 from hashlib import sha256
 from os import PathLike
 from threading import RLock
-from typing import Any, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from belated.core.steps import decide_step, half_width, learn_step
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap
 from belated.learner import NORM_ROUNDING, Learner
+from belated.ledger import Ledger
+from belated.ledger.journal import Journal
 
 _NO_REWARD = object()
 
@@ -90,6 +92,19 @@ class Bandit:
         Turns raw actions and contexts into vectors of norm at most ``max_norm``; see
         ``belated.features.Features``. The bandit keeps a copy: fitting it again elsewhere would
         change what the numbers mean.
+    ledger
+        Where to keep every decision and reward, such as ``"sqlite:///shop.db"``: nothing that was
+        returned from ``decide`` or ``learn`` is lost when the process is killed, and another
+        process that opens the same ledger goes on with the same bandit.
+    name
+        Of the bandit in the ledger.
+    window
+        With a ledger: seconds for which a reward is waited for; None: for ever.
+    default_reward
+        With a ledger: what no reward within the window means. Every decision is then held until
+        its window closes, whichever way it went, so that early rewards do not count twice.
+    late
+        With a ledger: what a reward after the window does: "keep" it in the log, or "revise".
 
     Notes
     -----
@@ -116,6 +131,11 @@ class Bandit:
         seed: int | np.random.SeedSequence | None = None,
         max_norm: float = 1.0,
         features: FeatureMap | None = None,
+        ledger: str | Ledger | None = None,
+        name: str = "bandit",
+        window: float | None = None,
+        default_reward: float | None = None,
+        late: Literal["keep", "revise"] = "keep",
     ) -> None:
         if features is not None and not hasattr(features, "transform"):
             raise wrong_type("features", features, "a feature map, such as Features(...)")
@@ -134,6 +154,13 @@ class Bandit:
         self.features = deepcopy(features)
         self._rng = _random_stream(seed)
         self._lock = RLock()
+        self._journal: Journal | None = None
+        if ledger is not None:
+            settings = {"window": window, "default_reward": default_reward, "late": late}
+            self._journal = Journal(ledger, name, learner, self.features, policy, settings)
+            self._journal.use(self._rng)
+        elif window is not None or default_reward is not None:
+            raise TypeError("window and default_reward: expected with ledger= only")
 
     # ------------------------------------------------------------------------------- the loop
 
@@ -151,6 +178,8 @@ class Bandit:
         matrix = self._action_matrix(actions, context)
         learner, limit = self._learner, self.max_norm * NORM_ROUNDING
         with self._lock:
+            if self._journal is not None:
+                return self._journal.decide(matrix, context)
             learner.make_room(1)
             rng = learner.stream(self._rng)
             row, index, score, estimate, width = decide_step(
@@ -162,10 +191,10 @@ class Bandit:
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
     @overload
-    def learn(self, id: int, reward: float, /) -> int: ...
+    def learn(self, id: int | str, reward: float, /) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[int | str, float]], /) -> int: ...
 
     def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
@@ -183,6 +212,8 @@ class Bandit:
             return self._learn(pairs)
 
     def _learn(self, pairs: list[tuple[Any, Any]]) -> int:
+        if self._journal is not None:
+            return self._journal.learn(pairs)
         new: dict[int, float] = {}
         for id, y in pairs:
             row, value = self._reward(id, y)
@@ -208,12 +239,16 @@ class Bandit:
     # --------------------------------------------------------------------------- what it knows
 
     @property
+    def _known(self) -> Learner:
+        return self._learner if self._journal is None else self._journal.learner
+
+    @property
     def _state(self) -> State:
-        return self._learner.state
+        return self._known.state
 
     @property
     def _history(self) -> History:
-        return self._learner.history
+        return self._known.history
 
     @property
     def theta(self) -> Vector:
@@ -237,12 +272,12 @@ class Bandit:
     @property
     def n_decided(self) -> int:
         """Decisions made: t."""
-        return self._learner.n_decided
+        return self._known.n_decided
 
     @property
     def n_observed(self) -> int:
         """Rewards that have returned."""
-        return self._learner.n_observed
+        return self._known.n_observed
 
     @property
     def n_missing(self) -> int:
@@ -321,7 +356,14 @@ class Bandit:
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
+    def close(self) -> None:
+        """Let go of the ledger, if there is one."""
+        if self._journal is not None:
+            self._journal.close()
+
     def __getstate__(self) -> dict[str, Any]:
+        if self._journal is not None:
+            raise TypeError("a bandit with a ledger cannot be copied: open the ledger again")
         with self._lock:
             return deepcopy({name: v for name, v in vars(self).items() if name != "_lock"})
 

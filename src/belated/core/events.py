@@ -18,7 +18,8 @@ class Decision:
     Attributes
     ----------
     id
-        What to hand to ``learn`` with the reward: the round, counted from 1.
+        What to hand to ``learn`` with the reward: the round, counted from 1; with a ledger, a text
+        that no other decision has.
     index
         Row of the chosen action.
     score
@@ -30,7 +31,7 @@ class Decision:
         How far the truth may lie above or below the estimate.
     """
 
-    id: int
+    id: int | str
     index: int
     score: float
     estimate: float

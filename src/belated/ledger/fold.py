@@ -84,7 +84,7 @@ class Fold:
     spec
         From the event that made it.
     types, features
-        What of the settings a log cannot hold: see ``Bandit.load``.
+        What of the settings a log cannot hold: see ``Loop``.
     """
 
     def __init__(

@@ -78,14 +78,19 @@ class Loop:
         Tells the time in microseconds.
     seed
         Of ids and of all draws, for runs that must repeat exactly.
-    types, features
-        What of the settings of bandits a log cannot hold: see ``Bandit.load``.
+    only
+        The one bandit to follow; all of them by default.
+    types
+        Policy and family types that are not part of belated.
+    features
+        Feature maps of bandits, by name, that a log cannot hold.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
+        only: str | None = None,
         clock: Clock = system_clock,
         seed: int | None = None,
         types: Iterable[type] = (),
@@ -97,6 +102,7 @@ class Loop:
         self.folds: dict[str, Fold] = {}
         self.keys: dict[str, KeyChange] = {}
         self.position = START
+        self._only = only
         self._types, self._features = tuple(types), dict(features or {})
 
     # ------------------------------------------------------------------------ following the log
@@ -120,7 +126,7 @@ class Loop:
             if event.kind == Kind.KEYS:
                 key = msgspec.msgpack.decode(event.body, type=KeyChange)
                 self.keys[key.name] = key
-            else:
+            elif self._only in (None, event.bandit):
                 by_bandit.setdefault(event.bandit, []).append(event)
         for name, its_events in by_bandit.items():
             if name not in self.folds:

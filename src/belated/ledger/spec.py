@@ -80,8 +80,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return cls(dim=dim, **described, **settings)
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
-        """What turns actions into vectors; ``given`` is what a log cannot hold of it."""
-        return snapshot.rebuild_features({"features": self.features}, given)
+        """What turns actions into vectors: ``given``, where a log cannot hold it."""
+        return given or snapshot.rebuild_features({"features": self.features}, None)
 
     def learner(self, types: Iterable[type] = ()) -> Learner:
         """A learner that knows nothing yet, after all settings were checked.

@@ -145,8 +145,10 @@ class ErrorsAsProblems:
             await self.app(scope, receive, noting_send)
         except Exception as error:
             problem = problem_of(error)
-            if problem.type.status >= 500:
+            if problem.type is INTERNAL:
                 logger.error("%s %s", scope["method"], scope["path"], exc_info=error)
+            elif problem.type is STORE_UNAVAILABLE:  # a line only: every request may bring one
+                logger.warning("%s %s: %s", scope["method"], scope["path"], error)
             if started:  # too late for another answer: the server must cut the connection
                 raise
             await problem.response()(scope, receive, send)

@@ -129,11 +129,11 @@ class Erasure(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeyChange(msgspec.Struct, array_like=True, frozen=True):
-    """Body of a KEYS event: the key of this name, as it is from now on."""
+    """Body of a KEYS event: an API key, as it is from now on."""
 
+    id: str  # the part of the key that is not secret
     name: str
-    public: str  # the part of the key that is not secret
-    digest: bytes  # of the part that is
+    secret_hash: str
     bandit: str  # for which it is good; "" for all
     scopes: tuple[str, ...]
     revoked: bool = False

@@ -29,7 +29,7 @@ from belated.ledger.events import (
 )
 from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.protocol import Ledger
+from belated.ledger.protocol import Ledger, StoreUnavailableError
 from belated.ledger.spec import Spec
 
 Progress = Callable[[int], None]  # told how many events were taken in
@@ -125,7 +125,7 @@ class Loop:
         for event in events:
             if event.kind == Kind.KEYS:
                 key = msgspec.msgpack.decode(event.body, type=KeyChange)
-                self.keys[key.name] = key
+                self.keys[key.id] = key
             elif self._only in (None, event.bandit):
                 by_bandit.setdefault(event.bandit, []).append(event)
         for name, its_events in by_bandit.items():
@@ -173,7 +173,7 @@ class Loop:
     def accepts(self, bandit: str, reward: float) -> bool:
         """Whether a bandit can have such a reward."""
         if bandit not in self.folds:
-            self.catch_up()  # made by another process a moment ago
+            raise StoreUnavailableError(f"bandit {bandit!r} is new here: try again in a moment")
         return self.folds[bandit].learner.family.support.contains(reward)
 
     def configure(self, name: str, spec: Spec) -> bool:

@@ -93,7 +93,7 @@ def _load(loop: Loop, path: Path) -> bool:
     ]
     keys = msgspec.convert(manifest["keys"], list[KeyChange])
     loop.folds = {fold.name: fold for fold in folds}
-    loop.keys = {key.name: key for key in keys}
+    loop.keys = {key.id: key for key in keys}
     loop.position = position
     return True
 

@@ -160,7 +160,7 @@ def passes() -> None:
             rng = np.random.default_rng(3)
             star = theta_star(rng, d)
             bandit = new_bandit(d, order, constrained)
-            due: dict[int, list[tuple[int | str, float]]] = {}
+            due: dict[int, list[tuple[int, float]]] = {}
             for start in range(0, 100_000, 1000):
                 late = np.ceil(rng.exponential(100.0, 1000)).astype(int)
                 for k, actions in enumerate(decision_sets(rng, 1000, d)):

@@ -43,7 +43,7 @@ def make(name: str, m1: float) -> Any:
 def fed(policy: Any, world: World) -> Bandit:
     """A bandit that played the first action of every round and got its rewards late."""
     bandit = Bandit(DIM, family=Bernoulli(), policy=policy)
-    due: dict[float, list[tuple[int | str, float]]] = {}
+    due: dict[float, list[tuple[int, float]]] = {}
     for t in range(ROUNDS):
         x = world.actions[t, :1]
         p = float(mean(Bernoulli(), float(x[0] @ world.theta_star)))

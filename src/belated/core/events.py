@@ -1,6 +1,7 @@
 """What passes between a bandit and its caller. Plain data: no Numba here."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class UnknownDecisionError(ValueError):
@@ -31,7 +32,7 @@ class Decision:
         How far the truth may lie above or below the estimate.
     """
 
-    id: int | str
+    id: Any  # an int; with a ledger, a str
     index: int
     score: float
     estimate: float

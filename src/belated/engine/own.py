@@ -66,7 +66,7 @@ class OwnPlayer:
         self.played.append(actions[row])
         return Decision(len(self.played), row, math.nan, math.nan, math.nan)
 
-    def learn(self, rewards: Iterable[tuple[int | str, float]], /) -> int:
+    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int:
         """Hand the rewards over, one by one, or keep them for the sum of the round."""
         new = [(self.played[id - 1], y, id) for id, y in rewards]
         if self.waits:

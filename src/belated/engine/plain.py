@@ -44,7 +44,7 @@ class Player(Protocol):
     def decide(self, actions: Matrix) -> Decision:
         """Choose a row."""
 
-    def learn(self, rewards: Iterable[tuple[int | str, float]], /) -> int:
+    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int:
         """Take in rewards that have returned."""
 
 
@@ -103,7 +103,7 @@ def play(
     delay: Delay,
     *,
     feedback: Feedback = Identified(),  # noqa: B008
-    shuffle: Callable[[list[tuple[int | str, float]]], None] | None = None,
+    shuffle: Callable[[list[tuple[int, float]]], None] | None = None,
 ) -> Run:
     """Play all rounds of ``world``. Rewards due in a round are delivered together at its end.
 
@@ -127,7 +127,7 @@ def play(
         np.zeros(rounds, np.int64),
         np.zeros(rounds, bool),
     )
-    due: defaultdict[float, list[tuple[int | str, float]]] = defaultdict(list)
+    due: defaultdict[float, list[tuple[int, float]]] = defaultdict(list)
     missing, regret = 0, 0.0
     for t in range(rounds):
         run.covered[t] = _covers(bandit, world.theta_star)

@@ -241,7 +241,7 @@ def check_invalid_rewards(new: NewLedger) -> None:
     writer = _Writer(new())
     id, other = writer.decide(), writer.decide("other")
     drafts = [writer.about(Kind.REWARDED, which, 7.0) for which in (id, other)]
-    outcomes = writer.ledger.commit(drafts, lambda bandit, value: bandit == "other")
+    outcomes = writer.ledger.commit(drafts, lambda bandit, kind, value: bandit == "other")
     assert [outcome.status for outcome in outcomes] == [Status.INVALID, Status.ACCEPTED]
     assert [outcome.bandit for outcome in outcomes] == ["shop", "other"]
     assert len(writer.ledger.story(id)) == 1
@@ -265,8 +265,9 @@ def check_forgetting(new: NewLedger) -> None:
         else:
             assert now == old
     assert (after[-1].kind, after[-1].bandit, after[-1].time) == (Kind.FORGOTTEN, "shop", NOW + 9)
-    assert writer.ledger.erasures(START) == [after[-1]]
-    assert writer.ledger.erasures(Position(after[-1].tx, after[-1].seq)) == []
+    assert writer.ledger.rare(Kind.FORGOTTEN, START) == [after[-1]]
+    assert writer.ledger.rare(Kind.FORGOTTEN, Position(after[-1].tx, after[-1].seq)) == []
+    assert writer.ledger.rare(Kind.KEYS, START) == []
     assert writer.ledger.subject("shop", "me") == []
     assert writer.ledger.requested("shop", "r0") is None
     assert writer.ledger.story(gone[0].id) == []

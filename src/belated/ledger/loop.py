@@ -101,6 +101,7 @@ class Loop:
         self.rng = np.random.Generator(np.random.PCG64(seed))
         self.folds: dict[str, Fold] = {}
         self.keys: dict[str, KeyChange] = {}
+        self.keys_changed = False
         self.position = START
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
@@ -114,29 +115,32 @@ class Loop:
             events, position = self.ledger.follow(self.position)
             if not events:
                 return total
-            self._take_in(events)
-            self.position = position
+            self.take_in(events, position)
             total += len(events)
             if progress is not None:
                 progress(len(events))
 
-    def _take_in(self, events: Sequence[Event]) -> None:
+    def take_in(self, events: Sequence[Event], position: Position) -> None:
+        """Take in events that follow on the present position and end at ``position``."""
         by_bandit: dict[str, list[Event]] = {}
         for event in events:
             if event.kind == Kind.KEYS:
                 key = msgspec.msgpack.decode(event.body, type=KeyChange)
                 self.keys[key.id] = key
+                self.keys_changed = True
             elif self._only in (None, event.bandit):
                 by_bandit.setdefault(event.bandit, []).append(event)
         for name, its_events in by_bandit.items():
             if name not in self.folds:
-                self.folds[name] = self._new_fold(name, its_events[0])
+                self.folds[name] = self.new_fold(name, its_events[0])
             self.folds[name].apply(its_events)
         for name, its_events in by_bandit.items():
             if any(event.kind == Kind.FORGOTTEN for event in its_events):
-                self.folds[name] = self._anew(name, Position(events[-1].tx, events[-1].seq))
+                self.folds[name] = self._anew(name, position)
+        self.position = position
 
-    def _new_fold(self, name: str, first: Event) -> Fold:
+    def new_fold(self, name: str, first: Event) -> Fold:
+        """A bandit as the event that made it describes it."""
         return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
 
     def empty_fold(self, name: str, spec: Spec) -> Fold:
@@ -150,7 +154,7 @@ class Loop:
             events, position = self.ledger.follow(position)
             mine = [e for e in events if e.bandit == name and (e.tx, e.seq) <= end]
             if mine:
-                fold = fold or self._new_fold(name, mine[0])
+                fold = fold or self.new_fold(name, mine[0])
                 fold.apply(mine)
         assert fold is not None
         return fold
@@ -170,32 +174,43 @@ class Loop:
         self.catch_up()
         return outcomes
 
-    def accepts(self, bandit: str, reward: float) -> bool:
-        """Whether a bandit can have such a reward."""
+    def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
+        """Whether a bandit can have such a reward, or revision."""
         if bandit not in self.folds:
             raise StoreUnavailableError(f"bandit {bandit!r} is new here: try again in a moment")
-        return self.folds[bandit].learner.family.support.contains(reward)
+        learner = self.folds[bandit].learner
+        possible = kind != Kind.REVISED or learner.can_revise
+        return possible and learner.family.support.contains(reward)
 
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""
+        self.catch_up()
+        draft = self.settings_draft(name, spec)
+        if draft is not None:
+            self.commit([draft])
+        return draft is not None
+
+    def settings_draft(self, name: str, spec: Spec) -> Draft | None:
+        """What to write to make a bandit or to change it; None where it is like that already."""
         if not 0 < len(name) <= 100 or not name.replace("-", "").replace("_", "").isalnum():
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
         spec.learner(self._types)  # checks everything
-        self.catch_up()
         if name in self.folds:
             self.folds[name].spec.check_change(spec)
             if self.folds[name].spec == spec:
-                return False
-        body = msgspec.json.encode(spec)
-        self.commit([Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=body)])
-        return True
+                return None
+        return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=msgspec.json.encode(spec))
 
     def register(self, name: str, put: Mapping[str, Any], drop: Iterable[str] = ()) -> None:
         """Register actions by name, with their features, and withdraw others."""
+        self.commit([self.actions_draft(name, put, drop)])
+
+    def actions_draft(self, name: str, put: Mapping[str, Any], drop: Iterable[str]) -> Draft:
+        """What to write to register and withdraw actions."""
         fold = self.fold(name)
         fold.actions.check(put, fold.spec.max_norm)
         body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
-        self.commit([Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)])
+        return Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)
 
     def expire(self) -> int:
         """Close the windows that are over; returns how many."""
@@ -251,6 +266,7 @@ class Loop:
         if index != choice.index:
             estimate, width = float(x @ learner.state.theta), learner.interval_width(x)
             score = estimate + width
+        registered = ask.rows is None and ask.matrix is None
         now = self.clock()
         body = Decided(
             x.tobytes(),
@@ -266,7 +282,7 @@ class Loop:
             None if ask.eligible is None else tuple(ask.eligible),
             proposal,
             None if ask.names is None else tuple(ask.names),
-            matrix.tobytes() if spec.log_actions and ask.matrix is not None else b"",
+            matrix.tobytes() if spec.log_actions and not registered else b"",
             ask.request,
             ask.subject,
         )

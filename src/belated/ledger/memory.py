@@ -96,9 +96,9 @@ class MemoryLedger:
         """See ``Ledger.parked``."""
         return sorted(self._parked.values(), key=lambda waiting: waiting.time)
 
-    def erasures(self, after: Position) -> list[Event]:
-        """See ``Ledger.erasures``."""
-        return [e for e in self._events[after.seq :] if e.kind == Kind.FORGOTTEN]
+    def rare(self, kind: Kind, after: Position) -> list[Event]:
+        """See ``Ledger.rare``."""
+        return [event for event in self._events[after.seq :] if event.kind == kind]
 
     def behind(self, after: Position) -> int:
         """See ``Ledger.behind``."""

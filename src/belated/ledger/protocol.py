@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from belated.ledger.events import Draft, Event, Outcome, Position, Waiting
+from belated.ledger.events import Draft, Event, Kind, Outcome, Position, Waiting
 
 
 class LedgerError(RuntimeError):
@@ -14,7 +14,7 @@ class StoreUnavailableError(LedgerError):
     """The store cannot be read or written now: a full disk, a lost connection. Try again."""
 
 
-Accepts = Callable[[str, float], bool]  # (bandit, reward): can this bandit have this reward?
+Accepts = Callable[[str, Kind, float], bool]  # can this bandit have this reward, or revision?
 
 
 class Ledger(Protocol):
@@ -59,8 +59,8 @@ class Ledger(Protocol):
     def parked(self) -> list[Waiting]:
         """Rewards that wait for their decision, oldest first."""
 
-    def erasures(self, after: Position) -> list[Event]:
-        """The FORGOTTEN events after a position."""
+    def rare(self, kind: Kind, after: Position) -> list[Event]:
+        """The events of a rare kind, FORGOTTEN or KEYS, after a position."""
 
     def behind(self, after: Position) -> int:
         """How many committed events there are after a position, whether they can be read or not."""

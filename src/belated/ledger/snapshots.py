@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from belated.core.files import sync_folder
-from belated.ledger.events import Erasure, KeyChange, Position
+from belated.ledger.events import Erasure, KeyChange, Kind, Position
 from belated.ledger.fold import Fold
 from belated.ledger.loop import Loop
 from belated.ledger.spec import Spec
@@ -93,7 +93,7 @@ def _load(loop: Loop, path: Path) -> bool:
     ]
     keys = msgspec.convert(manifest["keys"], list[KeyChange])
     loop.folds = {fold.name: fold for fold in folds}
-    loop.keys = {key.id: key for key in keys}
+    loop.keys, loop.keys_changed = {key.id: key for key in keys}, True
     loop.position = position
     return True
 
@@ -108,7 +108,7 @@ def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) 
 
 def _erased_since(loop: Loop, position: Position) -> bool:
     """Whether the snapshot holds something that was erased after it was taken."""
-    for event in loop.ledger.erasures(position):
+    for event in loop.ledger.rare(Kind.FORGOTTEN, position):
         first = msgspec.msgpack.decode(event.body, type=Erasure).first
         if first is not None and first <= position:
             return True

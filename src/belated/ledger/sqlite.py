@@ -182,13 +182,14 @@ class SQLiteLedger:
         with self._reading() as execute:
             return [Waiting(*row) for row in execute("select * from parked order by time, id")]
 
-    def erasures(self, after: Position) -> list[Event]:
-        """See ``Ledger.erasures``."""
+    def rare(self, kind: Kind, after: Position) -> list[Event]:
+        """See ``Ledger.rare``."""
         with self._reading() as execute:
             return _events(
                 execute(
-                    f"select {_COLUMNS} from events where seq > ? and kind = 7 order by seq",
-                    (after.seq,),
+                    f"select {_COLUMNS} from events where kind = ? and kind >= 7 and seq > ? "
+                    "order by seq",
+                    (kind, after.seq),
                 )
             )
 

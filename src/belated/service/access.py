@@ -94,6 +94,10 @@ class KeyRing:
             raise wrong("key.id", key.id, "an id that no key has or had")
         self._keys[key.id] = key
 
+    def put(self, key: Key, *, revoked: bool) -> None:
+        """Let ``key`` be as the log says it is."""
+        self._keys[key.id] = None if revoked else key
+
     def revoke(self, id: str) -> None:
         """Let this key in no longer."""
         if self._keys.get(id) is None:

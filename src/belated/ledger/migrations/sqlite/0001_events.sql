@@ -11,7 +11,7 @@ create table events (
     body blob not null
 ) strict;
 create index events_id on events (id);
-create index events_erasures on events (seq) where kind = 7;
+create index events_rare on events (kind, seq) where kind >= 7;
 
 -- What a caller named its request, so that a retry gets the same decision.
 create table requests (

@@ -1,0 +1,131 @@
+"""Decisions: from a request to a proposal, from what was written to an answer."""
+
+import base64
+import binascii
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated.core.arguments import array_of_numbers, shown, wrong
+from belated.core.types import Matrix
+from belated.ledger.events import Decided, Outcome, Status
+from belated.ledger.ids import to_text
+from belated.ledger.loop import Ask, Proposal
+from belated.ledger.protocol import StoreUnavailableError
+from belated.service.messages import Base64Matrix, DecisionAnswer, DecisionRequest
+from belated.service.problems import INVALID, Problem, ProblemType
+from belated.service.running import Service
+from belated.service.settings import finite
+
+REQUEST_CHANGED = ProblemType(
+    409, "request-id-reused", "The request_id was used before with another body"
+)
+_canonical = msgspec.msgpack.Encoder(order="deterministic")
+_decided = msgspec.msgpack.Decoder(Decided)
+
+
+async def decide(service: Service, name: str, request: DecisionRequest) -> DecisionAnswer:
+    """Choose, write, answer: never with an action that was not logged, unless it says so."""
+    fold = service.fold(name)
+    try:
+        proposal = service.loop.propose(name, ask_of(request))
+    except (TypeError, ValueError) as error:
+        raise Problem(INVALID, str(error)) from None
+    try:
+        (outcome,) = await service.write([proposal.draft])
+    except StoreUnavailableError:
+        answer = _fallback(service, name, request)
+        if answer is None:
+            raise
+        service.tally.not_logged[name] += 1
+        return answer
+    if outcome.status == Status.ACCEPTED:
+        service.tally.decisions[fold.name] += 1
+    return answer_of(proposal, outcome)
+
+
+def ask_of(request: DecisionRequest) -> Ask:
+    """The request as the loop takes it."""
+    given = [request.eligible, request.actions, request.matrix]
+    if sum(part is not None for part in given) > 1:
+        raise ValueError("expected one of eligible, actions and matrix at most")
+    names = rows = matrix = None
+    if request.actions is not None:
+        names = [action.id for action in request.actions]
+        rows = [action.features for action in request.actions]
+        if len(set(names)) < len(names):
+            raise wrong("actions", names, "every id once")
+    elif request.matrix is not None:
+        matrix = _matrix(request.matrix)
+        if request.context is not None:
+            raise wrong("context", request.context, "nothing with a matrix, which holds it already")
+    digest = b""
+    if request.request_id is not None:
+        digest = blake2b(_canonical.encode(request), digest_size=16).digest()
+    return Ask(
+        context=request.context,
+        context_json=b"" if request.context is None else msgspec.json.encode(request.context),
+        eligible=request.eligible,
+        names=names,
+        rows=rows,
+        matrix=matrix,
+        played=request.played,
+        propensity=request.propensity,
+        request=request.request_id or "",
+        digest=digest,
+        subject=request.subject or "",
+    )
+
+
+def _matrix(given: Base64Matrix | list[list[float]]) -> Matrix:
+    if not isinstance(given, Base64Matrix):
+        return array_of_numbers("matrix", given)
+    try:
+        numbers = np.frombuffer(base64.b64decode(given.base64, validate=True), "<f8")
+        return np.ascontiguousarray(numbers.reshape(given.rows, -1), np.float64)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(
+            f"matrix.base64 = {shown(given.base64[:40])}: expected base64 of {given.rows} rows of "
+            f"float64 numbers ({error})"
+        ) from None
+
+
+def answer_of(proposal: Proposal, outcome: Outcome) -> DecisionAnswer:
+    """What the caller is told, once the decision is in the log."""
+    if outcome.status == Status.CONFLICT:
+        detail = f"request_id = {shown(proposal.body.request)}: expected the body it had before"
+        raise Problem(REQUEST_CHANGED, detail)
+    id, body, retried = proposal.draft.id, proposal.body, False
+    if outcome.earlier is not None:
+        id, body, retried = outcome.earlier.id, _decided.decode(outcome.earlier.body), True
+    return DecisionAnswer(
+        action=body.action,
+        index=body.index,
+        logged=True,
+        decision_id=to_text(id),
+        propensity=body.propensity,
+        score=finite(body.score),
+        estimate=body.estimate,
+        width=finite(body.width),
+        model_version=body.version,
+        proposal=body.proposal or None,
+        retried=retried,
+    )
+
+
+def _fallback(service: Service, name: str, request: DecisionRequest) -> DecisionAnswer | None:
+    """The action to take while the store is down, where one was set and is allowed."""
+    fold = service.fold(name)
+    names: Any = request.eligible
+    if request.actions is not None:
+        names = [action.id for action in request.actions]
+    elif request.matrix is not None:
+        return None
+    elif names is None:
+        names = list(fold.actions.listed)
+    if fold.spec.fallback not in names:
+        return None
+    action = fold.spec.fallback
+    return DecisionAnswer(action=action, index=names.index(action), logged=False)

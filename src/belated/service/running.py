@@ -1,0 +1,181 @@
+"""A running service: the bandits of a ledger, who may use them, and what happens by itself."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from belated.ledger import open_ledger, snapshots
+from belated.ledger.events import Draft, Kind, Outcome, Status
+from belated.ledger.fold import Fold
+from belated.ledger.ids import Clock
+from belated.ledger.loop import Loop, system_clock
+from belated.ledger.protocol import Ledger, StoreUnavailableError
+from belated.service.access import Key, KeyRing
+from belated.service.problems import Problem, ProblemType
+from belated.service.writer import Writer
+
+log = logging.getLogger("belated.service")
+
+NOT_READY = ProblemType(503, "not-ready", "The log is still being read")
+NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name")
+FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
+EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
+MOST_EXPIRED = 5_000  # at once: requests must not wait for long
+
+
+@dataclass
+class Tally:
+    """What was counted since the process started."""
+
+    decisions: Counter[str] = field(default_factory=Counter)  # by bandit
+    not_logged: Counter[str] = field(default_factory=Counter)
+    rewards: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    store_errors: int = 0
+
+
+class Service:
+    """See the module.
+
+    Parameters
+    ----------
+    url
+        Of the ledger.
+    snapshot_folder
+        Where snapshots lie, if there are any.
+    ledger
+        Instead of a URL: one that is open.
+    clock, seed
+        For runs that must repeat exactly.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        snapshot_folder: Path | None = None,
+        ledger: Ledger | None = None,
+        clock: Clock = system_clock,
+        seed: int | None = None,
+    ) -> None:
+        self.url = url
+        self.ledger = open_ledger(url) if ledger is None else ledger
+        self.loop = Loop(self.ledger, clock=clock, seed=seed)
+        self.writer = Writer(self.loop, in_thread=url.startswith("postgres"))
+        self.ring = KeyRing()
+        self.tally = Tally()
+        self.snapshot_folder = snapshot_folder
+        self.ready = self.draining = False
+        self.store_is_down = False
+        self.followed_at = 0  # when the end of the log was last seen
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ------------------------------------------------------------------------- start and stop
+
+    def read_log(self) -> None:
+        """Take in the whole log; nothing is served before."""
+        if self.snapshot_folder is not None:
+            snapshots.load(self.loop, self.snapshot_folder)
+        self.loop.catch_up()
+        self._followed()
+        self.ready = True
+
+    async def start(self) -> None:
+        """Read the log beside the event loop, then keep up with it."""
+        self._tasks = [asyncio.create_task(self._live())]
+
+    async def _live(self) -> None:
+        await asyncio.to_thread(self.read_log)
+        await asyncio.gather(
+            _forever(FOLLOW_EVERY, self.follow), _forever(EXPIRE_EVERY, self.expire)
+        )
+
+    async def stop(self) -> None:
+        """Answer what is under way, then let go of the store."""
+        self.draining = True
+        await self.writer.drain()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.ledger.close()
+
+    # --------------------------------------------------------------------- what happens by itself
+
+    async def follow(self) -> None:
+        """Take in what other processes wrote."""
+        try:
+            if self.writer.in_thread:
+                await self.writer.write([])  # in turn with the commits
+            else:
+                self.loop.catch_up()
+        except StoreUnavailableError as error:
+            self._store_failed(error)
+            return
+        self._followed()
+
+    async def expire(self) -> None:
+        """Close the windows that are over."""
+        now = self.loop.clock()
+        due = [(fold.name, id) for fold in self.loop.folds.values() for id in fold.due(now)]
+        for start in range(0, len(due), MOST_EXPIRED):
+            part = due[start : start + MOST_EXPIRED]
+            try:
+                await self.write([Draft(Kind.EXPIRED, name, id, now) for name, id in part])
+            except StoreUnavailableError:
+                return  # they stay due
+
+    def _followed(self) -> None:
+        self.followed_at = self.loop.clock()
+        self.store_is_down = False
+        if self.loop.keys_changed:
+            self.loop.keys_changed = False
+            self._renew_keys()
+
+    def _renew_keys(self) -> None:
+        for change in self.loop.keys.values():
+            self.ring.put(
+                Key(change.id, change.name, change.secret_hash, change.bandit, change.scopes),
+                revoked=change.revoked,
+            )
+
+    # ------------------------------------------------------------------------------ for handlers
+
+    async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Durable when this returns."""
+        try:
+            outcomes = await self.writer.write(drafts)
+        except StoreUnavailableError as error:
+            self._store_failed(error)
+            raise
+        self._followed()
+        return outcomes
+
+    def _store_failed(self, error: StoreUnavailableError) -> None:
+        self.tally.store_errors += 1
+        if not self.store_is_down:
+            log.warning("the store cannot be used: %s", error)
+        self.store_is_down = True
+
+    def check_ready(self) -> None:
+        """Raise where nothing can be served yet, or no longer."""
+        if not self.ready:
+            raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
+
+    def fold(self, name: str) -> Fold:
+        """The bandit of this name."""
+        self.check_ready()
+        fold = self.loop.folds.get(name)
+        if fold is None:
+            raise Problem(NO_BANDIT, f"There is no bandit {name!r}. PUT /v1/bandits/{name} first.")
+        return fold
+
+
+async def _forever(seconds: float, act: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await act()
+        except Exception:
+            log.exception("this is tried again in %g s", seconds)
+        await asyncio.sleep(seconds)

@@ -1,0 +1,94 @@
+"""From what a caller sends to what a ledger holds, and back."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated import registry
+from belated.core.arguments import wrong
+from belated.core.protocols import sqrt_beta
+from belated.core.state import ERROR
+from belated.features import Features
+from belated.ledger.fold import Fold
+from belated.ledger.spec import Spec
+from belated.service.messages import BanditSettings, BanditState, FeatureSettings
+
+
+def spec_of(settings: BanditSettings) -> Spec:
+    """The settings as a ledger holds them, checked."""
+    family = _parsed(registry.FAMILIES, "family", settings.family)
+    policy = _parsed(registry.POLICIES, "policy", settings.policy)
+    features = None
+    dim = settings.dim
+    if settings.features is not None:
+        features = _features(settings.features, settings.max_norm)
+        if dim not in (None, features.dim):
+            raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
+        dim = features.dim
+    if dim is None:
+        raise wrong("dim", None, "the number of features of an action, or features")
+    same = ("max_norm", "loop", "window", "default_reward", "late", "mode", "exploration")
+    more = ("baseline", "fallback", "log_actions")
+    return Spec.of(
+        dim,
+        family,
+        policy,
+        features=None if features is None else features.to_dict(),
+        **{name: getattr(settings, name) for name in (*same, *more)},
+    )
+
+
+def _parsed(known: dict[str, str], name: str, text: str) -> Any:
+    try:
+        return registry.parse(known, text)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} = {text!r}: {error}") from None
+
+
+def _features(settings: FeatureSettings, max_norm: float) -> Features:
+    """Features that need no fitting: their ranges and categories are given."""
+    for column, (low, high) in settings.numeric.items():
+        if not low <= high:
+            raise wrong(f"features.numeric[{column!r}]", [low, high], "[lowest, highest]")
+    return Features.from_dict(
+        {
+            "kind": "features",
+            "numeric": list(settings.numeric),
+            "categorical": list(settings.categorical),
+            "hashed": list(settings.hashed.items()),
+            "interactions": settings.interactions,
+            "intercept": settings.intercept,
+            "max_norm": max_norm,
+            "fitted": {
+                "ranges": [[column, *ends] for column, ends in settings.numeric.items()],
+                "categories": [[column, list(v)] for column, v in settings.categorical.items()],
+            },
+        }
+    )
+
+
+def state_of(fold: Fold) -> BanditState:
+    """What a bandit is and knows."""
+    learner, counts = fold.learner, fold.counts
+    width = float(sqrt_beta(learner.policy, learner.state)) if learner.has_set else None
+    return BanditState(
+        name=fold.name,
+        settings=msgspec.to_builtins(fold.spec),
+        n_actions=len(fold.actions.listed),
+        model_version=fold.version,
+        n_decided=learner.n_decided,
+        n_observed=learner.n_observed,
+        n_pending=len(fold.pending),
+        n_expired=counts.expired,
+        n_late=counts.late,
+        n_cancelled=counts.cancelled,
+        theta=np.asarray(learner.state.theta).tolist(),
+        certified_error=finite(float(learner.state.scalars[ERROR])),
+        width=None if width is None else finite(width),
+    )
+
+
+def finite(number: float) -> float | None:
+    """JSON has no infinite numbers."""
+    return number if np.isfinite(number) else None

@@ -1,0 +1,126 @@
+"""Group commit: what many requests want to write goes into one transaction.
+
+No thread by default: handing work over costs more than the commit, and while the disk flushes,
+nothing could be answered anyway. A store on another machine is written to from a thread.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+
+from belated.ledger.events import Draft, Event, Outcome, Position
+from belated.ledger.loop import Loop
+
+WINDOW = 0.002  # seconds to wait for requests that are on their way
+MOST_DRAFTS = 20_000  # in one transaction
+
+
+class Writer:
+    """Writes drafts of concurrent requests, then lets the bandits take them in.
+
+    Parameters
+    ----------
+    loop
+        The bandits and their ledger.
+    in_thread
+        Whether to leave the event loop free while the store works.
+    """
+
+    def __init__(self, loop: Loop, in_thread: bool = False) -> None:
+        self.loop = loop
+        self.in_thread = in_thread
+        self.open_requests = 0  # being served, whether they will write or not
+        self.commit_seconds: list[float] = []  # since somebody last looked
+        self._queue: list[tuple[Sequence[Draft], asyncio.Future[list[Outcome]]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Returns when the drafts are durable and taken in; raises what the ledger raises."""
+        here = asyncio.get_running_loop()
+        future: asyncio.Future[list[Outcome]] = here.create_future()
+        self._queue.append((drafts, future))
+        if not self._looking:
+            self._looking = True
+            here.call_soon(self._look)  # after the requests that have just come in
+        return await future
+
+    async def drain(self) -> None:
+        """Wait until nothing is left to write."""
+        while self._queue or self._task is not None:
+            self._start()
+            await asyncio.sleep(0.001)
+
+    def _look(self) -> None:
+        """Commit at once if every request waits for it, else wait a little for the others."""
+        self._looking = False
+        if not self._queue or self._task is not None:
+            return
+        full = sum(len(drafts) for drafts, _ in self._queue) >= MOST_DRAFTS
+        if len(self._queue) >= self.open_requests or full:
+            self._start()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(WINDOW, self._start)
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._queue or self._task is not None:
+            return
+        batch, self._queue = self._queue, []
+        if self.in_thread:
+            self._task = asyncio.get_running_loop().create_task(self._commit_in_thread(batch))
+        else:
+            drafts = [draft for drafts, _ in batch for draft in drafts]
+            started = perf_counter()
+            try:
+                outcomes = self.loop.commit(drafts)
+            except Exception as error:
+                self._fail(batch, error)
+            else:
+                self.commit_seconds.append(perf_counter() - started)
+                self._answer(batch, outcomes)
+
+    async def _commit_in_thread(
+        self, batch: list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]
+    ) -> None:
+        drafts = [draft for drafts, _ in batch for draft in drafts]
+        started = perf_counter()
+        try:
+            outcomes, events, position = await asyncio.to_thread(self._commit_and_read, drafts)
+            self.loop.take_in(events, position)
+        except Exception as error:
+            self._fail(batch, error)
+        else:
+            self.commit_seconds.append(perf_counter() - started)
+            self._answer(batch, outcomes)
+        finally:
+            self._task = None
+            self._look()
+
+    def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
+        ledger = self.loop.ledger
+        outcomes = ledger.commit(drafts, self.loop.accepts)
+        return outcomes, *ledger.follow(self.loop.position)
+
+    def _answer(
+        self,
+        batch: list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]],
+        outcomes: list[Outcome],
+    ) -> None:
+        start = 0
+        for drafts, future in batch:
+            if not future.done():  # the client may have left
+                future.set_result(outcomes[start : start + len(drafts)])
+            start += len(drafts)
+
+    def _fail(
+        self,
+        batch: list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]],
+        error: Exception,
+    ) -> None:
+        for _, future in batch:
+            if not future.done():
+                future.set_exception(error)

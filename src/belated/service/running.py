@@ -158,6 +158,13 @@ class Service:
             log.warning("the store cannot be used: %s", error)
         self.store_is_down = True
 
+    def events_behind(self) -> int:
+        """Events in the log that the model has not taken in; 0 while the store is down."""
+        try:
+            return self.ledger.behind(self.loop.position)
+        except StoreUnavailableError:
+            return 0
+
     def check_ready(self) -> None:
         """Raise where nothing can be served yet, or no longer."""
         if not self.ready:

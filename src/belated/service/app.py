@@ -1,0 +1,51 @@
+"""The service as an ASGI app."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from belated.service.access import RateLimit
+from belated.service.logs import AccessLog
+from belated.service.metrics import Metrics
+from belated.service.routes import new_api
+from belated.service.running import Service
+
+
+def new_app(service: Service, limit: RateLimit | None = None) -> ASGIApp:
+    """Everything that is served, with what happens by itself while it is."""
+    metrics = Metrics(service)
+
+    async def scrape(_: Request) -> Response:
+        page, media_type = metrics.page()
+        return Response(page, media_type=media_type)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    api = new_api(service, limit)
+    app = api.app([Route("/metrics", scrape)], lifespan)
+    return AccessLog(_Counted(app, service))
+
+
+class _Counted:
+    """Tells the writer how many requests are open: it waits for those only."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.writer = app, service.writer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        self.writer.open_requests += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.writer.open_requests -= 1

@@ -75,6 +75,14 @@ class Outcome(NamedTuple):
     earlier: Event | None = None
 
 
+class Waiting(NamedTuple):
+    """A reward that came before its decision."""
+
+    id: bytes
+    time: int
+    value: float
+
+
 class Position(NamedTuple):
     """A place in the log: after this event, in commit order."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from belated.ledger.events import Draft, Event, Outcome, Position
+from belated.ledger.events import Draft, Event, Outcome, Position, Waiting
 
 
 class LedgerError(RuntimeError):
@@ -56,8 +56,8 @@ class Ledger(Protocol):
         Their events stay in the log with an empty body and no value; a FORGOTTEN event is added.
         """
 
-    def parked(self) -> list[tuple[bytes, int, float]]:
-        """Rewards that wait for their decision: id, time, reward; oldest first."""
+    def parked(self) -> list[Waiting]:
+        """Rewards that wait for their decision, oldest first."""
 
     def erasures(self, after: Position) -> list[Event]:
         """The FORGOTTEN events after a position."""

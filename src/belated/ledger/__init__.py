@@ -1,0 +1,41 @@
+"""The durable log that joins a decision to its reward, days later.
+
+>>> from belated.ledger import open_ledger
+>>> ledger = open_ledger("memory://")
+>>> ledger.parked()
+[]
+"""
+
+from belated.core.arguments import wrong
+from belated.ledger.protocol import Ledger, LedgerError, StoreUnavailableError
+
+__all__ = ["Ledger", "LedgerError", "StoreUnavailableError", "open_ledger"]
+
+EXPECTED = "sqlite:///file.db, postgresql://host/database or memory://"
+
+
+def open_ledger(url: str) -> Ledger:
+    """The ledger at ``url``; a SQLite file is made where there is none.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///file.db`` (three slashes, then a path; a fourth for an absolute one),
+        ``postgresql://...`` (needs ``belated[postgres]``) or ``memory://``.
+    """
+    if not isinstance(url, str):
+        raise wrong("ledger", url, EXPECTED)
+    scheme, found, rest = url.partition("://")
+    if scheme == "memory" and found:
+        from belated.ledger.memory import MemoryLedger
+
+        return MemoryLedger()
+    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+        from belated.ledger.sqlite import SQLiteLedger
+
+        return SQLiteLedger(rest[1:])
+    if scheme in ("postgresql", "postgres") and found:
+        from belated.ledger.postgres import PostgresLedger
+
+        return PostgresLedger(url)
+    raise wrong("ledger", url, EXPECTED)

@@ -1,0 +1,184 @@
+"""The rulebook of all stores: what becomes of each draft, given what the log already says."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from belated.ledger.events import Draft, Event, Kind, Outcome, Status, Waiting, is_late
+from belated.ledger.ids import time_of
+from belated.ledger.protocol import Accepts
+
+WRITTEN = frozenset((Status.ACCEPTED, Status.EXPIRED))
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the log says of a decision."""
+
+    bandit: str
+    due: int | None
+    value: float | None = None  # the reward it has now
+    expired: bool = False
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Known:
+    """What the log says of all that a batch of drafts mentions."""
+
+    facts: dict[bytes, Facts] = field(default_factory=dict)
+    requests: dict[tuple[str, str], tuple[Event, bytes]] = field(default_factory=dict)
+    parked: dict[bytes, Waiting] = field(default_factory=dict)
+
+    def add(self, id: bytes, kind: int, bandit: str, due: int | None, value: float | None) -> None:
+        """One event more about a decision; events of one decision come in the order of the log."""
+        if kind == Kind.DECIDED:
+            self.facts[id] = Facts(bandit, due)
+        elif id in self.facts:
+            facts = self.facts[id]
+            if kind in (Kind.REWARDED, Kind.REVISED):
+                facts.value = value
+            elif kind == Kind.EXPIRED:
+                facts.expired = True
+            elif kind == Kind.CANCELLED:
+                facts.cancelled = True
+
+
+@dataclass(slots=True)
+class Settled:
+    """What to write, and what to answer."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    requests: list[tuple[str, str, bytes, bytes]] = field(default_factory=list)
+    subjects: list[tuple[str, str, bytes]] = field(default_factory=list)
+    park: list[Waiting] = field(default_factory=list)
+    unpark: list[bytes] = field(default_factory=list)
+
+
+def mentioned(drafts: Iterable[Draft]) -> list[bytes]:
+    """The decisions of which a store must know the facts."""
+    return list({draft.id for draft in drafts if draft.id})
+
+
+def settle(
+    drafts: Sequence[Draft],
+    known: Known,
+    tx: int,
+    seqs: Iterator[int],
+    park_for: int,
+    accepts: Accepts | None,
+) -> Settled:
+    """Judge the drafts in their order, each in the light of those before it."""
+    settled = Settled()
+
+    def write(draft: Draft, bandit: str) -> Event:
+        event = Event(
+            tx,
+            next(seqs),
+            draft.kind,
+            bandit,
+            draft.id,
+            draft.time,
+            draft.value,
+            draft.due,
+            draft.body,
+        )
+        settled.events.append(event)
+        known.add(draft.id, draft.kind, bandit, draft.due, draft.value)
+        return event
+
+    for draft in drafts:
+        if draft.kind == Kind.DECIDED:
+            settled.outcomes.append(_decide(draft, known, settled, write, park_for, accepts))
+            continue
+        if not draft.id:
+            write(draft, draft.bandit)
+            settled.outcomes.append(Outcome(Status.ACCEPTED, draft.bandit))
+            continue
+        facts = known.facts.get(draft.id)
+        status = judge(draft, facts, known.parked.get(draft.id), park_for, accepts)
+        bandit = facts.bandit if facts else draft.bandit
+        if status in WRITTEN:
+            write(draft, bandit)
+        elif status == Status.PARKED and draft.value is not None:
+            waiting = Waiting(draft.id, draft.time, draft.value)
+            known.parked[draft.id] = waiting
+            settled.park.append(waiting)
+        settled.outcomes.append(Outcome(status, bandit))
+    return settled
+
+
+def _decide(
+    draft: Draft,
+    known: Known,
+    settled: Settled,
+    write: Callable[[Draft, str], Event],
+    park_for: int,
+    accepts: Accepts | None,
+) -> Outcome:
+    earlier = known.requests.get((draft.bandit, draft.request)) if draft.request else None
+    if earlier is not None:
+        event, digest = earlier
+        status = Status.DUPLICATE if digest == draft.digest else Status.CONFLICT
+        return Outcome(status, draft.bandit, event)
+    facts = known.facts.get(draft.id)
+    if facts is not None:
+        same = facts.bandit == draft.bandit
+        return Outcome(Status.DUPLICATE if same else Status.CONFLICT, draft.bandit)
+    event = write(draft, draft.bandit)
+    if draft.request:
+        known.requests[draft.bandit, draft.request] = event, draft.digest
+        settled.requests.append((draft.bandit, draft.request, draft.id, draft.digest))
+    if draft.subject:
+        settled.subjects.append((draft.bandit, draft.subject, draft.id))
+    waiting = known.parked.get(draft.id)
+    if waiting is not None:
+        reward = Draft(Kind.REWARDED, "", draft.id, waiting.time, waiting.value)
+        if judge(reward, known.facts[draft.id], None, park_for, accepts) in WRITTEN:
+            write(reward, draft.bandit)
+            del known.parked[draft.id]
+            settled.unpark.append(draft.id)
+    return Outcome(Status.ACCEPTED, draft.bandit)
+
+
+def judge(
+    draft: Draft,
+    facts: Facts | None,
+    waiting: Waiting | None,
+    park_for: int,
+    accepts: Accepts | None,
+) -> Status:
+    """What becomes of a reward, expiry, cancellation or revision."""
+    if facts is None:
+        if draft.kind != Kind.REWARDED or abs(draft.time - time_of(draft.id)) > park_for:
+            return Status.UNKNOWN
+        if waiting is not None:
+            return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT
+        return Status.PARKED
+    if draft.bandit not in ("", facts.bandit):
+        return Status.UNKNOWN  # whether another bandit has it is not the caller's to know
+    if draft.value is not None and accepts is not None and not accepts(facts.bandit, draft.value):
+        return Status.INVALID
+    if draft.kind == Kind.REWARDED:
+        return _judge_reward(draft, facts)
+    if draft.kind == Kind.EXPIRED:
+        if facts.cancelled:
+            return Status.CONFLICT
+        return Status.DUPLICATE if facts.expired else Status.ACCEPTED
+    if draft.kind == Kind.CANCELLED:
+        if facts.cancelled:
+            return Status.DUPLICATE
+        learnt = facts.value is not None or facts.expired
+        return Status.CONFLICT if learnt else Status.ACCEPTED
+    if facts.cancelled or (facts.value is None and not facts.expired):
+        return Status.CONFLICT  # nothing to revise
+    return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED
+
+
+def _judge_reward(draft: Draft, facts: Facts) -> Status:
+    if facts.value is not None:
+        return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
+    if facts.cancelled:
+        return Status.CONFLICT
+    late = is_late(draft.time, facts.due, facts.expired)
+    return Status.EXPIRED if late else Status.ACCEPTED

@@ -1,0 +1,286 @@
+"""A ledger in one SQLite file: write-ahead log, every commit flushed to the disk.
+
+Several processes may use one file. SQLite lets one of them write at a time, so ``seq`` is commit
+order, and whoever holds the write lock sees everything before it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from threading import RLock
+from typing import Any
+from uuid import uuid4
+
+import apsw
+import msgspec
+
+from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
+from belated.ledger.memory import PARK_FOR
+from belated.ledger.migrations import missing
+from belated.ledger.protocol import Accepts, LedgerError, StoreUnavailableError
+from belated.ledger.settling import Known, Settled, mentioned, settle
+
+BUSY_MS = 10_000  # wait this long for another process to finish writing
+LONGEST_TAIL = 100_000
+_COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
+_KINDS = list(Kind)
+
+
+class SQLiteLedger:
+    """See ``Ledger``.
+
+    Parameters
+    ----------
+    path
+        The file; made where there is none.
+    park_for
+        Microseconds for which a reward may precede its decision.
+    vfs
+        Name of an apsw VFS, for tests that break the disk.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, park_for: int = PARK_FOR, vfs: str | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.park_for = park_for
+        self._vfs = vfs
+        self._lock = RLock()
+        # what this object wrote itself need not be read back to be followed
+        self._tail: list[Event] = []
+        self._tail_after = Position()
+        with self._translated():
+            self._open(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            self._migrate()
+            self.identity = str(self._db.execute("select identity from ledger").get)
+
+    def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
+        """See ``Ledger.commit``."""
+        with self._writing() as execute:
+            tx, last = execute("select tx, seq from events order by seq desc limit 1").get or (0, 0)
+            known = self._known(drafts)
+            settled = settle(drafts, known, last + 1, count(last + 1), self.park_for, accepts)
+            self._write(settled)
+        if not self._tail or self._tail[-1].seq != last or len(self._tail) > LONGEST_TAIL:
+            self._tail, self._tail_after = [], Position(tx, last)
+        self._tail += settled.events
+        return settled.outcomes
+
+    def _known(self, drafts: Sequence[Draft]) -> Known:
+        known, execute = Known(), self._db.execute
+        any_parked = execute("select exists (select 1 from parked)").get
+        for id in mentioned(drafts):
+            rows = execute("select kind, bandit, due, value from events where id = ?", (id,))
+            for kind, bandit, due, value in rows:
+                known.add(id, kind, bandit, due, value)
+            if any_parked:
+                for row in execute("select * from parked where id = ?", (id,)):
+                    known.parked[id] = Waiting(*row)
+        for draft in drafts:
+            if draft.request:
+                earlier = self._requested(draft.bandit, draft.request)
+                if earlier is not None:
+                    known.requests[draft.bandit, draft.request] = earlier
+        return known
+
+    def _write(self, settled: Settled) -> None:
+        def write(statement: str, rows: list[Any]) -> None:
+            if rows:
+                self._db.executemany(statement, rows)
+
+        write(f"insert into events ({_COLUMNS}) values (?,?,?,?,?,?,?,?,?)", settled.events)
+        write("insert into requests values (?,?,?,?)", settled.requests)
+        write("insert into subjects values (?,?,?)", settled.subjects)
+        write("insert into parked values (?,?,?)", settled.park)
+        write("delete from parked where id = ?", [(id,) for id in settled.unpark])
+
+    def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
+        """See ``Ledger.follow``."""
+        with self._lock:
+            if self._tail and self._tail_after == after:
+                events, self._tail = self._tail, []
+            else:
+                events = self._read(after, limit)
+        return events, Position(events[-1].tx, events[-1].seq) if events else after
+
+    def _read(self, after: Position, limit: int) -> list[Event]:
+        events: list[Event] = []
+        with self._reading():
+            rows = self._db.cursor()
+            rows.execute(f"select {_COLUMNS} from events where seq > ? order by seq", (after.seq,))
+            for row in rows:
+                if len(events) >= limit and row[0] != events[-1].tx:
+                    break
+                events.append(_event(row))
+            rows.close(force=True)  # an unfinished query would keep old pages from being reused
+        return events
+
+    def story(self, id: bytes) -> list[Event]:
+        """See ``Ledger.story``."""
+        with self._reading() as execute:
+            return _events(
+                execute(f"select {_COLUMNS} from events where id = ? order by seq", (id,))
+            )
+
+    def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
+        """See ``Ledger.requested``."""
+        with self._reading():
+            return self._requested(bandit, request)
+
+    def _requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
+        found = self._db.execute(
+            "select id, digest from requests where bandit = ? and request = ?", (bandit, request)
+        ).get
+        if found is None:
+            return None
+        id, digest = found
+        rows = self._db.execute(f"select {_COLUMNS} from events where id = ? and kind = 0", (id,))
+        (event,) = _events(rows)
+        return event, digest
+
+    def subject(self, bandit: str, subject: str) -> list[bytes]:
+        """See ``Ledger.subject``."""
+        with self._reading() as execute:
+            rows = execute(
+                "select id from subjects where bandit = ? and subject = ? order by id",
+                (bandit, subject),
+            )
+            return [id for (id,) in rows]
+
+    def forget(self, bandit: str, subject: str, time: int) -> int:
+        """See ``Ledger.forget``."""
+        with self._writing() as execute:
+            ids = self.subject(bandit, subject)
+            first: Position | None = None
+            for id in ids:
+                event = self.story(id)[0]
+                decided = msgspec.msgpack.decode(event.body, type=Decided)
+                place = Position(event.tx, event.seq)
+                first = place if first is None else min(first, place)
+                execute(
+                    "delete from requests where bandit = ? and request = ?",
+                    (bandit, decided.request),
+                )
+                execute(
+                    "update events set id = x'', value = null, due = null, body = x'' where id = ?",
+                    (id,),
+                )
+            execute("delete from subjects where bandit = ? and subject = ?", (bandit, subject))
+            body = msgspec.msgpack.encode(Erasure(len(ids), first))
+            (last,) = execute("select coalesce(max(seq), 0) from events").fetchone()
+            event = Event(last + 1, last + 1, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
+            self._write(Settled(events=[event]))
+        self._tail = []  # it may hold what was erased
+        with self._reading() as execute:
+            execute("pragma wal_checkpoint(truncate)").fetchall()  # nor may the write-ahead log
+        return len(ids)
+
+    def parked(self) -> list[Waiting]:
+        """See ``Ledger.parked``."""
+        with self._reading() as execute:
+            return [Waiting(*row) for row in execute("select * from parked order by time, id")]
+
+    def erasures(self, after: Position) -> list[Event]:
+        """See ``Ledger.erasures``."""
+        with self._reading() as execute:
+            return _events(
+                execute(
+                    f"select {_COLUMNS} from events where seq > ? and kind = 7 order by seq",
+                    (after.seq,),
+                )
+            )
+
+    def behind(self, after: Position) -> int:
+        """See ``Ledger.behind``."""
+        with self._reading() as execute:
+            return int(execute("select count(*) from events where seq > ?", (after.seq,)).get)
+
+    def close(self) -> None:
+        """See ``Ledger.close``."""
+        with self._lock:
+            self._db.close()
+
+    # ------------------------------------------------------------------------------ the file
+
+    def _open(self, flags: int) -> None:
+        self._db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
+        self._db.set_busy_timeout(BUSY_MS)
+        self._db.execute("pragma journal_mode = wal")
+        self._db.execute("pragma synchronous = full")
+        self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
+        self._file = self._file_now()
+
+    def _file_now(self) -> tuple[int, int] | None:
+        if self._vfs is not None:
+            return None
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_dev, found.st_ino
+
+    def _migrate(self) -> None:
+        def steps() -> list[tuple[int, str]]:
+            return missing("sqlite", str(self.path), self._db.execute("pragma user_version").get)
+
+        if not steps():
+            return
+        self._db.execute("begin immediate")  # another process may be about to do the same
+        for version, script in steps():
+            self._db.execute(script)
+            self._db.execute(f"pragma user_version = {version}")
+            if version == 1:
+                self._db.execute("insert into ledger values (?)", (str(uuid4()),))
+        self._db.execute("commit")
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with self._lock, self._translated():
+            if self._file_now() != self._file:
+                self._open_again()
+            yield self._db.execute
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        with self._reading() as execute:
+            execute("begin immediate")
+            try:
+                yield execute
+                execute("commit")
+            except BaseException:
+                if self._db.in_transaction:
+                    execute("rollback")
+                raise
+
+    def _open_again(self) -> None:
+        """The file is not the one we opened. SQLite would go on with one that nobody finds."""
+        if not self.path.exists():
+            raise StoreUnavailableError(f"{self.path}: the file is gone")
+        self._db.close()
+        self._open(apsw.SQLITE_OPEN_READWRITE)
+        identity = self._db.execute("select identity from ledger").get
+        if identity != self.identity:
+            self._file = None
+            raise StoreUnavailableError(f"{self.path}: another ledger lies in its place")
+        self._tail = []
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of SQLite as those of a ledger."""
+        try:
+            yield
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise LedgerError(f"{self.path}: damaged, or no SQLite file ({error})") from error
+        except apsw.Error as error:
+            raise StoreUnavailableError(f"{self.path}: {error}") from error
+
+
+def _event(row: Any) -> Event:
+    tx, seq, kind, bandit, id, time, value, due, body = row
+    return Event(tx, seq, _KINDS[kind], bandit, id, time, value, due, body)
+
+
+def _events(rows: Any) -> list[Event]:
+    return [_event(row) for row in rows]

@@ -39,7 +39,6 @@ class Postgres:
         self._folder = TemporaryDirectory(prefix="pg")  # short: a socket's path has a limit
         self.folder = Path(self._folder.name)
         self.data = self.folder / "data"
-        self.socket = self.folder / ".s.PGSQL.5432"
         self.as_owner: list[str] = []
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(self.folder, "postgres")
@@ -82,7 +81,9 @@ class Postgres:
             os.kill(process, signal.SIGKILL)
         while not running().keys().isdisjoint([*children, postmaster]):
             time.sleep(0.005)
+        # Where nobody buries the dead, their ids live on, and the next start would wait for them.
         (self.data / "postmaster.pid").unlink()
+        (self.folder / ".s.PGSQL.5432.lock").unlink()
 
     def postmaster(self) -> int:
         return int((self.data / "postmaster.pid").read_text().split()[0])

@@ -8,7 +8,7 @@ index of the write-ahead log lives in shared memory and is always lost.
 """
 
 import random
-from collections import defaultdict
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from math import inf
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import apsw
 
-SECTOR = 512
+from unsynced_file import SECTOR, Content
+
 JOURNALS = (
     apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
 )  # SQLite's own Unix layer syncs the directory with the first sync of one that is new
@@ -29,76 +30,6 @@ _numbers = count()
 
 class PowerCut(apsw.IOError):
     """The power is off."""
-
-
-class Content:
-    """The bytes of a file: those that are safe, and what was done to them since the last sync."""
-
-    def __init__(self, safe: bytes = b"") -> None:
-        self.safe = safe
-        self.now = bytearray(safe)
-        self.changes: list[tuple[int, bytes | None]] = []  # None: the file was cut off there
-
-    def write(self, data: bytes, offset: int) -> None:
-        _put(self.now, offset, data)
-        self.changes.append((offset, bytes(data)))
-
-    def truncate(self, size: int) -> None:
-        del self.now[size:]
-        self.changes.append((size, None))
-
-    def sync(self) -> None:
-        self.safe = bytes(self.now)
-        self.changes = []
-
-    def after_a_cut(self, rng: random.Random) -> "Content":
-        """Keep, lose or tear every sector that was not synced, and the size of the file."""
-        kept = rng.choice([0.0, 0.5, 0.9, 1.0])
-        image, latest = bytearray(self.safe), bytearray(self.safe)
-        versions: dict[int, list[bytes]] = defaultdict(list)  # of each sector, by its offset
-        sizes = [len(image)]
-        for offset, data in self.changes:
-            if data is not None:
-                _put(latest, offset, data)
-                sizes.append(len(latest))
-                for start in range(offset - offset % SECTOR, offset + len(data), SECTOR):
-                    versions[start].append(bytes(latest[start : start + SECTOR]))
-            elif rng.random() < kept:
-                del image[offset:], latest[offset:]
-                sizes = [offset]
-                for start in [start for start in versions if start + SECTOR > offset]:
-                    versions[start] = [bytes(latest[start : start + SECTOR])]
-        image.extend(bytes(len(latest) - len(image)))
-        for start, written in versions.items():
-            old = bytes(image[start : start + SECTOR])
-            new = written[-1] if rng.random() < kept else _fate(rng, old, rng.choice(written))
-            image[start : start + SECTOR] = new.ljust(len(old), b"\0")
-        size = sizes[-1] if rng.random() < kept else rng.choice(sizes)
-        return Content(bytes(image[:size]))
-
-
-def _put(image: bytearray, offset: int, data: bytes) -> None:
-    image.extend(bytes(max(0, offset - len(image))))
-    image[offset : offset + len(data)] = data
-
-
-def _fate(rng: random.Random, old: bytes, new: bytes) -> bytes:
-    """A sector whose write did not end well. Bytes outside the write never change."""
-    new = new.ljust(len(old), b"\0")
-    kind = rng.randrange(6)
-    if kind == 0:
-        return new
-    if kind == 1:
-        tear = rng.randrange(len(old) + 1)
-        return new[:tear] + old[tear:]
-    if kind == 2:
-        tear = rng.randrange(len(old) + 1)
-        return old[:tear] + new[tear:]
-    if kind == 3:  # the disk wrote nonsense where it should have written
-        return bytes(
-            a if a == b else c for a, b, c in zip(old, new, rng.randbytes(len(old)), strict=True)
-        )
-    return old
 
 
 class OpenFile:
@@ -186,14 +117,21 @@ class Disk(apsw.VFS):
         self.files: dict[str, Content] = {}
         self.renames: dict[str, list[Content | None]] = {}  # what a name stood for since the sync
         self.steps_left = inf
-        self._dying: list[apsw.Connection] = []
         self._locks = TemporaryDirectory()
 
     def __enter__(self) -> "Disk":
+        self._hook = sys.unraisablehook
+        sys.unraisablehook = self._unraisable
         return self
+
+    def _unraisable(self, report: Any) -> None:
+        """SQLite goes on after some errors, and connections that are let go cannot raise."""
+        if not isinstance(report.exc_value, PowerCut):
+            self._hook(report)
 
     def __exit__(self, *error: object) -> None:
         self._close_all()
+        sys.unraisablehook = self._hook
         self.unregister()
         self._locks.cleanup()
 
@@ -210,7 +148,6 @@ class Disk(apsw.VFS):
         self.steps_left -= 1
         if self.steps_left <= 0:
             self.is_off = True
-            self._dying = self._connections()  # closing one now would fail where nobody can see
             raise PowerCut("the power went")
 
     def cut(self) -> None:
@@ -222,15 +159,12 @@ class Disk(apsw.VFS):
         self.renames = {}
         self.life += 1
 
-    def _connections(self) -> list[apsw.Connection]:
-        return [one for one in apsw.connections() if one.open_vfs == self.name]
-
     def _close_all(self) -> None:
         self.is_off = False
         self.steps_left = inf
-        for connection in self._connections():
-            connection.close(force=True)
-        self._dying = []
+        for connection in apsw.connections():
+            if connection.open_vfs == self.name:
+                connection.close(force=True)
 
     def twin(self) -> "Disk":
         """A disk with the same files, as they were when the power last came back."""
@@ -344,6 +278,5 @@ def _until_cut(disk: Disk, work: Callable[[], object]) -> None:
         work()
     except Exception:
         if not disk.is_off:
-            disk.cut_at(inf)
             raise
     disk.cut()

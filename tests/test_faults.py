@@ -1,11 +1,23 @@
+import os
 import random
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count, islice
+from multiprocessing import get_context
 
 import apsw
+import msgspec
 import psycopg
 import pytest
 
+from belated.ledger.events import START, Decided, Draft, Kind, Status, Waiting
+from belated.ledger.ids import Ids
+from belated.ledger.settling import WRITTEN
+from belated.ledger.sqlite import SQLiteLedger
 from postgres_server import postgres, running  # noqa: F401 - a fixture
-from power_loss import SECTOR, Content, Disk, run
+from power_loss import Disk, run
+from unsynced_file import SECTOR, Content
+
+EMPTY = msgspec.msgpack.encode(Decided(b"", "", 0, None, 0, "", 0.0, 0.0, 0.0))
 
 
 class Certain(random.Random):
@@ -179,6 +191,111 @@ def test_a_workload_that_fails_of_itself_is_not_excused():
 
     with pytest.raises(ValueError, match="of itself"):
         run(3, broken, facts_of)
+
+
+# -------------------------------------------------------------------------- the SQLite ledger
+
+
+def drafts_of_a_life(rng, clock, open_ids):
+    """Decisions, some with a request or a subject; rewards, expiries and early rewards."""
+    ids = Ids(lambda: next(clock), seed=rng.getrandbits(32))
+    while True:
+        drafts = []
+        for _ in range(rng.choice([1, 1, 4, 30])):
+            kind, now = rng.random(), next(clock)
+            if kind < 0.5 or not open_ids:
+                id, body = ids(), rng.randbytes(rng.randrange(400))
+                request = id.hex() if rng.random() < 0.3 else ""
+                drafts.append(Draft(Kind.DECIDED, "shop", id, now, None, now + 9, body, request))
+                open_ids.append(id)
+            elif kind < 0.6:
+                drafts.append(Draft(Kind.REWARDED, "", ids(), now, rng.random()))  # parked
+            elif kind < 0.7:
+                drafts.append(Draft(Kind.EXPIRED, "", rng.choice(open_ids), now))
+            else:
+                id = open_ids.pop(rng.randrange(len(open_ids)))
+                drafts.append(Draft(Kind.REWARDED, "", id, now, rng.random()))
+        yield drafts
+
+
+def ledger_on(disk, synchronous="full"):
+    ledger = SQLiteLedger(disk.path, vfs=disk.name)
+    if synchronous != "full":
+        ledger._db.pragma("synchronous", synchronous)
+    ledger._db.pragma("wal_autocheckpoint", 20)  # or no run would be long enough for one
+    return ledger
+
+
+def committing(synchronous):
+    """A workload whose facts are events as they are in the log, early rewards and requests."""
+    clock, open_ids = count(1_700_000_000_000_000, 700), []
+
+    def workload(disk, rng):
+        while True:
+            ledger = ledger_on(disk, synchronous)
+            position = START
+            while (more := ledger.follow(position))[0]:
+                position = more[1]
+            for drafts in islice(drafts_of_a_life(rng, clock, open_ids), rng.randrange(1, 40)):
+                outcomes = ledger.commit(drafts)
+                events, position = ledger.follow(position)
+                written = [one for one in outcomes if one.status in WRITTEN]
+                assert len(events) == len(written)
+                yield from events
+                for draft, outcome in zip(drafts, outcomes, strict=True):
+                    if outcome.status == Status.PARKED:
+                        yield Waiting(draft.id, draft.time, draft.value)
+                    elif draft.request and outcome.status == Status.ACCEPTED:
+                        yield draft.id, draft.request
+            if rng.random() < 0.3:
+                ledger.commit(
+                    [Draft(Kind.DECIDED, "shop", rng.randbytes(16), 0, body=EMPTY, subject="me")]
+                )
+                ledger.forget("shop", "me", next(clock))
+                yield ledger.erasures(position)[-1]
+            ledger.close()
+
+    return workload
+
+
+def facts_of_ledger(disk):
+    ledger = ledger_on(disk)
+    assert list(ledger._db.execute("pragma integrity_check")) == [("ok",)]
+    events, _ = ledger.follow(START, limit=10**9)
+    assert events == sorted(events)
+    assert [event.seq for event in events] == [*range(1, len(events) + 1)]
+    requests = []
+    for event in events:
+        found = ledger.requested("shop", event.id.hex()) if event.kind == Kind.DECIDED else None
+        if found:
+            assert found[0] == event
+            requests.append((event.id, event.id.hex()))
+    waiting = ledger.parked()
+    ledger.close()
+    return [*events, *waiting, *requests]
+
+
+def lost_by_the_ledger(seed, synchronous="full"):
+    verdict = run(seed, committing(synchronous), facts_of_ledger)
+    return seed, verdict.acknowledged, verdict.lost, verdict.damage
+
+
+def test_the_ledger_loses_nothing_when_the_power_goes():
+    """POWER_CUT_SEEDS=10000 runs as many, on all cores."""
+    seeds = int(os.environ.get("POWER_CUT_SEEDS", "200"))
+    if seeds <= 200:
+        verdicts = [lost_by_the_ledger(seed) for seed in range(seeds)]
+    else:
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            verdicts = list(pool.map(lost_by_the_ledger, range(seeds), chunksize=50))
+    assert [verdict for verdict in verdicts if verdict[2] or verdict[3]] == []
+    facts = sum(verdict[1] for verdict in verdicts)
+    assert facts > 100 * seeds
+    print(f"{seeds} seeds, {facts} acknowledged facts, 0 lost")
+
+
+def test_a_ledger_that_does_not_sync_is_found_out():
+    assert any(lost_by_the_ledger(seed, "normal")[2] for seed in range(20))
 
 
 # ------------------------------------------------------------------------------- PostgreSQL

@@ -13,7 +13,8 @@ from belated.ledger.events import START, Decided, Draft, Kind, Status, Waiting
 from belated.ledger.ids import Ids
 from belated.ledger.settling import WRITTEN
 from belated.ledger.sqlite import SQLiteLedger
-from postgres_server import postgres, running  # noqa: F401 - a fixture
+from postgres_server import postgres as postgres  # a fixture
+from postgres_server import running
 from power_loss import Disk, run
 from unsynced_file import SECTOR, Content
 
@@ -306,7 +307,7 @@ def numbers(url):
         return [row[0] for row in connection.execute("select n from number order by n")]
 
 
-def test_a_killed_postgres_has_what_it_acknowledged_and_starts_again(postgres):  # noqa: F811
+def test_a_killed_postgres_has_what_it_acknowledged_and_starts_again(postgres):
     url = postgres.new_database("killed")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create table number (n int)")
@@ -330,7 +331,7 @@ def test_a_killed_postgres_has_what_it_acknowledged_and_starts_again(postgres): 
         assert numbers(url) == acknowledged
 
 
-def test_a_stopped_postgres_refuses_and_starts_again(postgres):  # noqa: F811
+def test_a_stopped_postgres_refuses_and_starts_again(postgres):
     url = postgres.new_database("stopped")
     with psycopg.connect(url) as connection:
         assert connection.execute("show fsync").fetchone() == ("on",)

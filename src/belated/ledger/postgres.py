@@ -208,7 +208,7 @@ class PostgresLedger:
         with self._connected() as db, db.transaction():
             db.execute(_ALONE)
             ids = self.subject(bandit, subject)
-            query = f"select {_COLUMNS} from events where kind = 0 and id = any(%b::bytea[]) and id <> ''"
+            query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and kind = 0"
             decisions = _events(db.execute(query, [ids], binary=True))
             requests = [msgspec.msgpack.decode(e.body, type=Decided).request for e in decisions]
             db.execute(
@@ -295,20 +295,18 @@ class PostgresLedger:
 
         if not steps():
             return
+        # Another process may be about to do the same. Not a lock of the transaction: one that
+        # began before the wait does not see the tables that were made meanwhile.
+        lock = "(hashtext('belated'), hashtext(%s))"
+        db.execute(f"select pg_advisory_lock{lock}", [self.schema])
         with db.transaction():
-            # another process may be about to do the same
-            db.execute(
-                "select pg_advisory_xact_lock(hashtext('belated'), hashtext(%s))", [self.schema]
-            )
+            db.execute(psycopg.sql.SQL("create schema if not exists {}").format(self._identifier))
             for version, script in steps():
-                if version == 1:
-                    db.execute(
-                        psycopg.sql.SQL("create schema if not exists {}").format(self._identifier)
-                    )
                 db.execute(script.encode())
                 if version == 1:
                     db.execute("insert into ledger values (%s, 1, 0)", [str(uuid4())])
                 db.execute("update ledger set version = %s", [version])
+        db.execute(f"select pg_advisory_unlock{lock}", [self.schema])
 
 
 def _only(rows: Any) -> Any:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import belated.ledger.postgres as store
-from belated.ledger import LedgerError, StoreUnavailableError, open_ledger
+from belated.ledger import LedgerError, StoreUnavailableError, open_ledger, postgres_session
 from belated.ledger.checks import LEDGER_CHECKS
 from belated.ledger.events import START, Decided, Draft, Kind, Position, Status
 from belated.ledger.ids import Ids
@@ -68,7 +68,7 @@ def test_it_is_a_ledger(check, new):
 
 def test_it_is_opened_by_its_url(postgres):
     ledger = open_ledger(postgres.url)
-    assert ledger.schema == "belated"
+    assert ledger._session.schema == "belated"
     ledger.close()
 
 
@@ -406,7 +406,7 @@ def test_a_server_that_was_away_is_found_again_by_the_same_object(new, postgres)
 def test_another_ledger_in_its_place_is_not_written_to(new, postgres):
     ledger = new()
     with psycopg.connect(postgres.url) as connection:
-        connection.execute(f"update {ledger.schema}.ledger set identity = 'another'")
+        connection.execute(f"update {ledger._session.schema}.ledger set identity = 'another'")
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity "
             "where pid <> pg_backend_pid() and backend_type = 'client backend'"
@@ -417,11 +417,33 @@ def test_another_ledger_in_its_place_is_not_written_to(new, postgres):
         ledger.commit([decided()])
 
 
+def test_tables_that_are_gone_are_not_made_again(new, postgres):
+    ledger = new()
+    with psycopg.connect(postgres.url) as connection:
+        connection.execute(f"drop schema {ledger._session.schema} cascade")
+    for match in ("does not exist", "the tables are gone"):
+        with pytest.raises(StoreUnavailableError, match=match):
+            ledger.commit([decided()])
+
+
+def test_it_does_not_trust_the_defaults_of_the_server(postgres):
+    """With these, a crash would lose commits and a writer would judge by an old snapshot."""
+    url = postgres.new_database("careless")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("synchronous_commit = off", "default_transaction_isolation = serializable"):
+            connection.execute(f"alter database careless set {setting}")
+    ledger = PostgresLedger(url)
+    with ledger._session.connected() as db:
+        assert db.execute("show synchronous_commit").fetchone() == ("on",)
+        assert db.execute("show transaction_isolation").fetchone() == ("read committed",)
+    ledger.close()
+
+
 def test_a_writer_that_waits_too_long_gives_up(new, postgres, monkeypatch):
-    monkeypatch.setattr(store, "TIMEOUTS", "set lock_timeout = '50ms'")
+    monkeypatch.setattr(postgres_session, "TIMEOUTS", "set lock_timeout = '50ms'")
     ledger = new()
     with psycopg.connect(postgres.url) as other:
-        other.execute(f"set search_path = {ledger.schema}")
+        other.execute(f"set search_path = {ledger._session.schema}")
         other.execute(store._ALONE)
         with pytest.raises(StoreUnavailableError, match="lock timeout"):
             ledger.commit([decided()])
@@ -440,7 +462,7 @@ def test_many_may_open_a_new_ledger_at_once(new):
 
 
 def test_a_newer_schema_is_refused(new, postgres):
-    schema = new().schema
+    schema = new()._session.schema
     with psycopg.connect(postgres.url) as connection:
         connection.execute(f"update {schema}.ledger set version = 99")
     with pytest.raises(LedgerError, match="has schema 99: expected at most"):

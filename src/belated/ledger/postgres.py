@@ -6,40 +6,18 @@ sees only those of transactions older than any that is still running. Such a num
 everything a transaction builds on has been read, so a reward always comes after its decision.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from threading import RLock
+from collections.abc import Sequence
 from typing import Any, LiteralString
-from uuid import uuid4
 
 import msgspec
 
-from belated.core.arguments import wrong
 from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.memory import PARK_FOR
-from belated.ledger.migrations import missing
+from belated.ledger.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
 from belated.ledger.protocol import Accepts, StoreUnavailableError
 from belated.ledger.settling import Known, Settled, mentioned, settle
 
-try:
-    import psycopg
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}: pip install 'belated[postgres]'") from error
-
-Connection = psycopg.Connection[tuple[Any, ...]]
-
 TRIES = 10  # to settle a batch while others write about the same decisions
-NETWORK = {  # a server that is cut off is noticed within half a minute
-    "connect_timeout": 10,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-}
-TIMEOUTS = """
-    set statement_timeout = '60s'; set lock_timeout = '10s';
-    set idle_in_transaction_session_timeout = '60s'
-"""
 _COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
 _TYPES: LiteralString = "bigint bigint smallint text bytea bigint float8 bigint bytea"
 _KINDS = list(Kind)
@@ -61,8 +39,7 @@ _REQUESTS: LiteralString = f"""
 """
 _NUMBERS = """
     select pg_current_xact_id()::text::bigint + tx_offset,
-        array(select nextval('event_seq') from generate_series(1, %s
-            + (select count(*) from parked where id = any(%b::bytea[]))))
+        array(select nextval('event_seq') from generate_series(1, %s))
     from ledger
 """
 _FOLLOW: LiteralString = f"""
@@ -71,10 +48,6 @@ _FOLLOW: LiteralString = f"""
         select tx_offset + pg_snapshot_xmin(pg_current_snapshot())::text::bigint from ledger
     )
     order by tx, seq
-"""
-_AFTER_A_DUMP = """
-    update ledger set tx_offset = newest + 1 from (select max(tx) as newest from events) as log
-    where newest >= tx_offset + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 
 
@@ -97,27 +70,17 @@ class PostgresLedger:
     """
 
     def __init__(self, url: str, *, schema: str = "belated", park_for: int = PARK_FOR) -> None:
-        try:
-            given = psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            # neither the URL nor what libpq says of it: a password may be in both
-            expected = "a URL that PostgreSQL's clients take, such as postgresql://user@host/name"
-            raise wrong("ledger", "postgresql://...", expected) from None
-        self._settings: dict[str, Any] = NETWORK | given
-        host, database = given.get("host", "localhost"), given.get("dbname", "")
-        self._name = f"PostgreSQL database {database!r} at {host}"
-        self.schema = schema
-        self._identifier = psycopg.sql.Identifier(schema)
+        self._session = Session(url, schema)
         self.park_for = park_for
-        self.identity = ""
-        self._lock = RLock()
-        self._connection: Connection | None = None
-        with self._connected():
-            pass
+
+    @property
+    def identity(self) -> str:
+        """See ``Ledger.identity``."""
+        return self._session.identity
 
     def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
-        with self._connected() as db:
+        with self._session.connected() as db:
             lock = _SHARE
             for _ in range(TRIES):
                 try:
@@ -129,19 +92,19 @@ class PostgresLedger:
                             db.execute("commit")
                         return settled.outcomes
                     lock = _ALONE
-                except (
-                    psycopg.errors.UniqueViolation,
-                    psycopg.errors.DeadlockDetected,
-                    psycopg.errors.SerializationFailure,
-                ):
-                    pass  # another writer was first: see what it wrote, and judge again
+                except ANOTHER_CAME_FIRST:
+                    pass  # see what it wrote, and judge again
                 db.rollback()
-        raise StoreUnavailableError(f"{self._name}: others wrote the same {TRIES} times in a row")
+        name = self._session.name
+        raise StoreUnavailableError(f"{name}: others wrote the same {TRIES} times in a row")
 
     def _known(
         self, db: Connection, lock: LiteralString, drafts: Sequence[Draft]
     ) -> tuple[Known, int, list[int]]:
-        """Begin; what the log says; the numbers of the transaction and of its events."""
+        """Begin; what the log says; the numbers of the transaction and of its events.
+
+        A decision makes two events where its reward was parked.
+        """
         ids = mentioned(drafts)
         asked = [draft for draft in drafts if draft.request]
         names = [[draft.bandit for draft in asked], [draft.request for draft in asked]]
@@ -152,13 +115,13 @@ class PostgresLedger:
             facts = db.execute(_FACTS, [ids], binary=True)
             parked = db.execute(_PARKED, [ids], binary=True)
             requests = db.execute(_REQUESTS, names, binary=True) if asked else ()
-            numbers = db.execute(_NUMBERS, [len(drafts), ids], binary=True)
+            numbers = db.execute(_NUMBERS, [2 * len(drafts)], binary=True)
         for id, kind, bandit, due, value in facts:
             known.add(id, kind, bandit, due, value)
         known.parked = {row[0]: Waiting(*row) for row in parked}
         for bandit, request, digest, *row in requests:
             known.requests[bandit, request] = _event(row), digest
-        tx, seqs = _only(numbers)
+        tx, seqs = only(numbers)
         return known, tx, seqs
 
     def _write(self, db: Connection, settled: Settled) -> None:
@@ -177,7 +140,7 @@ class PostgresLedger:
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """See ``Ledger.follow``."""
-        with self._connected() as db:
+        with self._session.connected() as db:
             events = _events(db.execute(_FOLLOW + " limit %s", [*after, limit], binary=True))
             if len(events) == limit:
                 rest = f"select {_COLUMNS} from events where tx = %s and seq > %s order by seq"
@@ -187,12 +150,12 @@ class PostgresLedger:
     def story(self, id: bytes) -> list[Event]:
         """See ``Ledger.story``."""
         query = f"select {_COLUMNS} from events where id = %b and id <> '' order by tx, seq"
-        with self._connected() as db:
+        with self._session.connected() as db:
             return _events(db.execute(query, [id], binary=True))
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
         """See ``Ledger.requested``."""
-        with self._connected() as db:
+        with self._session.connected() as db:
             for _, _, digest, *row in db.execute(_REQUESTS, [[bandit], [request]], binary=True):
                 return _event(row), digest
         return None
@@ -200,12 +163,12 @@ class PostgresLedger:
     def subject(self, bandit: str, subject: str) -> list[bytes]:
         """See ``Ledger.subject``."""
         query = "select id from subjects where bandit = %s and subject = %s order by id"
-        with self._connected() as db:
+        with self._session.connected() as db:
             return [id for (id,) in db.execute(query, [bandit, subject], binary=True)]
 
     def forget(self, bandit: str, subject: str, time: int) -> int:
         """See ``Ledger.forget``. The space is freed by PostgreSQL's next vacuum, not at once."""
-        with self._connected() as db, db.transaction():
+        with self._session.connected() as db, db.transaction():
             db.execute(_ALONE)
             ids = self.subject(bandit, subject)
             query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and kind = 0"
@@ -222,96 +185,32 @@ class PostgresLedger:
             db.execute("delete from subjects where bandit = %s and subject = %s", [bandit, subject])
             first = min((Position(e.tx, e.seq) for e in decisions), default=None)
             body = msgspec.msgpack.encode(Erasure(len(ids), first))
-            tx, (seq,) = _only(db.execute(_NUMBERS, [1, []], binary=True))
+            tx, (seq,) = only(db.execute(_NUMBERS, [1], binary=True))
             event = Event(tx, seq, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
             self._write(db, Settled(events=[event]))
         return len(ids)
 
     def parked(self) -> list[Waiting]:
         """See ``Ledger.parked``."""
-        with self._connected() as db:
+        with self._session.connected() as db:
             rows = db.execute("select id, time, value from parked order by time, id", binary=True)
             return [Waiting(*row) for row in rows]
 
     def erasures(self, after: Position) -> list[Event]:
         """See ``Ledger.erasures``."""
         query = f"select {_COLUMNS} from events where kind = 7 and (tx, seq) > (%s, %s)"
-        with self._connected() as db:
+        with self._session.connected() as db:
             return _events(db.execute(query + " order by tx, seq", after, binary=True))
 
     def behind(self, after: Position) -> int:
         """See ``Ledger.behind``."""
-        with self._connected() as db:
+        with self._session.connected() as db:
             query = "select count(*) from events where (tx, seq) > (%s, %s)"
-            return int(_only(db.execute(query, after))[0])
+            return int(only(db.execute(query, after))[0])
 
     def close(self) -> None:
         """See ``Ledger.close``."""
-        with self._lock:
-            self._disconnect()
-
-    # ------------------------------------------------------------------------ the connection
-
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        """The connection, made where there is none. After any error the next call makes another."""
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connect()
-                assert self._connection is not None
-                yield self._connection
-            except psycopg.DataError as error:  # text with a NUL, a time beyond 64 bits
-                self._disconnect()
-                raise ValueError(f"{self._name} cannot hold this: {error}") from error
-            except psycopg.Error as error:
-                self._disconnect()
-                raise StoreUnavailableError(f"{self._name}: {error}") from error
-            except BaseException:
-                self._disconnect()
-                raise
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _connect(self) -> None:
-        db = self._connection = psycopg.connect(**self._settings, autocommit=True)
-        db.execute(TIMEOUTS)
-        db.execute(psycopg.sql.SQL("set search_path = {}").format(self._identifier))
-        self._migrate(db)
-        db.execute(_AFTER_A_DUMP)
-        (identity,) = _only(db.execute("select identity from ledger"))
-        if self.identity and identity != self.identity:
-            raise StoreUnavailableError(f"{self._name}: another ledger lies in its place")
-        self.identity = identity
-
-    def _migrate(self, db: Connection) -> None:
-        def steps() -> list[tuple[int, str]]:
-            (exists,) = _only(db.execute("select to_regclass('ledger') is not null"))
-            version = _only(db.execute("select version from ledger"))[0] if exists else 0
-            return missing("postgres", self._name, version)
-
-        if not steps():
-            return
-        # Another process may be about to do the same. Not a lock of the transaction: one that
-        # began before the wait does not see the tables that were made meanwhile.
-        lock = "(hashtext('belated'), hashtext(%s))"
-        db.execute(f"select pg_advisory_lock{lock}", [self.schema])
-        with db.transaction():
-            db.execute(psycopg.sql.SQL("create schema if not exists {}").format(self._identifier))
-            for version, script in steps():
-                db.execute(script.encode())
-                if version == 1:
-                    db.execute("insert into ledger values (%s, 1, 0)", [str(uuid4())])
-                db.execute("update ledger set version = %s", [version])
-        db.execute(f"select pg_advisory_unlock{lock}", [self.schema])
-
-
-def _only(rows: Any) -> Any:
-    (row,) = rows
-    return row
+        self._session.close()
 
 
 def _event(row: Any) -> Event:

@@ -453,6 +453,16 @@ def test_a_writer_that_waits_too_long_gives_up(new, postgres, monkeypatch):
 # ------------------------------------------------------------------------- schemas and addresses
 
 
+def test_decisions_are_looked_up_in_the_index_of_a_log_without_statistics(new):
+    ledger = new()
+    ledger.commit([decided() for _ in range(2000)])
+    with ledger._session.connected() as db:
+        ids = [new_id() for _ in range(100)]
+        plan = "".join(line for (line,) in db.execute("explain " + store._FACTS, [ids]))
+    assert "events_id" in plan
+    assert "Seq Scan" not in plan
+
+
 def test_many_may_open_a_new_ledger_at_once(new):
     schema = next(names)
     with ThreadPoolExecutor(6) as pool:

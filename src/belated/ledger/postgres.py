@@ -20,6 +20,7 @@ from belated.ledger.settling import Known, Settled, mentioned, settle
 TRIES = 10  # to settle a batch while others write about the same decisions
 _COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
 _TYPES: LiteralString = "bigint bigint smallint text bytea bigint float8 bigint bytea"
+_DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds them
 _KINDS = list(Kind)
 
 # Commits share a lock that parking and forgetting hold alone: otherwise a reward could be parked
@@ -171,7 +172,7 @@ class PostgresLedger:
         with self._session.connected() as db, db.transaction():
             db.execute(_ALONE)
             ids = self.subject(bandit, subject)
-            query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and kind = 0"
+            query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and {_DECISION}"
             decisions = _events(db.execute(query, [ids], binary=True))
             requests = [msgspec.msgpack.decode(e.body, type=Decided).request for e in decisions]
             db.execute(

@@ -36,9 +36,11 @@ TIMEOUTS = """
     set idle_in_transaction_session_timeout = '60s'
 """
 # What the ledger relies on, whatever the defaults of the server: every statement sees what was
-# committed before it, and a commit that returned is on the disk.
+# committed before it, a commit that returned is on the disk, and ids are looked up in the index,
+# also in a log so new that PostgreSQL has no statistics of it and would read all of it instead.
 GUARANTEES = """
     set default_transaction_isolation = 'read committed';
+    set enable_seqscan = off;
     select set_config('synchronous_commit', 'on', false)
         where current_setting('synchronous_commit') = 'off'
 """

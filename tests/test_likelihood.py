@@ -349,7 +349,7 @@ def test_logistic_level_set_in_one_dimension():
     bandit = Bandit(1, family=Bernoulli(), policy=OFULogR(lam=lam, delta=0.5, horizon=n + 1))
     for _ in range(n):
         bandit._state.counts[0] += 1  # decided, as decide would
-    bandit._history = bandit._history._replace(x=np.ones((n, 1)), y=np.full(n, np.nan))
+    bandit._learner.history = bandit._history._replace(x=np.ones((n, 1)), y=np.full(n, np.nan))
     y = (np.arange(n) % 4 > 0).astype(float)
     bandit.learn(list(enumerate(y, 1)))
     X = np.ones((n, 1))

@@ -6,7 +6,7 @@ from copy import deepcopy
 from hashlib import sha256
 from os import PathLike
 from threading import RLock
-from typing import Any, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from belated import snapshot
 from belated.core.arguments import (
     any_number,
     array_of_numbers,
-    positive,
     shown,
     whole,
     wrong,
@@ -27,31 +26,28 @@ from belated.core.events import (
     UnknownDecisionError,
 )
 from belated.core.generic import Generic
-from belated.core.own import is_own
 from belated.core.protocols import (
     Family,
     Policy,
-    choose,
-    derivatives,
     mean,
     radius,
     sqrt_beta,
 )
 from belated.core.state import (
-    DECIDED,
     ERROR,
-    OBSERVED,
     PASSES,
     ROWS,
     SLACK,
-    grown,
-    new_history,
+    History,
+    State,
 )
-from belated.core.steps import decide_step, first_state, half_width, learn_step
+from belated.core.steps import decide_step, half_width, learn_step
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap
+from belated.learner import NORM_ROUNDING, Learner
+from belated.ledger import Ledger
+from belated.ledger.journal import Journal
 
-NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
 _NO_REWARD = object()
 
 
@@ -96,6 +92,19 @@ class Bandit:
         Turns raw actions and contexts into vectors of norm at most ``max_norm``; see
         ``belated.features.Features``. The bandit keeps a copy: fitting it again elsewhere would
         change what the numbers mean.
+    ledger
+        Where to keep every decision and reward, such as ``"sqlite:///shop.db"``: nothing that was
+        returned from ``decide`` or ``learn`` is lost when the process is killed, and another
+        process that opens the same ledger goes on with the same bandit.
+    name
+        Of the bandit in the ledger.
+    window
+        With a ledger: seconds for which a reward is waited for; None: for ever.
+    default_reward
+        With a ledger: what no reward within the window means. Every decision is then held until
+        its window closes, whichever way it went, so that early rewards do not count twice.
+    late
+        With a ledger: what a reward after the window does: "keep" it in the log, or "revise".
 
     Notes
     -----
@@ -122,6 +131,11 @@ class Bandit:
         seed: int | np.random.SeedSequence | None = None,
         max_norm: float = 1.0,
         features: FeatureMap | None = None,
+        ledger: str | Ledger | None = None,
+        name: str = "bandit",
+        window: float | None = None,
+        default_reward: float | None = None,
+        late: Literal["keep", "revise"] = "keep",
     ) -> None:
         if features is not None and not hasattr(features, "transform"):
             raise wrong_type("features", features, "a feature map, such as Features(...)")
@@ -132,29 +146,21 @@ class Bandit:
         self.dim = whole("dim", dim)
         if features is not None and features.dim != self.dim:
             raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
-        self.max_norm = positive("max_norm", max_norm)
-        if not 1e-50 <= self.max_norm <= 1e50:
-            raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
+        self._learner = learner = Learner(self.dim, family, policy, max_norm)
+        self.family, self.max_norm = learner.family, learner.max_norm
+        self.policy, self.estimator = learner.policy, learner.estimator
         if getattr(features, "max_norm", 0.0) > self.max_norm:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
-        if type(family) not in derivatives.cases:
-            raise wrong_type("family", family, "a family, such as Bernoulli()")
-        if is_own(policy) and not isinstance(policy, type):
-            raise TypeError(
-                f"policy = {shown(policy)}: {type(policy).__name__} is in plain Python and plays "
-                "in simulations (belated.simulate) only; expected a compiled policy, such as "
-                "DelayedOFUGLM()"
-            )
-        if type(policy) not in choose.cases:
-            raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
         self.features = deepcopy(features)
-        self.family = family
-        self.policy = policy.resolve(family, self.dim, self.max_norm)
-        self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
         self._rng = _random_stream(seed)
         self._lock = RLock()
-        self._state = first_state(self.policy, self.estimator, self.dim)
-        self._history = new_history(64, self.dim)
+        self._journal: Journal | None = None
+        if ledger is not None:
+            settings = {"window": window, "default_reward": default_reward, "late": late}
+            self._journal = Journal(ledger, name, learner, self.features, policy, settings)
+            self._journal.use(self._rng)
+        elif window is not None or default_reward is not None:
+            raise TypeError("window and default_reward: expected with ledger= only")
 
     # ------------------------------------------------------------------------------- the loop
 
@@ -170,24 +176,25 @@ class Bandit:
             With ``features``: what all these actions have in common, as a dict.
         """
         matrix = self._action_matrix(actions, context)
-        limit = self.max_norm * NORM_ROUNDING
+        learner, limit = self._learner, self.max_norm * NORM_ROUNDING
         with self._lock:
-            if self.n_decided >= self._history.y.shape[0]:
-                self._history = grown(self._history)
-            rng = self._rng if getattr(self.policy, "randomised", True) else None
+            if self._journal is not None:
+                return self._journal.decide(matrix, context)
+            learner.make_room(1)
+            rng = learner.stream(self._rng)
             row, index, score, estimate, width = decide_step(
-                self.policy, self._state, self._history, matrix, limit, rng
+                learner.policy, learner.state, learner.history, matrix, limit, rng
             )
         if row < 0:
-            raise self._too_long(matrix, [f"actions[{k}]" for k in range(len(matrix))])
+            raise learner.too_long(matrix, [f"actions[{k}]" for k in range(len(matrix))])
         # plain numbers, whatever the kernel was: they go into JSON and logs
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
     @overload
-    def learn(self, id: int, reward: float, /) -> int: ...
+    def learn(self, id: int | str, reward: float, /) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[int, float]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, float]], /) -> int: ...
 
     def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
@@ -205,6 +212,8 @@ class Bandit:
             return self._learn(pairs)
 
     def _learn(self, pairs: list[tuple[Any, Any]]) -> int:
+        if self._journal is not None:
+            return self._journal.learn(pairs)
         new: dict[int, float] = {}
         for id, y in pairs:
             row, value = self._reward(id, y)
@@ -230,6 +239,18 @@ class Bandit:
     # --------------------------------------------------------------------------- what it knows
 
     @property
+    def _known(self) -> Learner:
+        return self._learner if self._journal is None else self._journal.learner
+
+    @property
+    def _state(self) -> State:
+        return self._known.state
+
+    @property
+    def _history(self) -> History:
+        return self._known.history
+
+    @property
     def theta(self) -> Vector:
         """Estimate of the parameter from the rewards that have returned."""
         with self._lock:
@@ -251,12 +272,12 @@ class Bandit:
     @property
     def n_decided(self) -> int:
         """Decisions made: t."""
-        return int(self._state.counts[DECIDED])
+        return self._known.n_decided
 
     @property
     def n_observed(self) -> int:
         """Rewards that have returned."""
-        return int(self._state.counts[OBSERVED])
+        return self._known.n_observed
 
     @property
     def n_missing(self) -> int:
@@ -319,7 +340,7 @@ class Bandit:
         if vector.shape != (self.dim,):
             raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
         if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
-            raise self._too_long(vector[np.newaxis], ["x"])
+            raise self._learner.too_long(vector[np.newaxis], ["x"])
         with self._lock:
             self._width(radius)  # raises where there is no set
             z = float(vector @ self._state.theta)
@@ -335,7 +356,14 @@ class Bandit:
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
+    def close(self) -> None:
+        """Let go of the ledger, if there is one."""
+        if self._journal is not None:
+            self._journal.close()
+
     def __getstate__(self) -> dict[str, Any]:
+        if self._journal is not None:
+            raise TypeError("a bandit with a ledger cannot be copied: open the ledger again")
         with self._lock:
             return deepcopy({name: v for name, v in vars(self).items() if name != "_lock"})
 
@@ -369,18 +397,6 @@ class Bandit:
                 f"actions has shape {matrix.shape}: expected (K, {self.dim}) with K >= 1"
             )
         return matrix
-
-    def _too_long(self, matrix: Matrix, names: list[str]) -> ValueError:
-        """The error that names the row which is not finite, or the longest."""
-        for name, x in zip(names, matrix, strict=True):
-            if not np.isfinite(x).all():
-                return wrong(name, x.tolist(), "finite numbers")
-        norms = [math.hypot(*x) for x in matrix]
-        k = int(np.argmax(norms))
-        return ValueError(
-            f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {self.max_norm:g}; "
-            "scale the actions, raise max_norm, or pass features="
-        )
 
     def _reward(self, id: Any, y: Any) -> tuple[int, float]:
         try:
@@ -467,7 +483,7 @@ class Bandit:
                 max_norm=header["max_norm"],
                 features=feature_map,
             )
-            bandit._history = snapshot.fill(bandit._state, arrays)
+            bandit._learner.history = snapshot.fill(bandit._state, arrays)
             if same_stream:
                 stream.bit_generator.state = header["stream"]
             bandit._rng = stream

@@ -134,6 +134,14 @@ def flatten(state: State, history: History) -> dict[str, Any]:
     return arrays | {"history.x": history.x[:n], "history.y": history.y[:n]}
 
 
+def copy_into(targets: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Fill each target with the array of its name."""
+    for name, target in targets.items():
+        if arrays[name].shape != target.shape or arrays[name].dtype != target.dtype:
+            raise ValueError(f"{name} is {arrays[name].dtype}{arrays[name].shape}")
+        target[...] = arrays[name]
+
+
 def fill(state: State, arrays: dict[str, Any]) -> History:
     """Copy saved arrays into the fresh ``state``; returns the saved history."""
     y = arrays["history.y"]
@@ -141,10 +149,7 @@ def fill(state: State, arrays: dict[str, Any]) -> History:
     state.counts[:] = arrays["counts"]
     if len(y) != state.counts[DECIDED]:
         raise ValueError(f"history of {len(y)} rounds, not {state.counts[DECIDED]}")
-    for name, target in flatten(state, history).items():
-        if arrays[name].shape != target.shape or arrays[name].dtype != target.dtype:
-            raise ValueError(f"{name} is {arrays[name].dtype}{arrays[name].shape}")
-        target[...] = arrays[name]
+    copy_into(flatten(state, history), arrays)
     finite = np.isfinite(np.concatenate([a.ravel() for a in (state.W, state.W_inv, history.x)]))
     if not finite.all() or state.counts[OBSERVED] != np.count_nonzero(~np.isnan(history.y)):
         raise ValueError("numbers that do not belong together")

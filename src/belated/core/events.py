@@ -1,6 +1,7 @@
 """What passes between a bandit and its caller. Plain data: no Numba here."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class UnknownDecisionError(ValueError):
@@ -18,7 +19,8 @@ class Decision:
     Attributes
     ----------
     id
-        What to hand to ``learn`` with the reward: the round, counted from 1.
+        What to hand to ``learn`` with the reward: the round, counted from 1; with a ledger, a text
+        that no other decision has.
     index
         Row of the chosen action.
     score
@@ -30,7 +32,7 @@ class Decision:
         How far the truth may lie above or below the estimate.
     """
 
-    id: int
+    id: Any  # an int; with a ledger, a str
     index: int
     score: float
     estimate: float

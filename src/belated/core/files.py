@@ -27,8 +27,13 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    directory = os.open(target.parent, os.O_RDONLY)
+    sync_folder(target.parent)  # the move itself
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in a folder survive a power cut."""
+    directory = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(directory)  # the move itself
+        os.fsync(directory)
     finally:
         os.close(directory)

@@ -130,6 +130,15 @@ def refit(estimator: Any, family: Any, state: State, history: History) -> None:
     """Bring ``state.theta`` and its certified error up to date."""
 
 
+@generic_with_default
+def revise(estimator: Any, family: Any, state: State, x: Vector, old: float, new: float) -> None:
+    """The reward of a returned round was ``old`` and is ``new``: correct ``state.fit``.
+
+    An estimator without a case cannot: whoever revises has to ask first.
+    """
+    return
+
+
 @generic
 def factor_precision(fit: Any, state: State, U: Matrix) -> None:
     """``U'U`` becomes a(phi) times the Hessian of the penalised negative log-likelihood."""

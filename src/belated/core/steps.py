@@ -14,6 +14,7 @@ from belated.core.protocols import (
     radius,
     refit,
     remember,
+    revise,
     set_norm,
     take_in,
 )
@@ -29,12 +30,35 @@ from belated.core.state import (
 )
 from belated.core.types import Integers, Matrix, Vector
 
+DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
+
 
 def first_state(policy: Policy, estimator: Estimator, dim: int) -> State:
     """What a resolved policy knows before its first decision."""
     new_memory = getattr(policy, "new_memory", None)
     memory = Nothing() if new_memory is None else new_memory(dim)
     return new_state(dim, policy.lam, estimator.new_fit(dim), memory)
+
+
+@allocating_kernel
+def choose_step(
+    policy: Any,
+    state: State,
+    history: History,
+    actions: Matrix,
+    max_norm: float,
+    rng: np.random.Generator | None,
+) -> tuple[int, float, float, float]:
+    """Choose and record nothing: row of ``actions``, score, estimate, width.
+
+    Row -1 where an action is longer than ``max_norm``.
+    """
+    options = decision_set(actions)
+    for a in range(actions.shape[0]):
+        if not is_within(actions[a], max_norm):
+            return -1, 0.0, 0.0, 0.0
+    draw_parameter(policy, state, history, rng)
+    return choose(policy, state, options, rng)
 
 
 @allocating_kernel
@@ -50,12 +74,9 @@ def decide_step(
 
     Row -1, and nothing recorded, where an action is longer than ``max_norm``.
     """
-    options = decision_set(actions)
-    for a in range(actions.shape[0]):
-        if not is_within(actions[a], max_norm):
-            return -1, 0, 0.0, 0.0, 0.0
-    draw_parameter(policy, state, history, rng)
-    index, score, estimate, width = choose(policy, state, options, rng)
+    index, score, estimate, width = choose_step(policy, state, history, actions, max_norm, rng)
+    if index < 0:
+        return -1, 0, 0.0, 0.0, 0.0
     row = append(state, history, actions[index])
     remember(policy, state, actions[index])
     return row, index, score, estimate, width
@@ -100,6 +121,41 @@ def learn_step(
     for k in range(rows.shape[0]):
         take_reward(estimator, family, state, history, rows[k], rewards[k])
     catch_up(estimator, family, state, history)
+
+
+@kernel
+def fold_step(
+    policy: Any,
+    estimator: Any,
+    family: Any,
+    state: State,
+    history: History,
+    moves: Integers,
+    X: Matrix,
+    rows: Integers,
+    rewards: Vector,
+    last: Integers,
+) -> None:
+    """Take in a run of events, in their order. The history has room for them.
+
+    A move is DECIDE (the next row of ``X`` was played), LEARN (the reward of a history row
+    returned) or REVISE (another takes its place). The estimate is brought up to date after the
+    moves marked in ``last``: where a transaction brings its last reward.
+    """
+    decided = 0
+    for k in range(moves.shape[0]):
+        if moves[k] == DECIDE:
+            append(state, history, X[decided])
+            remember(policy, state, X[decided])
+            decided += 1
+        elif moves[k] == LEARN:
+            take_reward(estimator, family, state, history, rows[k], rewards[k])
+        else:
+            row = rows[k]
+            revise(estimator, family, state, history.x[row], history.y[row], rewards[k])
+            history.y[row] = rewards[k]
+        if last[k]:
+            catch_up(estimator, family, state, history)
 
 
 @kernel

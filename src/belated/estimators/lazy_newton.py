@@ -56,6 +56,7 @@ from belated.core.protocols import (
     derivatives,
     factor_precision,
     refit,
+    revise,
     self_concordance,
     take_in,
 )
@@ -180,6 +181,14 @@ def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: flo
     q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
     if state.counts[OBSERVED] % REFACTOR_EVERY == 0 or q > LARGE_UPDATE:
         inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+
+
+@revise.case(LazyNewton)
+def _revise(
+    estimator: LazyNewton, family: Any, state: State, x: Vector, old: float, new: float
+) -> None:
+    for i in range(x.shape[0]):  # nothing else of F depends on the rewards
+        state.fit.gradient[i] -= (new - old) * x[i]
 
 
 @allocating_kernel

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.linalg import cholesky, matvec
-from belated.core.protocols import factor_precision, refit, take_in
+from belated.core.protocols import factor_precision, refit, revise, take_in
 from belated.core.state import History, State
 from belated.core.types import Matrix, Vector
 
@@ -34,6 +34,13 @@ def _take_in(estimator: Ridge, family: Any, state: State, x: Vector, y: float) -
     b = state.fit.b
     for i in range(x.shape[0]):
         b[i] += y * x[i]
+
+
+@revise.case(Ridge)
+def _revise(estimator: Ridge, family: Any, state: State, x: Vector, old: float, new: float) -> None:
+    b = state.fit.b
+    for i in range(x.shape[0]):
+        b[i] += (new - old) * x[i]
 
 
 @factor_precision.case(RidgeFit)

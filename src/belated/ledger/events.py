@@ -5,7 +5,7 @@ and another one needs (a bandit's settings, its actions, API keys) is an event, 
 """
 
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -115,9 +115,9 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ActionsChange(msgspec.Struct, array_like=True, frozen=True):
-    """Body of an ACTIONS event: JSON features by name, and names to withdraw."""
+    """Body of an ACTIONS event: features by name, and names to withdraw."""
 
-    put: dict[str, msgspec.Raw]
+    put: dict[str, Any]
     drop: tuple[str, ...] = ()
 
 
@@ -126,6 +126,17 @@ class Erasure(msgspec.Struct, array_like=True, frozen=True):
 
     decisions: int  # how many were erased
     first: Position | None  # the earliest of them
+
+
+class KeyChange(msgspec.Struct, array_like=True, frozen=True):
+    """Body of a KEYS event: an API key, as it is from now on."""
+
+    id: str  # the part of the key that is not secret
+    name: str
+    secret_hash: str
+    bandit: str  # for which it is good; "" for all
+    scopes: tuple[str, ...]
+    revoked: bool = False
 
 
 def is_late(time: int, due: int | None, expired: bool) -> bool:

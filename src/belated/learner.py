@@ -1,0 +1,166 @@
+"""A policy at work: what it knows, what it has done, and the steps that change both."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from belated.core.arguments import positive, shown, whole, wrong, wrong_type
+from belated.core.own import is_own
+from belated.core.protocols import (
+    Family,
+    Policy,
+    choose,
+    derivatives,
+    mean,
+    radius,
+    revise,
+)
+from belated.core.state import DECIDED, OBSERVED, grown, new_history
+from belated.core.steps import choose_step, first_state, fold_step, half_width, learn_step
+from belated.core.types import Integers, Matrix, Vector
+
+NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
+EXACT = 1e-12  # to which ``exact_theta`` is brought, in the norm of the certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a policy would play; see ``Decision``."""
+
+    index: int
+    score: float
+    estimate: float
+    width: float
+
+
+class Learner:
+    """Family, policy and estimator with their state and history.
+
+    Parameters
+    ----------
+    dim, family, policy, max_norm
+        As of ``Bandit``.
+    """
+
+    def __init__(self, dim: int, family: Family, policy: Policy, max_norm: float) -> None:
+        self.dim = whole("dim", dim)
+        self.max_norm = positive("max_norm", max_norm)
+        if not 1e-50 <= self.max_norm <= 1e50:
+            raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
+        if type(family) not in derivatives.cases:
+            raise wrong_type("family", family, "a family, such as Bernoulli()")
+        if is_own(policy) and not isinstance(policy, type):
+            raise TypeError(
+                f"policy = {shown(policy)}: {type(policy).__name__} is in plain Python and plays "
+                "in simulations (belated.simulate) only; expected a compiled policy, such as "
+                "DelayedOFUGLM()"
+            )
+        if type(policy) not in choose.cases:
+            raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
+        self.family = family
+        self.policy = policy.resolve(family, self.dim, self.max_norm)
+        self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
+        self.state = first_state(self.policy, self.estimator, self.dim)
+        self.history = new_history(64, self.dim)
+
+    @property
+    def n_decided(self) -> int:
+        """Decisions made: t."""
+        return int(self.state.counts[DECIDED])
+
+    @property
+    def n_observed(self) -> int:
+        """Rewards that have returned."""
+        return int(self.state.counts[OBSERVED])
+
+    @property
+    def can_revise(self) -> bool:
+        """Whether the estimator can exchange one reward for another."""
+        return type(self.estimator) in revise.cases
+
+    @property
+    def has_set(self) -> bool:
+        """Whether the policy has a confidence set."""
+        return type(self.policy) in radius.cases
+
+    def stream(self, rng: np.random.Generator) -> np.random.Generator | None:
+        """``rng`` for a policy that draws from it, None for the others: they are faster so."""
+        return rng if getattr(self.policy, "randomised", True) else None
+
+    def make_room(self, more: int) -> None:
+        """Let the history hold ``more`` decisions than it has."""
+        while self.n_decided + more > self.history.y.shape[0]:
+            self.history = grown(self.history)
+
+    def choose(self, actions: Matrix, rng: np.random.Generator) -> Choice:
+        """What the policy would play now; nothing is recorded."""
+        index, *numbers = choose_step(
+            self.policy,
+            self.state,
+            self.history,
+            actions,
+            self.max_norm * NORM_ROUNDING,
+            self.stream(rng),
+        )
+        if index < 0:
+            raise self.too_long(actions, [f"actions[{k}]" for k in range(len(actions))])
+        return Choice(int(index), *map(float, numbers))
+
+    def fold(
+        self, moves: Integers, X: Matrix, rows: Integers, rewards: Vector, last: Integers
+    ) -> None:
+        """Take in a run of events; see ``fold_step``."""
+        self.make_room(len(X))
+        fold_step(
+            self.policy,
+            self.estimator,
+            self.family,
+            self.state,
+            self.history,
+            moves,
+            X,
+            rows,
+            rewards,
+            last,
+        )
+
+    def exact_theta(self) -> Vector:
+        """The estimate that ``theta`` is certified to be near, to rounding.
+
+        It depends on the rewards that have returned, not on the order or the batches they came
+        in. Costs a few passes over the data where the estimate has no closed form.
+        """
+        if not hasattr(self.estimator, "tol"):
+            return self.state.theta.copy()
+        state = self.state._replace(
+            **{name: getattr(self.state, name).copy() for name in ("theta", "scalars", "counts")},
+            work=self.state.work.copy(),
+            cap=self.state.cap.copy(),
+            fit=type(self.state.fit)(*(array.copy() for array in self.state.fit)),
+        )
+        estimator: Any = self.estimator
+        nothing = np.zeros(0, np.int64), np.zeros(0)
+        learn_step(estimator._replace(tol=EXACT), self.family, state, self.history, *nothing)
+        return state.theta
+
+    def interval_width(self, x: Vector) -> float:
+        """Half the confidence interval of ``x'theta_star``; NaN without a confidence set."""
+        return float(half_width(self.policy, self.state, x)) if self.has_set else math.nan
+
+    def mean(self, z: float) -> float:
+        """Expected reward at linear predictor ``z``."""
+        return float(mean(self.family, z))
+
+    def too_long(self, matrix: Matrix, names: list[str]) -> ValueError:
+        """The error that names the row which is not finite, or the longest."""
+        for name, x in zip(names, matrix, strict=True):
+            if not np.isfinite(x).all():
+                return wrong(name, x.tolist(), "finite numbers")
+        norms = [math.hypot(*x) for x in matrix]
+        k = int(np.argmax(norms))
+        return ValueError(
+            f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {self.max_norm:g}; "
+            "scale the actions, raise max_norm, or pass features="
+        )

@@ -1,0 +1,280 @@
+"""The state of a bandit as a fold over its events: the one way it ever changes.
+
+Live, after a crash, on another machine and in an audit, the same events in the same order give the
+same bytes. The estimate is brought up to date once a transaction, where it brought rewards.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated import snapshot
+from belated.core.state import History
+from belated.core.steps import DECIDE, LEARN, REVISE
+from belated.core.types import Matrix, Vector
+from belated.learner import Learner
+from belated.ledger.actions import Actions
+from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
+from belated.ledger.spec import Spec
+
+_decided = msgspec.msgpack.Decoder(Decided)
+_change = msgspec.msgpack.Decoder(ActionsChange)
+
+
+class Pending(msgspec.Struct):
+    """A decision whose story is not over."""
+
+    row: int  # in the history
+    time: int
+    due: int | None
+    action: str
+    held: float | None = None  # in a conversion loop: the reward, until the window closes
+
+
+@dataclass(slots=True)
+class Plan:
+    """Moves of ``fold_step`` that wait to be made together."""
+
+    moves: list[int] = field(default_factory=list)
+    xs: list[bytes] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    last: list[int] = field(default_factory=list)
+    rewarded: int = -1  # the move that brought the last reward of the present transaction
+
+    def add(self, move: int, row: int, reward: float) -> None:
+        """One move more."""
+        if move != DECIDE:
+            self.rewarded = len(self.moves)
+        self.moves.append(move)
+        self.rows.append(row)
+        self.rewards.append(reward)
+        self.last.append(0)
+
+    def end_transaction(self) -> None:
+        """Rewards that came together are learnt together."""
+        if self.rewarded >= 0:
+            self.last[self.rewarded] = 1
+            self.rewarded = -1
+
+
+class Counts(msgspec.Struct):
+    """How many there were of each."""
+
+    rewarded: int = 0
+    expired: int = 0
+    late: int = 0
+    cancelled: int = 0
+    revised: int = 0
+    erased: int = 0
+
+
+class Fold:
+    """One bandit, as far as its log has been taken in.
+
+    Parameters
+    ----------
+    name
+        Of the bandit.
+    spec
+        From the event that made it.
+    types, features
+        What of the settings a log cannot hold: see ``Loop``.
+    """
+
+    def __init__(
+        self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
+    ) -> None:
+        self.name, self.spec = name, spec
+        self.learner: Learner = spec.learner(types)
+        self.actions = Actions(spec.dim, spec.feature_map(features))
+        self.version = 0  # events taken in
+        self.pending: dict[bytes, Pending] = {}  # oldest first
+        self.counts = Counts()
+        self.ids = bytearray()  # 16 bytes for each row of the history
+        self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
+        self._tx = 0
+        self._plan = Plan()
+        self._take: dict[Kind, Callable[[Event], None]] = {
+            Kind.DECIDED: self._decided,
+            Kind.REWARDED: self._rewarded,
+            Kind.EXPIRED: self._expired,
+            Kind.CANCELLED: self._cancelled,
+            Kind.REVISED: self._revised,
+            Kind.CONFIGURED: self._configured,
+            Kind.ACTIONS: self._registered,
+            Kind.FORGOTTEN: lambda event: None,
+        }
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Take in events of this bandit, whole transactions in the order of the log."""
+        for event in events:
+            if event.tx != self._tx:
+                self._plan.end_transaction()
+                self._tx = event.tx
+            self._take[event.kind](event)
+            self.version += 1
+        self._plan.end_transaction()
+        self._flush()
+
+    @property
+    def n_rows(self) -> int:
+        """Decisions taken in."""
+        return len(self.ids) // 16
+
+    def due(self, now: int) -> list[bytes]:
+        """Pending decisions whose window has closed."""
+        found = []
+        while self._windows and self._windows[0][0] < now:
+            window = heappop(self._windows)
+            if window[1] in self.pending:
+                found.append(window)
+        for window in found:  # still due, until the log says that they have expired
+            heappush(self._windows, window)
+        return [id for _, id in found]
+
+    def digest(self) -> str:
+        """Of everything that is known: equal for two folds of the same events."""
+        digest = sha256(msgspec.msgpack.encode([self.header(), self.pending]))
+        digest.update(self.ids)
+        learner = self.learner
+        for name, array in snapshot.flatten(learner.state, learner.history).items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def header(self) -> dict[str, Any]:
+        """All but the arrays, as JSON can hold it."""
+        return {
+            "name": self.name,
+            "spec": self.spec,
+            "actions": self.actions.listed,
+            "version": self.version,
+            "counts": self.counts,
+        }
+
+    def arrays(self) -> dict[str, Any]:
+        """What a snapshot keeps besides the header and the actions that were played."""
+        learner = self.learner
+        known = snapshot.flatten(learner.state, learner.history)
+        del known["history.x"]
+        pending = msgspec.msgpack.encode(self.pending)
+        return known | {
+            "ids": np.frombuffer(self.ids, np.uint8),
+            "pending": np.frombuffer(pending, np.uint8),
+        }
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
+        """Go on where a snapshot was taken; ``x`` has room for more actions than it holds."""
+        learner, y = self.learner, arrays.pop("history.y")
+        state = snapshot.flatten(learner.state, learner.history)
+        snapshot.copy_into({k: v for k, v in state.items() if k in arrays}, arrays)
+        room = np.full(len(x), np.nan)
+        room[: len(y)] = y
+        learner.history = History(x, room)
+        self.ids = bytearray(arrays["ids"].tobytes())
+        if not len(self.ids) == 16 * len(y) == 16 * learner.n_decided:
+            raise ValueError(f"{len(self.ids) // 16} ids for {learner.n_decided} decisions")
+        waiting = msgspec.msgpack.decode(arrays["pending"].tobytes(), type=dict[bytes, Pending])
+        for id, pending in waiting.items():
+            self._wait_for(id, pending)
+        self.version = header["version"]
+        self.counts = msgspec.convert(header["counts"], Counts)
+        self.actions.restore(header["actions"])
+
+    # ------------------------------------------------------------------------- kinds of events
+
+    def _decided(self, event: Event) -> None:
+        if not event.id:
+            self.counts.erased += 1
+            return
+        body = _decided.decode(event.body)
+        row = self.n_rows
+        self.ids += event.id
+        self._plan.xs.append(body.x)
+        self._plan.add(DECIDE, row, 0.0)
+        self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
+
+    def _wait_for(self, id: bytes, pending: Pending) -> None:
+        self.pending[id] = pending
+        if pending.due is not None:
+            heappush(self._windows, (pending.due, id))
+
+    def _rewarded(self, event: Event) -> None:
+        if event.value is None:
+            return  # erased
+        self.counts.rewarded += 1
+        pending, value = self.pending.get(event.id), event.value
+        due = None if pending is None else pending.due
+        if is_late(event.time, due, expired=pending is None):
+            self.counts.late += 1
+            if self.spec.late == "keep":
+                return
+        if pending is None:
+            self._learn_anew(self._row(event.id), value)
+        elif self.spec.loop == "conversion":
+            pending.held = value
+        else:
+            del self.pending[event.id]
+            self._plan.add(LEARN, pending.row, value)
+
+    def _expired(self, event: Event) -> None:
+        pending = self.pending.pop(event.id, None)
+        if pending is None:
+            return  # erased, or rewarded at the same time elsewhere
+        self.counts.expired += pending.held is None
+        if self.spec.loop == "conversion":
+            held = pending.held
+            reward = self.spec.default_reward if held is None else held
+            self._plan.add(LEARN, pending.row, reward)
+
+    def _cancelled(self, event: Event) -> None:
+        self.counts.cancelled += self.pending.pop(event.id, None) is not None
+
+    def _revised(self, event: Event) -> None:
+        if event.value is None:
+            return  # erased
+        self.counts.revised += 1
+        if event.id in self.pending:
+            self.pending[event.id].held = event.value
+        else:
+            self._learn_anew(self._row(event.id), event.value)
+
+    def _learn_anew(self, row: int, reward: float) -> None:
+        """Another reward for a row, or the first one for a row that had been given up."""
+        self._flush()  # the reward in the history must be the present one
+        known: Vector = self.learner.history.y
+        self._plan.add(LEARN if np.isnan(known[row]) else REVISE, row, reward)
+
+    def _row(self, id: bytes) -> int:
+        place = self.ids.find(id)
+        while place % 16:  # a match across two ids
+            place = self.ids.find(id, place + 1)
+        return place // 16
+
+    def _configured(self, event: Event) -> None:
+        self.spec = msgspec.json.decode(event.body, type=Spec)
+
+    def _registered(self, event: Event) -> None:
+        change = _change.decode(event.body)
+        self.actions.change(change.put, change.drop)
+
+    def _flush(self) -> None:
+        """Make the moves that were planned."""
+        plan = self._plan
+        if not plan.moves:
+            return
+        dim = self.learner.dim
+        self.learner.fold(
+            np.array(plan.moves, np.int64),
+            np.frombuffer(b"".join(plan.xs)).reshape(-1, dim),
+            np.array(plan.rows, np.int64),
+            np.array(plan.rewards),
+            np.array(plan.last, np.int64),
+        )
+        self._plan = Plan()

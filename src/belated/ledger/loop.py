@@ -1,0 +1,308 @@
+"""All bandits of a ledger, kept up to date with its log: what decides, learns and closes windows.
+
+One way data flows: a decision is drawn up from what is known, written into the log, and changes
+what is known only when it is read back from there. A process that follows the log of others
+learns the same way; being behind is one more delay.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from belated.core.arguments import shown, wrong
+from belated.core.types import Matrix
+from belated.ledger.events import (
+    NOBODY,
+    START,
+    ActionsChange,
+    Decided,
+    Draft,
+    Event,
+    KeyChange,
+    Kind,
+    Outcome,
+    Position,
+    Status,
+)
+from belated.ledger.fold import Fold
+from belated.ledger.ids import Clock, Ids
+from belated.ledger.protocol import Ledger, StoreUnavailableError
+from belated.ledger.spec import Spec
+
+Progress = Callable[[int], None]  # told how many events were taken in
+
+
+def system_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Ask(NamedTuple):
+    """A request for a decision.
+
+    The actions are those registered (all, or the ``eligible``), or come as ``rows`` of features
+    or as a ``matrix`` of vectors, with names or without.
+    """
+
+    context: Any = None
+    context_json: bytes = b""
+    eligible: Sequence[str] | None = None
+    names: Sequence[str] | None = None
+    rows: Sequence[Any] | None = None
+    matrix: Matrix | None = None
+    played: str | None = None  # in shadow mode: what the caller plays
+    propensity: float | None = None  # with which the caller played it
+    request: str = ""
+    digest: bytes = b""
+    subject: str = ""
+
+
+class Proposal(NamedTuple):
+    """A decision that is drawn up but not yet written."""
+
+    draft: Draft
+    body: Decided
+
+
+class Loop:
+    """See the module.
+
+    Parameters
+    ----------
+    ledger
+        Where the log is.
+    clock
+        Tells the time in microseconds.
+    seed
+        Of ids and of all draws, for runs that must repeat exactly.
+    only
+        The one bandit to follow; all of them by default.
+    types
+        Policy and family types that are not part of belated.
+    features
+        Feature maps of bandits, by name, that a log cannot hold.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        only: str | None = None,
+        clock: Clock = system_clock,
+        seed: int | None = None,
+        types: Iterable[type] = (),
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.ledger, self.clock = ledger, clock
+        self.ids = Ids(clock, seed)
+        self.rng = np.random.Generator(np.random.PCG64(seed))
+        self.folds: dict[str, Fold] = {}
+        self.keys: dict[str, KeyChange] = {}
+        self.position = START
+        self._only = only
+        self._types, self._features = tuple(types), dict(features or {})
+
+    # ------------------------------------------------------------------------ following the log
+
+    def catch_up(self, progress: Progress | None = None) -> int:
+        """Take in what is new in the log; returns how many events."""
+        total = 0
+        while True:
+            events, position = self.ledger.follow(self.position)
+            if not events:
+                return total
+            self._take_in(events)
+            self.position = position
+            total += len(events)
+            if progress is not None:
+                progress(len(events))
+
+    def _take_in(self, events: Sequence[Event]) -> None:
+        by_bandit: dict[str, list[Event]] = {}
+        for event in events:
+            if event.kind == Kind.KEYS:
+                key = msgspec.msgpack.decode(event.body, type=KeyChange)
+                self.keys[key.id] = key
+            elif self._only in (None, event.bandit):
+                by_bandit.setdefault(event.bandit, []).append(event)
+        for name, its_events in by_bandit.items():
+            if name not in self.folds:
+                self.folds[name] = self._new_fold(name, its_events[0])
+            self.folds[name].apply(its_events)
+        for name, its_events in by_bandit.items():
+            if any(event.kind == Kind.FORGOTTEN for event in its_events):
+                self.folds[name] = self._anew(name, Position(events[-1].tx, events[-1].seq))
+
+    def _new_fold(self, name: str, first: Event) -> Fold:
+        return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
+
+    def empty_fold(self, name: str, spec: Spec) -> Fold:
+        """A bandit that has taken in nothing yet."""
+        return Fold(name, spec, self._types, self._features.get(name))
+
+    def _anew(self, name: str, end: Position) -> Fold:
+        """The fold of a log from which something was erased: as if it had never been there."""
+        fold, position = None, START
+        while position < end:
+            events, position = self.ledger.follow(position)
+            mine = [e for e in events if e.bandit == name and (e.tx, e.seq) <= end]
+            if mine:
+                fold = fold or self._new_fold(name, mine[0])
+                fold.apply(mine)
+        assert fold is not None
+        return fold
+
+    def fold(self, name: str) -> Fold:
+        """The bandit of this name."""
+        if name not in self.folds:
+            known = ", ".join(self.folds) or "none yet"
+            raise KeyError(f"bandit = {shown(name)}: expected one of this ledger ({known})")
+        return self.folds[name]
+
+    # -------------------------------------------------------------------------- writing the log
+
+    def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Write drafts, then take in what is new."""
+        outcomes = self.ledger.commit(drafts, self.accepts)
+        self.catch_up()
+        return outcomes
+
+    def accepts(self, bandit: str, reward: float) -> bool:
+        """Whether a bandit can have such a reward."""
+        if bandit not in self.folds:
+            raise StoreUnavailableError(f"bandit {bandit!r} is new here: try again in a moment")
+        return self.folds[bandit].learner.family.support.contains(reward)
+
+    def configure(self, name: str, spec: Spec) -> bool:
+        """Make a bandit, or change its settings; returns whether anything changed."""
+        if not 0 < len(name) <= 100 or not name.replace("-", "").replace("_", "").isalnum():
+            raise wrong("name", name, "1 to 100 letters, digits, - or _")
+        spec.learner(self._types)  # checks everything
+        self.catch_up()
+        if name in self.folds:
+            self.folds[name].spec.check_change(spec)
+            if self.folds[name].spec == spec:
+                return False
+        body = msgspec.json.encode(spec)
+        self.commit([Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=body)])
+        return True
+
+    def register(self, name: str, put: Mapping[str, Any], drop: Iterable[str] = ()) -> None:
+        """Register actions by name, with their features, and withdraw others."""
+        fold = self.fold(name)
+        fold.actions.check(put, fold.spec.max_norm)
+        body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
+        self.commit([Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)])
+
+    def expire(self) -> int:
+        """Close the windows that are over; returns how many."""
+        now = self.clock()
+        drafts = [
+            Draft(Kind.EXPIRED, fold.name, id, now)
+            for fold in self.folds.values()
+            for id in fold.due(now)
+        ]
+        if not drafts:
+            return 0
+        outcomes = self.commit(drafts)
+        return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
+
+    def reward(self, rewards: Iterable[tuple[bytes, float]], bandit: str = "") -> list[Status]:
+        """Hand in rewards; a revised late one is as good as one in time."""
+        now = self.clock()
+        drafts = [Draft(Kind.REWARDED, bandit, id, now, value) for id, value in rewards]
+        return [self.answer(outcome) for outcome in self.commit(drafts)]
+
+    def answer(self, outcome: Outcome) -> Status:
+        """What to tell the caller: a late reward that revises is as good as one in time."""
+        late = outcome.status == Status.EXPIRED
+        if late and self.folds[outcome.bandit].spec.late == "revise":
+            return Status.ACCEPTED
+        return outcome.status
+
+    # -------------------------------------------------------------------------------- deciding
+
+    def propose(self, name: str, ask: Ask) -> Proposal:
+        """Draw up a decision; nothing is written."""
+        fold = self.fold(name)
+        names, matrix = self._options(fold, ask)
+        learner, spec, n = fold.learner, fold.spec, len(matrix)
+        choice = learner.choose(matrix, self.rng)
+        index, propensity = choice.index, 1.0 if learner.stream(self.rng) is None else None
+        if spec.exploration > 0.0:
+            if self.rng.random() < spec.exploration:
+                index = int(self.rng.integers(n))
+            if propensity is not None:
+                greedy = 1.0 - spec.exploration if index == choice.index else 0.0
+                propensity = spec.exploration / n + greedy
+        proposal = ""
+        if spec.mode == "shadow":
+            played = ask.played or spec.baseline
+            if played not in names:
+                raise wrong("played", played, f"the action that is played, one of {names[:20]}")
+            proposal, index, propensity = names[index], names.index(played), ask.propensity
+        elif ask.played is not None:
+            raise wrong("played", ask.played, "None: this bandit is not in shadow mode")
+        x = matrix[index]
+        score, estimate, width = choice.score, choice.estimate, choice.width
+        if index != choice.index:
+            estimate, width = float(x @ learner.state.theta), learner.interval_width(x)
+            score = estimate + width
+        now = self.clock()
+        body = Decided(
+            x.tobytes(),
+            names[index],
+            index,
+            propensity,
+            fold.version,
+            spec.policy["type"],
+            score,
+            estimate,
+            width,
+            ask.context_json,
+            None if ask.eligible is None else tuple(ask.eligible),
+            proposal,
+            None if ask.names is None else tuple(ask.names),
+            matrix.tobytes() if spec.log_actions and ask.matrix is not None else b"",
+            ask.request,
+            ask.subject,
+        )
+        draft = Draft(
+            Kind.DECIDED,
+            name,
+            self.ids(),
+            now,
+            due=None if spec.window is None else now + round(spec.window * 1e6),
+            body=msgspec.msgpack.encode(body),
+            request=ask.request,
+            digest=ask.digest,
+            subject=ask.subject,
+        )
+        return Proposal(draft, body)
+
+    def _options(self, fold: Fold, ask: Ask) -> tuple[Sequence[str], Matrix]:
+        """Names and vectors of the actions to choose from."""
+        actions = fold.actions
+        if ask.rows is not None:
+            matrix = actions.vectors(ask.rows, ask.context)
+        elif ask.matrix is not None:
+            matrix = ask.matrix
+        else:
+            for name in ask.eligible or ():
+                if name not in actions.listed:
+                    raise wrong("eligible", name, f"a registered action of {shown(fold.name)}")
+            names = list(actions.listed) if ask.eligible is None else ask.eligible
+            if not names:
+                raise ValueError(f"bandit {fold.name!r} has no action to choose from")
+            return names, actions.matrix(ask.eligible, ask.context)
+        if matrix.ndim != 2 or matrix.shape[1] != actions.dim or not len(matrix):
+            raise ValueError(
+                f"actions has shape {matrix.shape}: expected (K, {actions.dim}) with K >= 1"
+            )
+        names = [str(k) for k in range(len(matrix))] if ask.names is None else ask.names
+        if len(names) != len(matrix):
+            raise wrong("names", names, f"{len(matrix)}, one an action")
+        return names, matrix

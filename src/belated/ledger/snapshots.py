@@ -1,0 +1,127 @@
+"""The fold of a log up to a position, on disk: a start in a moment instead of a replay.
+
+A snapshot is only a shortcut: any process can make one from the log, and losing it costs time
+alone. It is a folder, moved into place when it is complete. The actions that were played are
+mapped into memory, not read: they are looked at only when an estimate needs a pass over its data.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated.core.files import sync_folder
+from belated.ledger.events import Erasure, KeyChange, Position
+from belated.ledger.fold import Fold
+from belated.ledger.loop import Loop
+from belated.ledger.spec import Spec
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+KEEP = 2  # the newest may be damaged
+BLOCK = 65_536  # rows written at a time
+
+
+def save(loop: Loop, folder: Path) -> Path:
+    """Write what ``loop`` knows; older snapshots but the last are removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{loop.position.tx:020}-{loop.position.seq:020}"
+    target, part = folder / name, folder / f"{name}.{os.getpid()}.part"
+    if target.exists():
+        return target
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    for k, fold in enumerate(loop.folds.values()):
+        _save_fold(fold, part / f"{k}.npz", part / f"{k}.npy")
+    manifest = {
+        "version": VERSION,
+        "ledger": loop.ledger.identity,
+        "position": loop.position,
+        "bandits": [fold.header() for fold in loop.folds.values()],
+        "keys": list(loop.keys.values()),
+    }
+    _write(part / "manifest.json", msgspec.json.encode(manifest))
+    sync_folder(part)
+    part.rename(target)
+    sync_folder(folder)
+    for old in sorted(_complete(folder))[:-KEEP]:
+        shutil.rmtree(old)
+    return target
+
+
+def _save_fold(fold: Fold, arrays: Path, actions: Path) -> None:
+    with arrays.open("wb") as file:
+        np.savez(file, **fold.arrays())
+        file.flush()
+        os.fsync(file.fileno())
+    n, dim = fold.n_rows, fold.learner.dim
+    room = n + n // 4 + 1024  # the rest of the file is a hole, which takes no space
+    x = np.lib.format.open_memmap(actions, "w+", np.float64, (room, dim))
+    for k in range(0, n, BLOCK):
+        x[k : min(k + BLOCK, n)] = fold.learner.history.x[k : min(k + BLOCK, n)]
+    x.flush()
+
+
+def load(loop: Loop, folder: Path) -> Position:
+    """Let a fresh ``loop`` go on from the newest snapshot that fits; returns its position."""
+    for path in sorted(_complete(folder), reverse=True):
+        try:
+            if _load(loop, path):
+                break
+        except Exception as error:  # damaged bytes can break a reader anywhere
+            log.warning("%s: not a snapshot that can be read (%s); going without", path, error)
+    return loop.position
+
+
+def _load(loop: Loop, path: Path) -> bool:
+    manifest = json.loads((path / "manifest.json").read_bytes())
+    if manifest["version"] != VERSION or manifest["ledger"] != loop.ledger.identity:
+        return False
+    position = Position(*manifest["position"])
+    if _erased_since(loop, position):
+        return False
+    folds = [
+        _load_fold(loop, header, path / f"{k}.npz", path / f"{k}.npy")
+        for k, header in enumerate(manifest["bandits"])
+    ]
+    keys = msgspec.convert(manifest["keys"], list[KeyChange])
+    loop.folds = {fold.name: fold for fold in folds}
+    loop.keys = {key.id: key for key in keys}
+    loop.position = position
+    return True
+
+
+def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> Fold:
+    fold = loop.empty_fold(header["name"], msgspec.convert(header["spec"], Spec))
+    with np.load(arrays, allow_pickle=False) as file:
+        x = np.load(actions, mmap_mode="c").view(np.ndarray)
+        fold.restore(header, dict(file), x)
+    return fold
+
+
+def _erased_since(loop: Loop, position: Position) -> bool:
+    """Whether the snapshot holds something that was erased after it was taken."""
+    for event in loop.ledger.erasures(position):
+        first = msgspec.msgpack.decode(event.body, type=Erasure).first
+        if first is not None and first <= position:
+            return True
+    return False
+
+
+def _complete(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (path for path in folder.iterdir() if path.suffix != ".part")
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,139 @@
+"""What a bandit of a ledger is: settings that are written into the log."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+import msgspec
+
+from belated import snapshot
+from belated.core.arguments import shown, wrong
+from belated.core.protocols import Family, Policy, draw_parameter, feedback_of
+from belated.features import FeatureMap
+from belated.learner import Learner
+
+# Another value would give the past another meaning: a new bandit is needed for it.
+FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a bandit.
+
+    Attributes
+    ----------
+    family, policy
+        Type and values, as ``snapshot.describe`` gives them.
+    dim, max_norm
+        As of ``Bandit``.
+    features
+        ``to_dict`` of a feature map; None where actions are vectors.
+    loop
+        "explicit": every decision gets a reward event, and the bandit learns on arrival.
+        "conversion": no event within the window means ``default_reward``. Every decision is then
+        held until its window closes, whichever way it went: learning conversions on arrival and
+        the others at the end of the window would count the early ones twice over.
+    window
+        Seconds for which a reward is waited for; None: for ever.
+    default_reward
+        Of a conversion loop.
+    late
+        What a reward after the window does: "keep" it in the log only, or "revise" what was
+        learnt.
+    mode
+        "live", or "shadow": the caller's action is played, and the bandit's own is logged.
+    exploration
+        With this probability the action is drawn uniformly, so that every action has a
+        propensity that is known and not zero.
+    baseline
+        Name of the action to compare with, and to play in shadow mode where the caller names none.
+    fallback
+        Name of the action to answer with while the store is down.
+    log_actions
+        Whether to keep the features of all actions of a request, not only of the chosen one.
+    """
+
+    family: dict[str, Any]
+    policy: dict[str, Any]
+    dim: int
+    max_norm: float = 1.0
+    features: dict[str, Any] | None = None
+    loop: Literal["explicit", "conversion"] = "explicit"
+    window: float | None = None
+    default_reward: float = 0.0
+    late: Literal["keep", "revise"] = "keep"
+    mode: Literal["live", "shadow"] = "live"
+    exploration: float = 0.0
+    baseline: str = ""
+    fallback: str = ""
+    log_actions: bool = False
+
+    @classmethod
+    def of(cls, dim: int, family: Family, policy: Policy, **settings: Any) -> Self:
+        """The settings of a bandit of these parts, checked."""
+        described: dict[str, Any] = {
+            "family": snapshot.describe("FAMILIES", family),
+            "policy": snapshot.describe("POLICIES", policy),
+        }
+        for name, part in described.items():
+            if _plain(part) != part:  # JSON has no infinite numbers
+                raise wrong(name, part, "values that JSON can hold")
+        return cls(dim=dim, **described, **settings)
+
+    def feature_map(self, given: Any = None) -> FeatureMap | None:
+        """What turns actions into vectors: ``given``, where a log cannot hold it."""
+        return given or snapshot.rebuild_features({"features": self.features}, None)
+
+    def learner(self, types: Iterable[type] = ()) -> Learner:
+        """A learner that knows nothing yet, after all settings were checked.
+
+        Parameters
+        ----------
+        types
+            Policy and family types that are not part of belated.
+        """
+        own = list(types)
+        family = snapshot.rebuild("FAMILIES", self.family, own)
+        policy = snapshot.rebuild("POLICIES", self.policy, own)
+        learner = Learner(self.dim, family, policy, self.max_norm)
+        self._check_policy(learner)
+        self._check_loop(learner)
+        return learner
+
+    def _check_policy(self, learner: Learner) -> None:
+        policy = learner.policy
+        if feedback_of(policy) not in ("identified", "any"):
+            raise wrong("policy", policy, "one that learns from identified rewards")
+        if type(policy) in draw_parameter.cases:
+            raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
+
+    def _check_loop(self, learner: Learner) -> None:
+        if self.window is not None and not 0.0 < self.window < math.inf:
+            raise wrong("window", self.window, "a positive number of seconds")
+        if self.loop == "conversion":
+            if self.window is None:
+                raise wrong("window", None, "seconds to wait for a conversion")
+            support = learner.family.support
+            if not support.contains(self.default_reward):
+                raise wrong("default_reward", self.default_reward, str(support))
+        if self.late == "revise" and not learner.can_revise:
+            raise ValueError(
+                f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "
+                "take a reward back; expected 'keep', or another policy"
+            )
+        if not 0.0 <= self.exploration <= 1.0:
+            raise wrong("exploration", self.exploration, "a probability from 0 to 1")
+
+    def check_change(self, new: "Spec") -> None:
+        """Raise where ``new`` would give the past another meaning."""
+        for name in FIXED:
+            old, wanted = (_plain(getattr(spec, name)) for spec in (self, new))
+            if old != wanted:
+                raise ValueError(
+                    f"{name} = {shown(wanted)}: expected {shown(old)}, as the log has it; what "
+                    "was learnt would mean something else. Make a bandit of another name"
+                )
+
+
+def _plain(value: Any) -> Any:
+    """A value as it comes back from the log, for a fair comparison."""
+    return msgspec.json.decode(msgspec.json.encode(value))

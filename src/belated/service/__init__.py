@@ -1,0 +1,1 @@
+"""The service: bandits over HTTP, every decision durable before it is answered."""

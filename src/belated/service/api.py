@@ -1,0 +1,292 @@
+"""HTTP operations declared once: checked, decoded, admitted, encoded and documented from that.
+
+A handler is an async function. Its parameters ``path``, ``query`` and ``body`` get what their
+annotations say, ``call`` gets the rest of the request; those it does not have are not allowed in
+the request, or not read.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import getdoc, iscoroutinefunction, signature
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+
+from belated.core.arguments import whole, wrong
+from belated.service.access import SCOPES, Headers, Key
+from belated.service.decoding import check_media_type, decoded, parameters, query_of, read
+from belated.service.logs import KEY
+from belated.service.openapi import Link, Operation, document
+from belated.service.problems import (
+    METHOD_NOT_ALLOWED,
+    ErrorsAsProblems,
+    Problem,
+    ProblemType,
+)
+
+MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
+PARAMETERS = ("path", "query", "body", "call")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+JSON = (b"content-type", b"application/json")
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Admit = Callable[[Headers, str, str | None], Key | None]  # such as access.Gate
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Answer(NamedTuple):
+    """What a handler returns if the first declared status does not fit, or to set headers."""
+
+    value: Any
+    status: int
+    headers: Mapping[str, str] = {}
+
+
+class Call(NamedTuple):
+    """What a handler may want to know beyond path, query and body."""
+
+    scope: Scope
+    key: Key | None  # None: the service has no keys
+    raw: bytes  # the body as it came
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Notes on this request that outlive the handler, for the access log."""
+        return self.scope.setdefault("state", {})
+
+
+class Api:
+    """Operations, and the ASGI app that serves them."""
+
+    def __init__(self, title: str, version: str, admit: Admit | None = None) -> None:
+        self.title = title
+        self.version = version
+        self.admit = admit
+        self.operations: list[Operation] = []
+        self._resources: dict[str, Resource] = {}
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        *,
+        answers: Mapping[int, Any],
+        needs: str | None,
+        problems: Sequence[ProblemType] = (),
+        links: Sequence[Link] = (),
+        max_bytes: int = MAX_BYTES,
+        checks_bandit: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Declare the decorated function the handler of a method of a path.
+
+        Parameters
+        ----------
+        answers
+            Types by status; the first is that of a plain return value. None: no body. A str: a
+            media type, for handlers that return a Starlette response.
+        needs
+            Scope that a key must have. None: the operation is for everybody.
+        problems
+            What the handler raises. Those of the toolkit are documented by themselves.
+        links
+            What can be done with the answer.
+        max_bytes
+            Most that a body may have.
+        checks_bandit
+            The handler looks itself at the bandit of ``call.key``. Otherwise that is the path
+            parameter ``name``; and where there is none, only keys for all bandits are let in.
+        """
+
+        def declare(handler: Handler) -> Handler:
+            operation = _operation(
+                handler, method, path, answers, needs, problems, links, max_bytes
+            )
+            if any(operation.id == other.id for other in self.operations):
+                raise wrong("handler", operation.id, "a name that no other handler has")
+            resource = self._resources.setdefault(path, Resource())
+            resource.add(method, Endpoint(operation, handler, self.admit, checks_bandit))
+            self.operations.append(operation)
+            return handler
+
+        return declare
+
+    def app(self, more: Sequence[BaseRoute] = (), lifespan: Lifespan[Any] | None = None) -> ASGIApp:
+        """The ASGI app, with the document at /openapi.json and ``more`` Starlette routes."""
+        secured = self.admit is not None
+        described = _encode(document(self.title, self.version, self.operations, secured))
+
+        async def describe(_: Request) -> Response:
+            return Response(described, media_type="application/json")
+
+        routes = [Route(path, resource) for path, resource in self._resources.items()]
+        routes.append(Route("/openapi.json", describe))
+        return ErrorsAsProblems(Router([*routes, *more], redirect_slashes=False, lifespan=lifespan))
+
+
+def _operation(
+    handler: Callable[..., Any],
+    method: str,
+    path: str,
+    answers: Mapping[int, Any],
+    needs: str | None,
+    problems: Sequence[ProblemType],
+    links: Sequence[Link],
+    max_bytes: int,
+) -> Operation:
+    """The declaration, checked: mistakes show when the module is imported, not when it is used."""
+    summary, _, description = (getdoc(handler) or "").partition("\n\n")
+    if not iscoroutinefunction(handler) or not summary:
+        raise wrong("handler", handler, "an async function with a docstring")
+    if method not in METHODS:
+        raise wrong("method", method, f"one of {', '.join(METHODS)}")
+    if needs is not None and needs not in SCOPES:
+        raise wrong("needs", needs, f"one of {', '.join(SCOPES)}, or None")
+    if not answers:
+        raise wrong("answers", answers, "types by status, one at least")
+    types = _parameter_types(handler, path)
+    return Operation(
+        id=handler.__name__,
+        summary=" ".join(summary.split()),
+        description=description,
+        method=method,
+        path=path,
+        path_type=types.get("path"),
+        query_type=types.get("query"),
+        body_type=types.get("body"),
+        answers=answers,
+        problems=tuple(problems),
+        needs=needs,
+        max_bytes=whole("max_bytes", max_bytes),
+        links=tuple(links),
+    )
+
+
+def _parameter_types(handler: Callable[..., Any], path: str) -> dict[str, Any]:
+    """What the annotations of a handler ask for, by the names of its parameters."""
+    hints = get_type_hints(handler, include_extras=True)
+    types = {name: hints[name] for name in signature(handler).parameters}
+    for name, type in types.items():
+        if name not in PARAMETERS:
+            raise wrong("parameter", name, f"one of {', '.join(PARAMETERS)}")
+        config = getattr(type, "__struct_config__", None)
+        if name in ("path", "query") and config is None:
+            raise wrong(name, type, "a msgspec.Struct")
+        if name != "call" and config is not None and not config.forbid_unknown_fields:
+            raise wrong(name, type, "a Struct with forbid_unknown_fields=True")
+    fields = getattr(types.get("path"), "__struct_encode_fields__", ())
+    if set(re.findall("{(.*?)}", path)) != set(fields):
+        raise wrong("path", path, f"these in braces: {', '.join(fields) or 'none'}")
+    return types
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query of an operation that has none."""
+
+
+class Resource:
+    """All methods of one path, as an ASGI app."""
+
+    def __init__(self) -> None:
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def add(self, method: str, endpoint: "Endpoint") -> None:
+        """Serve ``method`` with ``endpoint``; HEAD is what GET would answer, less the body."""
+        if method in self._endpoints:
+            raise wrong("method", method, f"one that {endpoint.operation.path} has not yet")
+        self._endpoints[method] = endpoint
+        if method == "GET":
+            self._endpoints["HEAD"] = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        endpoint = self._endpoints.get(scope["method"])
+        if endpoint is not None:
+            return await endpoint(scope, receive, send)
+        allow = {"Allow": ", ".join(sorted([*self._endpoints, "OPTIONS"]))}
+        if scope["method"] == "OPTIONS":
+            return await Response(None, 204, allow)(scope, receive, send)
+        raise Problem(METHOD_NOT_ALLOWED, f"Here are {allow['Allow']}.", headers=allow)
+
+
+class Endpoint:
+    """One operation as an ASGI app.
+
+    It is no function of a Starlette ``Request``: to make one for each request, and to catch its
+    errors once more, costs as much as all that is done here.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        handler: Callable[..., Awaitable[Any]],
+        admit: Admit | None,
+        checks_bandit: bool,
+    ) -> None:
+        self.operation = operation
+        self._handler = handler
+        self._admit = admit
+        self._checks_bandit = checks_bandit
+        self._wants_call = "call" in signature(handler).parameters
+        self._status = next(iter(operation.answers))
+        self._decoder = (
+            None if operation.body_type is None else msgspec.json.Decoder(operation.body_type)
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        headers = dict(scope["headers"])
+        key = self._admitted(headers, scope)
+        arguments = self._parameters(scope)
+        raw = b""
+        if self._decoder is not None:
+            check_media_type(headers)
+            received = await read(receive, headers, self.operation.max_bytes)
+            if received is None:
+                return  # nobody is left to be answered
+            raw = received
+            arguments["body"] = decoded(self._decoder, raw)
+        if self._wants_call:
+            arguments["call"] = Call(scope, key, raw)
+        result = await self._handler(**arguments)
+        if isinstance(result, Response):
+            await result(scope, receive, send)
+        elif isinstance(result, Answer):
+            await self._send(result, send)
+        else:
+            await self._send(Answer(result, self._status), send)
+
+    def _admitted(self, headers: Headers, scope: Scope) -> Key | None:
+        needs = self.operation.needs
+        if self._admit is None or needs is None:
+            return None
+        bandit = None if self._checks_bandit else scope["path_params"].get("name", "")
+        key = self._admit(headers, needs, bandit)
+        if key is not None:
+            scope.setdefault("state", {})[KEY] = key.id
+        return key
+
+    def _parameters(self, scope: Scope) -> dict[str, Any]:
+        arguments = {}
+        path_type, query_type = self.operation.path_type, self.operation.query_type
+        if path_type is not None:
+            arguments["path"] = parameters(scope["path_params"], path_type)
+        if query_type is not None:
+            arguments["query"] = parameters(query_of(scope["query_string"]), query_type)
+        elif scope["query_string"]:
+            parameters(query_of(scope["query_string"]), NoQuery)
+        return arguments
+
+    async def _send(self, answer: Answer, send: Send) -> None:
+        value, status, more = answer
+        headers = [(name.lower().encode(), text.encode()) for name, text in more.items()]
+        body = b""
+        if self.operation.answers[status] is not None:
+            body = _encode(value)
+            headers += [JSON, (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,461 @@
+"""The state is a fold over the log: replayed, resumed, duplicated, reordered, revised."""
+
+import math
+from itertools import count
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from belated import Bernoulli, DelayedOFUGLM, Gaussian
+from belated.ledger import snapshots
+from belated.ledger.events import Draft, Kind, Status
+from belated.ledger.loop import Ask, Loop
+from belated.ledger.memory import MemoryLedger
+from belated.ledger.spec import Spec
+from belated.ledger.sqlite import SQLiteLedger
+from belated.policies.greedy import Greedy
+from belated.policies.thompson import Thompson
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+DIM = 3
+
+
+class Clock:
+    """Stands still until told to move."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def explicit(family=None, policy=None, **settings):
+    return Spec.of(DIM, family or Bernoulli(), policy or DelayedOFUGLM(), **settings)
+
+
+def conversion(**settings):
+    return explicit(loop="conversion", window=3600.0, **settings)
+
+
+def new_loop(spec, ledger=None, name="shop", seed=1):
+    loop = Loop(ledger or MemoryLedger(), clock=Clock(), seed=seed)
+    loop.configure(name, spec)
+    return loop
+
+
+def random_actions(rng, n=4):
+    x = rng.normal(size=(n, DIM))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def decide(loop, rng, name="shop", **ask):
+    proposal = loop.propose(name, Ask(matrix=random_actions(rng), **ask))
+    (outcome,) = loop.commit([proposal.draft])
+    assert outcome.status == Status.ACCEPTED
+    return proposal.draft.id
+
+
+def replayed(loop):
+    fresh = Loop(loop.ledger, clock=loop.clock)
+    fresh.catch_up()
+    return fresh
+
+
+def same(loop, other):
+    return {n: f.digest() for n, f in loop.folds.items()} == {
+        n: f.digest() for n, f in other.folds.items()
+    }
+
+
+def test_learns_on_arrival_in_an_explicit_loop():
+    rng, loop = np.random.default_rng(1), new_loop(explicit(Gaussian(sd=0.1)))
+    ids = [decide(loop, rng) for _ in range(5)]
+    fold = loop.folds["shop"]
+    assert (fold.learner.n_decided, fold.learner.n_observed) == (5, 0)
+    assert loop.reward([(ids[3], 0.5), (ids[0], -0.25)]) == ["accepted"] * 2
+    assert fold.learner.n_observed == 2
+    X, y = fold.learner.history.x[[0, 3]], np.array([-0.25, 0.5])
+    W = fold.learner.policy.lam * np.eye(DIM) + X.T @ X
+    assert fold.learner.state.theta == pytest.approx(np.linalg.solve(W, X.T @ y), abs=1e-12)
+    assert list(fold.pending) == [ids[1], ids[2], ids[4]]
+
+
+def test_holds_every_conversion_until_its_window_closes():
+    rng, loop = np.random.default_rng(1), new_loop(conversion())
+    ids = [decide(loop, rng) for _ in range(3)]
+    fold = loop.folds["shop"]
+    assert loop.reward([(ids[1], 1.0)]) == ["accepted"]
+    loop.clock.now += HOUR
+    assert loop.expire() == 0  # the window is still open
+    assert fold.learner.n_observed == 0
+    loop.clock.now += 1
+    assert loop.expire() == 3
+    assert fold.learner.history.y[:3].tolist() == [0.0, 1.0, 0.0]
+    assert not fold.pending
+    assert loop.expire() == 0
+    assert same(loop, replayed(loop))
+
+
+def test_learning_conversions_on_arrival_would_be_biased():
+    """Why they are held (SERVICE.md, section 0): p L / (L - (1 - p) W) instead of p."""
+    p, window, length = 0.05, 1000, 2000
+    rng = np.random.default_rng(3)
+    converted = rng.random(length * 20) < p
+    made = np.repeat(np.arange(length), 20)
+    closed = made + window < length
+    naive = converted.sum() / (converted.sum() + (closed & ~converted).sum())
+    held = converted[closed].mean()
+    assert naive == pytest.approx(p * length / (length - (1 - p) * window), rel=0.1)
+    assert held == pytest.approx(p, rel=0.1)
+
+
+@pytest.mark.parametrize("late", ["keep", "revise"])
+def test_late_conversions_are_kept_and_revise_where_wanted(late):
+    rng, loop = np.random.default_rng(1), new_loop(conversion(late=late))
+    ids = [decide(loop, rng) for _ in range(2)]
+    fold = loop.folds["shop"]
+    loop.clock.now += HOUR + 1
+    # one comes after the window but before its expiry is in the log
+    expected = ["accepted" if late == "revise" else "expired"]
+    assert loop.reward([(ids[0], 1.0)]) == expected
+    assert loop.expire() == 2
+    assert loop.reward([(ids[1], 1.0)]) == expected
+    y = fold.learner.history.y[:2].tolist()
+    assert y == ([1.0, 1.0] if late == "revise" else [0.0, 0.0])
+    assert fold.counts.late == 2
+    assert same(loop, replayed(loop))
+    truth = new_loop(explicit())
+    rng = np.random.default_rng(1)
+    twins = [decide(truth, rng) for _ in range(2)]
+    truth.reward(zip(twins, y, strict=True))
+    assert fold.learner.exact_theta() == pytest.approx(
+        truth.folds["shop"].learner.exact_theta(), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("family", [Gaussian(sd=0.5), Bernoulli()])
+def test_a_revision_is_as_if_the_first_reward_had_never_been(family):
+    first, second = (
+        new_loop(explicit(family, late="revise", window=60.0), name=n) for n in ("shop", "shop")
+    )
+    for loop, wrong in ((first, True), (second, False)):
+        rng = np.random.default_rng(5)
+        ids = [decide(loop, rng) for _ in range(30)]
+        truth = (np.arange(30) % 3 == 0).astype(float)
+        sent = np.where(np.arange(30) < 10, 1.0 - truth, truth) if wrong else truth
+        loop.reward(zip(ids, sent, strict=True))
+        if wrong:
+            now = loop.clock()
+            drafts = [Draft(Kind.REVISED, "", ids[k], now, truth[k]) for k in range(10)]
+            assert {o.status for o in loop.commit(drafts)} == {Status.ACCEPTED}
+    a, b = first.folds["shop"].learner, second.folds["shop"].learner
+    assert a.exact_theta() == pytest.approx(b.exact_theta(), abs=1e-9)
+    assert np.array_equal(a.history.y[:30], b.history.y[:30])
+    assert same(first, replayed(first))
+
+
+def test_expiry_and_cancellation_in_an_explicit_loop():
+    rng, loop = np.random.default_rng(1), new_loop(explicit(window=60.0, late="revise"))
+    ids = [decide(loop, rng) for _ in range(3)]
+    loop.commit([Draft(Kind.CANCELLED, "", ids[0], loop.clock())])
+    loop.clock.now += 61 * SECOND
+    assert loop.expire() == 2
+    fold = loop.folds["shop"]
+    assert fold.learner.n_observed == 0
+    assert (fold.counts.cancelled, fold.counts.expired) == (1, 2)
+    assert loop.reward([(ids[2], 1.0)]) == ["accepted"]
+    assert fold.learner.n_observed == 1
+    assert loop.reward([(ids[0], 1.0)]) == ["conflict"]
+    assert same(loop, replayed(loop))
+
+
+def test_a_forgotten_subject_leaves_no_trace_in_the_model():
+    with_me, without_me = new_loop(explicit()), new_loop(explicit())
+    for loop in (with_me, without_me):
+        rng = np.random.default_rng(2)
+        for k in range(12):
+            mine = k % 3 == 0
+            actions = random_actions(rng)
+            if mine and loop is without_me:
+                continue
+            subject = "me" if mine else ""
+            proposal = loop.propose("shop", Ask(matrix=actions[:1], subject=subject))
+            loop.commit([proposal.draft])
+            loop.reward([(proposal.draft.id, float(k % 2))])
+    assert with_me.ledger.forget("shop", "me", with_me.clock()) == 4
+    with_me.catch_up()
+    a, b = with_me.folds["shop"], without_me.folds["shop"]
+    assert a.counts.erased == 4
+    assert np.array_equal(a.learner.state.theta, b.learner.state.theta)
+    assert np.array_equal(a.learner.state.W, b.learner.state.W)
+    assert same(with_me, replayed(with_me))
+    decide(with_me, rng)
+    assert same(with_me, replayed(with_me))
+
+
+def test_snapshots(tmp_path):
+    rng, loop = np.random.default_rng(1), new_loop(conversion())
+    loop.configure("other", explicit(Gaussian(sd=1.0), Thompson()))
+    loop.register("other", {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0]})
+    for k in range(40):
+        id = decide(loop, rng)
+        other = loop.propose("other", Ask()).draft
+        loop.commit([other])
+        loop.reward([(other.id, 0.5)])
+        if k % 3 == 0:
+            loop.reward([(id, 1.0)])
+        loop.clock.now += HOUR // 10
+        loop.expire()
+        if k in (10, 20, 30):
+            snapshots.save(loop, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+    resumed = Loop(loop.ledger, clock=loop.clock)
+    assert snapshots.load(resumed, tmp_path) < loop.position
+    resumed.catch_up()
+    assert resumed.position == loop.position
+    assert same(loop, resumed)
+    for twin in (loop, resumed):  # and they go on alike
+        twin.rng = np.random.default_rng(9)
+    assert loop.propose("other", Ask()).body == resumed.propose("other", Ask()).body
+    assert snapshots.save(loop, tmp_path) == snapshots.save(resumed, tmp_path)
+
+    # a damaged one is passed over, and so is one that holds what was erased since
+    newest = max(tmp_path.iterdir())
+    (newest / "0.npz").write_bytes(b"?")
+    older = Loop(loop.ledger, clock=loop.clock)
+    assert snapshots.load(older, tmp_path) > (0, 0)
+    older.catch_up()
+    assert same(loop, older)
+    strangers = Loop(MemoryLedger(), clock=loop.clock)
+    assert snapshots.load(strangers, tmp_path) == (0, 0)
+
+
+def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
+    rng, loop = np.random.default_rng(1), new_loop(explicit())
+    decide(loop, rng, subject="me")
+    snapshots.save(loop, tmp_path)
+    decide(loop, rng, subject="you")
+    assert loop.ledger.forget("shop", "you", loop.clock()) == 1
+    fresh = Loop(loop.ledger, clock=loop.clock)
+    assert snapshots.load(fresh, tmp_path) > (0, 0)  # it holds nothing of you
+    assert loop.ledger.forget("shop", "me", loop.clock()) == 1
+    fresh = Loop(loop.ledger, clock=loop.clock)
+    assert snapshots.load(fresh, tmp_path) == (0, 0)
+    fresh.catch_up()
+    loop.catch_up()
+    assert fresh.folds["shop"].learner.n_decided == 0
+    assert same(loop, fresh)
+
+
+class AnyLoop(RuleBasedStateMachine):
+    """Whatever happens, replay equals live, duplicates change nothing, and order hardly matters."""
+
+    ids_made = count()
+
+    @initialize(
+        spec=st.sampled_from(
+            [
+                explicit(),
+                explicit(Gaussian(sd=0.5)),
+                explicit(window=50.0, late="revise"),
+                conversion(),
+                conversion(late="revise"),
+                explicit(Gaussian(sd=0.5), Thompson()),
+                conversion(policy=Greedy()),
+            ]
+        )
+    )
+    def start(self, spec):
+        self.spec, self.loop = spec, new_loop(spec)
+        self.rng = np.random.default_rng(7)
+        self.ids = []
+        self.sent = {}
+        self.decide(4)
+
+    @property
+    def fold(self):
+        return self.loop.folds["shop"]
+
+    @rule(n=st.integers(1, 4))
+    def decide(self, n):
+        proposals = [
+            self.loop.propose("shop", Ask(matrix=random_actions(self.rng))) for _ in range(n)
+        ]
+        outcomes = self.loop.commit([p.draft for p in proposals])
+        assert {o.status for o in outcomes} == {Status.ACCEPTED}
+        self.ids += [p.draft.id for p in proposals]
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def reward(self, data):
+        chosen = data.draw(st.lists(st.sampled_from(range(len(self.ids))), min_size=1, max_size=5))
+        pairs = [(self.ids[k], float(k % 2)) for k in chosen]
+        for (id, value), status in zip(pairs, self.loop.reward(pairs), strict=True):
+            assert status in ("accepted", "duplicate", "expired", "conflict")
+            if status == "accepted":
+                self.sent.setdefault(id, value)
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def send_again(self, data):
+        known = [id for id in self.ids if id in self.sent]
+        before = self.fold.digest()
+        if known:
+            id = data.draw(st.sampled_from(known))
+            assert self.loop.reward([(id, self.sent[id])] * 2) == ["duplicate"] * 2
+        assert self.fold.digest() == before
+
+    @rule(seconds=st.integers(1, 4000))
+    def wait(self, seconds):
+        self.loop.clock.now += seconds * SECOND
+
+    @rule()
+    def close_windows(self):
+        self.loop.expire()
+        assert self.loop.expire() == 0
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def cancel(self, data):
+        id = data.draw(st.sampled_from(self.ids))
+        self.loop.commit([Draft(Kind.CANCELLED, "", id, self.loop.clock())])
+
+    @precondition(lambda self: self.ids and self.fold.learner.can_revise)
+    @rule(data=st.data(), value=st.sampled_from([0.0, 1.0]))
+    def revise(self, data, value):
+        id = data.draw(st.sampled_from(self.ids))
+        draft = Draft(Kind.REVISED, "", id, self.loop.clock(), value)
+        (outcome,) = self.loop.commit([draft])
+        if outcome.status == Status.ACCEPTED:
+            self.sent[id] = value
+
+    @invariant()
+    def replay_is_live(self):
+        if hasattr(self, "loop"):
+            assert same(self.loop, replayed(self.loop))
+
+    def teardown(self):
+        if not getattr(self, "ids", None):
+            return
+        learner = self.fold.learner
+        n = learner.n_decided
+        X, y = learner.history.x[:n], learner.history.y[:n]
+        order = self.rng.permutation(np.flatnonzero(~np.isnan(y)))
+        twin = self.spec.learner()
+        rows, rewards = np.arange(n), np.zeros(n)
+        none = np.zeros(n, np.int64)
+        twin.fold(none, X.copy(), rows, rewards, none)
+        ones = np.ones(1, np.int64)
+        for row in order:  # one by one, in another order
+            where = np.array([row])
+            twin.fold(ones, np.zeros((0, DIM)), where, y[where], ones)
+        ours, theirs = learner.exact_theta(), twin.exact_theta()
+        H = getattr(learner.state.fit, "H", learner.state.W)
+        difference = ours - theirs
+        assert math.sqrt(difference @ H @ difference) <= 1e-10
+        certified = learner.state.scalars[1] + twin.state.scalars[1]
+        difference = learner.state.theta - twin.state.theta
+        assert math.sqrt(difference @ H @ difference) <= 2.0 * certified + 1e-10
+
+
+TestAnyLoop = AnyLoop.TestCase
+TestAnyLoop.settings = settings(
+    max_examples=1000,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_two_processes_on_one_file_agree(tmp_path):
+    """Each writes and reads the log of the other; both folds are those of the log."""
+    rng = np.random.default_rng(1)
+    first = new_loop(explicit(), SQLiteLedger(tmp_path / "a.db"))
+    second = Loop(SQLiteLedger(tmp_path / "a.db"), clock=first.clock, seed=2)
+    second.catch_up()
+    waiting = []
+    for k in range(40):
+        loop = (first, second)[int(rng.integers(2))]
+        waiting.append(decide(loop, rng))
+        if k % 3 == 0:
+            other = (first, second)[int(rng.integers(2))]
+            id = waiting.pop(int(rng.integers(len(waiting))))
+            assert other.reward([(id, 1.0)]) == ["accepted"]
+    first.catch_up()
+    second.catch_up()
+    assert same(first, second)
+    assert same(first, replayed(first))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"loop": "conversion"}, "window = None"),
+        ({"window": -1.0}, "window = -1"),
+        ({"loop": "conversion", "window": 1.0, "default_reward": 0.5}, "default_reward = 0.5"),
+        ({"exploration": 1.5}, "exploration = 1.5"),
+    ],
+)
+def test_settings_that_cannot_be(settings, said):
+    loop = Loop(MemoryLedger(), clock=Clock())
+    with pytest.raises(ValueError, match=said):
+        loop.configure("shop", explicit(**settings))
+    assert loop.ledger.follow(loop.position)[0] == []
+
+
+def test_settings_that_would_change_the_past():
+    loop = new_loop(explicit())
+    assert not loop.configure("shop", explicit())
+    assert loop.configure("shop", explicit(exploration=0.1, window=5.0))
+    assert loop.folds["shop"].spec.exploration == 0.1
+    with pytest.raises(ValueError, match=r"family = .*Make a bandit of another name"):
+        loop.configure("shop", explicit(Gaussian(sd=1.0)))
+    with pytest.raises(ValueError, match="name = 'a b'"):
+        loop.configure("a b", explicit())
+
+
+def test_propensities():
+    rng = np.random.default_rng(4)
+    loop = new_loop(explicit(exploration=0.2))
+    actions = random_actions(rng, 4)
+    greedy = loop.folds["shop"].learner.choose(actions, rng).index
+    drawn = [loop.propose("shop", Ask(matrix=actions)).body for _ in range(4000)]
+    for body in drawn:
+        assert body.propensity == pytest.approx(0.85 if body.index == greedy else 0.05)
+    share = np.mean([body.index == greedy for body in drawn])
+    assert share == pytest.approx(0.85, abs=4 * math.sqrt(0.85 * 0.15 / 4000))
+    assert np.mean([1.0 / b.propensity for b in drawn]) == pytest.approx(4.0, rel=0.15)
+    sampled = new_loop(explicit(Gaussian(sd=1.0), Thompson()))
+    assert sampled.propose("shop", Ask(matrix=actions)).body.propensity is None
+
+
+def test_shadow_mode_learns_from_what_was_played():
+    rng = np.random.default_rng(4)
+    loop = new_loop(explicit(mode="shadow", baseline="b"))
+    loop.register("shop", {"a": [0.9, 0.0, 0.0], "b": [0.1, 0.0, 0.0]})
+    proposal = loop.propose("shop", Ask())
+    assert (proposal.body.action, proposal.body.proposal) == ("b", "a")
+    assert proposal.body.propensity is None
+    assert np.frombuffer(proposal.body.x).tolist() == [0.1, 0.0, 0.0]
+    played = loop.propose("shop", Ask(played="a", propensity=0.25)).body
+    assert (played.action, played.proposal, played.propensity) == ("a", "a", 0.25)
+    with pytest.raises(ValueError, match="played = 'c'"):
+        loop.propose("shop", Ask(played="c"))
+    live = new_loop(explicit())
+    with pytest.raises(ValueError, match="not in shadow mode"):
+        live.propose("shop", Ask(matrix=random_actions(rng), played="0"))
+
+
+def test_bodies_survive_added_fields():
+    """Logs outlive versions: fields may be added at the end of a body, never moved."""
+    body = msgspec.msgpack.encode([b"x", "a", 0, 1.0, 3, "p", 0.0, 0.0, 0.0])
+    from belated.ledger.events import Decided
+
+    assert msgspec.msgpack.decode(body, type=Decided).context == b""

@@ -38,9 +38,11 @@ TIMEOUTS = """
 # What the ledger relies on, whatever the defaults of the server: every statement sees what was
 # committed before it, a commit that returned is on the disk, and ids are looked up in the index,
 # also in a log so new that PostgreSQL has no statistics of it and would read all of it instead.
+# (Costs are then as if of huge queries, and compiling those would take longer than they run.)
 GUARANTEES = """
     set default_transaction_isolation = 'read committed';
     set enable_seqscan = off;
+    set jit = off;
     select set_config('synchronous_commit', 'on', false)
         where current_setting('synchronous_commit') = 'off'
 """

@@ -92,7 +92,7 @@ def test_delays_changed_words():
     assert alarms.delays_changed(NOW, seen) == (
         "delays-changed",
         "warn",
-        "Delays have grown 4-fold since Tuesday: half of the rewards come within 55 minutes, "
+        "Delays have grown 4-fold since Tuesday: half of the rewards come within 49 minutes, "
         "before within 14 minutes.",
     )
 
@@ -253,7 +253,7 @@ def test_stopped_words():
     )
     alarm, *_ = find_alarms(loop.statistics, loop.end_us, Facts())
     assert alarm.sentence == (
-        "Rewards stopped 34 minutes ago: about 2,000 should have come since then."
+        "Rewards stopped 34 minutes ago: about 2,100 should have come since then."
     )
 
 

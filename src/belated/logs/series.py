@@ -44,9 +44,7 @@ class Series:
     def until(self, now_us: int) -> tuple[Vector, Vector, Vector]:
         """Times in seconds since 1970, counts and totals; the last ones are those of now."""
         points = [*self.points, (now_us, self.count, self.total)]
-        times, counts, totals = (
-            np.array(column, np.float64) for column in zip(*points, strict=True)
-        )
+        times, counts, totals = np.array(points, np.float64).T
         return times / 1e6, counts, totals
 
     def to_dict(self) -> dict[str, Any]:

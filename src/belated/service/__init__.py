@@ -1,0 +1,1 @@
+"""The service: decisions and rewards over HTTP, and the dashboard."""

@@ -197,11 +197,14 @@ class PostgresLedger:
             rows = db.execute("select id, time, value from parked order by time, id", binary=True)
             return [Waiting(*row) for row in rows]
 
-    def erasures(self, after: Position) -> list[Event]:
-        """See ``Ledger.erasures``."""
-        query = f"select {_COLUMNS} from events where kind = 7 and (tx, seq) > (%s, %s)"
+    def rare(self, kind: Kind, after: Position) -> list[Event]:
+        """See ``Ledger.rare``."""
+        query = (
+            f"select {_COLUMNS} from events where kind = %s and kind >= 7 "
+            "and (tx, seq) > (%s, %s) order by tx, seq"
+        )
         with self._session.connected() as db:
-            return _events(db.execute(query + " order by tx, seq", after, binary=True))
+            return _events(db.execute(query, (int(kind), *after), binary=True))
 
     def behind(self, after: Position) -> int:
         """See ``Ledger.behind``."""

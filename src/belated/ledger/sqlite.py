@@ -208,7 +208,9 @@ class SQLiteLedger:
     def _open(self, flags: int) -> None:
         self._db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
         self._db.set_busy_timeout(BUSY_MS)
-        self._db.execute("pragma journal_mode = wal")
+        mode = self._db.execute("pragma journal_mode = wal").get
+        if mode != "wal":  # without a word SQLite keeps a mode that loses commits in a power cut
+            raise LedgerError(f"{self.path}: journal mode {mode!r}, expected 'wal'")
         self._db.execute("pragma synchronous = full")
         self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
         self._file = self._file_now()

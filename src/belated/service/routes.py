@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import msgspec
 
-from belated import __version__
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
 from belated.ledger.ids import from_text, to_text
 from belated.service.access import Gate, RateLimit, new_key
@@ -53,7 +53,7 @@ UNWELL = (NOT_READY, STORE_UNAVAILABLE)
 
 def new_api(service: Service, limit: RateLimit | None = None) -> Api:
     """The operations of ``service``; the most frequent come first, where the router looks."""
-    api = Api("belated", __version__, Gate(service.ring, limit))
+    api = Api("belated", version("belated"), Gate(service.ring, limit))
     _add_loop(api, service)
     _add_bandits(api, service)
     _add_privacy(api, service)
@@ -234,6 +234,7 @@ def _add_bandits(api: Api, service: Service) -> None:
             raise Problem(CHANGES_PAST, str(error)) from None
         if draft is not None:
             await service.write([draft])
+            await service.until_visible(path.name)
         return Answer(state_of(service.fold(path.name)), 201 if old is None else 200)
 
     @api.route(
@@ -295,7 +296,7 @@ def _add_keys(api: Api, service: Service) -> None:
     async def list_keys() -> KeyList:
         """List the API keys, without their secrets."""
         return KeyList(
-            [KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in service.ring.keys()]
+            [KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in service.ring.valid()]
         )
 
     @api.route("POST", "/v1/keys", answers={201: NewKeyAnswer}, needs="admin", problems=UNWELL)

@@ -11,7 +11,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
 from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock
-from belated.ledger.loop import Loop, system_clock
+from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
 from belated.ledger.protocol import Ledger, StoreUnavailableError
 from belated.service.access import Key, KeyRing
 from belated.service.problems import Problem, ProblemType
@@ -169,6 +169,14 @@ class Service:
         """Raise where nothing can be served yet, or no longer."""
         if not self.ready:
             raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
+
+    async def until_visible(self, name: str) -> None:
+        """Wait for a bandit that was just made: with PostgreSQL, others may hold the log back."""
+        for _ in range(LONGEST_WAIT_MS):
+            if name in self.loop.folds:
+                return
+            await asyncio.sleep(0.001)
+            await self.follow()
 
     def fold(self, name: str) -> Fold:
         """The bandit of this name."""

@@ -198,14 +198,14 @@ def test_stopped_false_alarms():
     found = looks = 0
     for _ in range(LOOKS // 5):
         scale = 10.0 ** rng.uniform(0.0, 4.0)
-        rate = 10.0 ** rng.uniform(0.0, 1.5) / scale
         end = NOW + rng.uniform(0.0, 3600.0)
         for delay in (
             lambda n, s=scale: rng.exponential(s, n),
             lambda n, s=scale: rng.lognormal(np.log(s), 1.5, n),
             lambda n, s=scale: np.where(rng.random(n) < 0.4, 1e12, rng.exponential(s, n)),
         ):
-            loop = Loop(rng, end - 40.0 * scale, end, rate, delay)
+            life = rng.choice([0.3, 1.0, 3.0, 40.0]) * scale
+            loop = Loop(rng, end - life, end, 40.0 / life * rng.uniform(0.2, 40.0), delay)
             found += "rewards-stopped" in loop.alarms()
             looks += 1
     for _ in range(LOOKS - looks):  # bundles every ten minutes: gaps are usual

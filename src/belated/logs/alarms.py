@@ -26,6 +26,8 @@ class Alarm(NamedTuple):
     sentence: str
 
 
+LEAST_RETURNED = 20  # rewards, in each group that is looked at: fewer say little
+
 LEAST_SILENCE = 30.0  # seconds: shorter ones are not worth a sentence
 UNUSUAL_GAP = 2.0  # times the usual number of decisions between two rewards
 IMPROBABLE = 1e-6
@@ -49,6 +51,8 @@ def rewards_stopped(
         return None
     before = observed.as_of(last_reward)
     curve = delay_curve(before.delay, before.returned)
+    if curve.n_returned < LEAST_RETURNED:
+        return None
     waiting_then = curve.waiting_at(np.maximum(pending_ages - (now - last_reward), 0.0))
     waiting_now = curve.waiting_at(pending_ages)
     chance = 1.0 - waiting_now / np.maximum(waiting_then, 1e-12)
@@ -68,7 +72,6 @@ SPLITS = 32
 CHANGE_Z = 4.75  # one-sided 1e-6, times 32 places where the change may be
 CHANGE_RATIO = 1.5
 QUANTILES = (("half", 0.5), ("a quarter", 0.25), ("a tenth", 0.1), ("1 %", 0.01), ("some", 1e-9))
-LEAST_RETURNED = 20  # in each group that is compared
 
 
 def delays_changed(now: float, observed: Observations) -> Alarm | None:

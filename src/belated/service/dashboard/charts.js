@@ -8,10 +8,16 @@ const ROUGH = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
 const COMPACT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-const CLOCK_STEPS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
+const CLOCK_STEPS = [
+  1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000,
+];
 
 function number(value) {
   return Math.abs(value) >= 10000 ? COMPACT.format(value) : NUMBER.format(value);
+}
+
+function whole(count) {
+  return count.toLocaleString("en");
 }
 
 function share(value) {
@@ -57,9 +63,10 @@ function roundStep(range, most) {
 // Each kind of axis: where the ticks are, and what stands next to them.
 function numberTicks(low, high, most, format = number) {
   const step = roundStep(high - low, most);
-  const ticks = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) ticks.push(k * step || 0);  // never -0
-  return ticks.map((value) => [value, format(value)]);
+  const first = Math.ceil(low / step - 1e-9);
+  const count = Math.floor(high / step + 1e-9) - first + 1;
+  const values = Array.from({ length: count }, (_, k) => (first + k) * step || 0);  // never -0
+  return values.map((value) => [value, format(value)]);
 }
 
 function clockTicks(low, high, most) {
@@ -95,8 +102,9 @@ function chartOf(figure, label) {
   chart.details.append(chart.table);
   chart.details.addEventListener("toggle", () => fillTable(chart));
   figure.append(chart.legend, svg, chart.empty, chart.tip, chart.details);
-  svg.addEventListener("pointermove", (event) => { chart.pointed = true; show(chart, chart.nearest(event)); });
-  svg.addEventListener("pointerleave", () => { chart.pointed = false; show(chart, null); });
+  const point = (at) => { chart.pointed = at !== null; show(chart, at); };
+  svg.addEventListener("pointermove", (event) => point(chart.nearest(event)));
+  svg.addEventListener("pointerleave", () => point(null));
   svg.addEventListener("focus", () => { if (!chart.pointed) show(chart, chart.at ?? chart.first); });
   svg.addEventListener("blur", () => show(chart, null));
   svg.addEventListener("keydown", (event) => walk(chart, event));
@@ -130,14 +138,14 @@ function show(chart, at) {
   chart.svg.setAttribute("aria-valuetext", text.replaceAll("\n", ", "));
   const room = chart.svg.clientWidth + 12 - chart.tip.offsetWidth;
   chart.tip.style.left = Math.max(8, Math.min(x + 20, room)) + "px";
-  chart.tip.style.top = chart.svg.getBoundingClientRect().top - chart.svg.parentNode.getBoundingClientRect().top + y + "px";
+  const tops = [chart.svg, chart.svg.parentNode].map((box) => box.getBoundingClientRect().top);
+  chart.tip.style.top = tops[0] - tops[1] + y + "px";
 }
 
 function begin(chart, count, height, nothing) {
   chart.count = count;
   chart.svg.replaceChildren();
   chart.svg.toggleAttribute("hidden", !count);
-  chart.svg.style.display = count ? "" : "none";
   chart.legend.hidden = chart.details.hidden = !count;
   chart.empty.hidden = Boolean(count);
   chart.empty.textContent = nothing;
@@ -171,6 +179,52 @@ function path(points, step) {
   return points.map(([x, y], k) => (k ? (step ? `H${x}V${y}` : `L${x},${y}`) : `M${x},${y}`)).join("");
 }
 
+// Where the numbers of a line chart come to lie.
+function scaleOf(spec, width) {
+  const band = spec.band ? [...spec.band.lower, ...spec.band.upper] : [];
+  const all = spec.lines.flatMap((line) => line.values).concat(band);
+  const low = Math.min(0, ...all);
+  const high = spec.top ?? (Math.max(0, ...all) * 1.05 || 1);
+  const box = { left: 46, right: width - 12, top: 24, bottom: 182 };
+  const [first, last] = [spec.from ?? spec.x[0], spec.x.at(-1)];
+  return {
+    box, low, high, first, last,
+    toX: (value) => box.left + ((value - first) / (last - first || 1)) * (box.right - box.left),
+    toY: (value) => box.bottom - ((value - low) / (high - low)) * (box.bottom - box.top),
+  };
+}
+
+function drawAxes(svg, spec, { box, low, high, first, last, toX, toY }) {
+  const line = (style, x1, x2, y1, y2) => svg.append(drawn("line", { class: style, x1, x2, y1, y2 }));
+  const write = (x, y, anchor, text) => svg.append(drawn("text", { x, y, "text-anchor": anchor }, text));
+  for (const [value, text] of numberTicks(low, high, 5, spec.yText)) {
+    line("grid-line", box.left, box.right, toY(value), toY(value));
+    write(box.left - 6, toY(value) + 4, "end", text);
+  }
+  for (const [value, text] of spec.xTicks(first, last, Math.floor((box.right - box.left) / 64))) {
+    line("axis", toX(value), toX(value), box.bottom, box.bottom + 4);
+    write(toX(value), box.bottom + 17, "middle", text);
+  }
+  line("axis", box.left, box.right, toY(0), toY(0));
+  write(box.right, box.bottom + 33, "end", spec.xLabel);
+  write(0, 10, "start", spec.yLabel);
+}
+
+function drawLines(svg, spec, { first, toX, toY }) {
+  const start = spec.from === undefined ? [] : [[toX(first), toY(0)]];
+  const points = (values) => start.concat(values.map((value, k) => [toX(spec.x[k]), toY(value)]));
+  if (spec.band) {
+    const { lower, upper, step, style } = spec.band;
+    const back = points(lower).reverse();
+    const edge = back.map(([x, y], k) => (k && step ? `V${y}H${x}` : `L${x},${y}`)).join("");
+    const d = path(points(upper), step) + edge + "Z";
+    svg.append(drawn("path", { class: "band " + (style ?? ""), d }));
+  }
+  for (const { values, step, style } of spec.lines) {
+    svg.append(drawn("path", { class: "line " + style, d: path(points(values), step) }));
+  }
+}
+
 // spec: the title; x with xTicks, xText, xName and xLabel; lines (name, short name, values, style,
 // step) and a band (name, lower, upper, style, step) with yText, tipText and yLabel; where x starts
 // (from) and y ends (top), unless the numbers say; what to say where there is nothing
@@ -179,56 +233,36 @@ function lineChart(figure, spec) {
   const count = spec.x.length > 1 ? spec.x.length : 0;
   const width = begin(chart, count, 220, spec.nothing);
   if (!count) return;
-  const all = spec.lines.flatMap((line) => line.values).concat(spec.band?.upper ?? [], spec.band?.lower ?? []);
-  const low = Math.min(0, ...all);
-  const high = spec.top ?? (Math.max(0, ...all) * 1.05 || 1);
-  const box = { left: 46, right: width - 12, top: 20, bottom: 182 };
-  const [first, last] = [spec.from ?? spec.x[0], spec.x.at(-1)];
-  const toX = (value) => box.left + ((value - first) / (last - first || 1)) * (box.right - box.left);
-  const toY = (value) => box.bottom - ((value - low) / (high - low)) * (box.bottom - box.top);
   const { svg } = chart;
-  for (const [value, text] of numberTicks(low, high, 5, spec.yText)) {
-    svg.append(drawn("line", { class: "grid-line", x1: box.left, x2: box.right, y1: toY(value), y2: toY(value) }));
-    svg.append(drawn("text", { x: box.left - 6, y: toY(value) + 4, "text-anchor": "end" }, text));
-  }
-  for (const [value, text] of spec.xTicks(first, last, Math.floor((box.right - box.left) / 64))) {
-    svg.append(drawn("line", { class: "axis", x1: toX(value), x2: toX(value), y1: box.bottom, y2: box.bottom + 4 }));
-    svg.append(drawn("text", { x: toX(value), y: box.bottom + 17, "text-anchor": "middle" }, text));
-  }
-  svg.append(drawn("line", { class: "axis", x1: box.left, x2: box.right, y1: toY(0), y2: toY(0) }));
-  svg.append(drawn("text", { x: box.right, y: box.bottom + 33, "text-anchor": "end" }, spec.xLabel));
-  svg.append(drawn("text", { x: 0, y: 10 }, spec.yLabel));
-  const start = spec.from === undefined ? [] : [[toX(first), toY(0)]];
-  const points = (values) => start.concat(values.map((value, k) => [toX(spec.x[k]), toY(value)]));
-  if (spec.band) {
-    const upper = path(points(spec.band.upper), spec.band.step);
-    const back = points(spec.band.lower).reverse();
-    const lower = back.map(([x, y], k) => (k ? (spec.band.step ? `V${y}H${x}` : `L${x},${y}`) : `L${x},${y}`)).join("");
-    svg.append(drawn("path", { class: "band " + (spec.band.style ?? ""), d: upper + lower + "Z" }));
-  }
-  for (const line of spec.lines) {
-    svg.append(drawn("path", { class: "line " + line.style, d: path(points(line.values), line.step) }));
-  }
+  const scale = scaleOf(spec, width);
+  drawAxes(svg, spec, scale);
+  drawLines(svg, spec, scale);
   chart.legend.replaceChildren(...spec.lines.map(legendOf));
   chart.legend.hidden = spec.lines.length === 1;
   chart.first = count - 1;
-  chart.down = -1;
+  chart.down = -1;  // the down arrow goes back in time, as a slider's does
+  const { box, toX } = scale;
   chart.nearest = (event) => {
     const x = event.clientX - svg.getBoundingClientRect().left;
     const gaps = spec.x.map((value) => Math.abs(toX(value) - x));
     return gaps.indexOf(Math.min(...gaps));
   };
-  const rowAt = (k) => spec.lines.map((line) => spec.tipText(line.values[k]));
-  const bandAt = (k) => (spec.band ? [spec.tipText(spec.band.lower[k]) + " to " + spec.tipText(spec.band.upper[k])] : []);
-  const names = spec.lines.map((line) => line.short ?? line.name).concat(spec.band ? [spec.band.name] : []);
-  chart.describe = (k) => ({
-    marker: drawn("line", { class: "cursor", x1: toX(spec.x[k]), x2: toX(spec.x[k]), y1: box.top, y2: box.bottom }),
-    text: [spec.xText(spec.x[k]), ...[...rowAt(k), ...bandAt(k)].map((text, i) => names[i] + ": " + text)].join("\n"),
-    x: toX(spec.x[k]),
-    y: box.top,
-  });
+  const { band, lines, tipText } = spec;
+  const bandAt = (k) => (band ? [tipText(band.lower[k]) + " to " + tipText(band.upper[k])] : []);
+  const rowAt = (k) => [...lines.map((line) => tipText(line.values[k])), ...bandAt(k)];
+  const names = [...lines.map((line) => line.short ?? line.name), ...(band ? [band.name] : [])];
+  chart.describe = (k) => {
+    const x = toX(spec.x[k]);
+    const parts = rowAt(k).map((text, i) => names[i] + ": " + text);
+    return {
+      marker: drawn("line", { class: "cursor", x1: x, x2: x, y1: box.top, y2: box.bottom }),
+      text: [spec.xText(spec.x[k]), ...parts].join("\n"),
+      x,
+      y: box.top,
+    };
+  };
   chart.columns = [spec.xName, ...names];
-  chart.rows = () => spec.x.map((value, k) => [spec.xText(value), ...rowAt(k), ...bandAt(k)]);
+  chart.rows = () => spec.x.map((value, k) => [spec.xText(value), ...rowAt(k)]);
   finish(chart);
 }
 
@@ -255,7 +289,8 @@ function barChart(figure, spec) {
     svg.append(name);
     shorten(name, labels - 8);
     const length = Math.max((value / most) * room, value > 0 ? 1.5 : 0);
-    svg.append(drawn("rect", { class: "bar", x: labels, y: y + 3, width: length, height: rowHeight - 9, rx: 2 }));
+    const shape = { x: labels, y: y + 3, width: length, height: rowHeight - 9, rx: 2 };
+    svg.append(drawn("rect", { class: "bar", ...shape }));
     svg.append(drawn("text", { class: "value", x: labels + length + 6, y: y + 14 }, spec.text(k)));
   });
   svg.append(drawn("line", { class: "axis", x1: labels, x2: labels, y1: 0, y2: count * rowHeight }));
@@ -266,8 +301,9 @@ function barChart(figure, spec) {
     const y = event.clientY - svg.getBoundingClientRect().top;
     return Math.min(Math.max(Math.floor(y / rowHeight), 0), count - 1);
   };
+  const frame = { class: "bar-cursor", x: 0.5, width: width - 1, height: rowHeight, rx: 3 };
   chart.describe = (k) => ({
-    marker: drawn("rect", { class: "bar-cursor", x: 0.5, y: k * rowHeight + 0.5, width: width - 1, height: rowHeight, rx: 3 }),
+    marker: drawn("rect", { ...frame, y: k * rowHeight + 0.5 }),
     text: spec.detail(k),
     x: labels,
     y: (k + 1) * rowHeight + 6,

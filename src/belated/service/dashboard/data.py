@@ -13,9 +13,9 @@ from belated.logs.health import Facts
 
 
 class Rates(msgspec.Struct):
-    """Decisions and rewards a second, in slices of the last half hour."""
+    """Decisions and rewards a second, in the half minutes of the last half hour."""
 
-    times: list[float]  # when each slice began
+    times: list[float]  # when each half minute began
     decisions: list[float]
     rewards: list[float]
 

@@ -3,7 +3,8 @@
 const INTERVAL = 2000;
 const LOST_AFTER = 7000;
 const $ = (id) => document.getElementById(id);
-const page = { data: null, chosen: null, updated: null, failed: false, timer: 0, themes: ["auto", "light", "dark"] };
+const THEMES = ["auto", "light", "dark"];
+const page = { data: null, chosen: null, updated: null, failed: false, timer: 0 };
 
 async function poll() {
   clearTimeout(page.timer);
@@ -13,7 +14,8 @@ async function poll() {
   if (key) headers["X-API-Key"] = key;
   try {
     const query = asked === null ? "" : "?bandit=" + encodeURIComponent(asked);
-    const answer = await fetch("v1/dashboard" + query, { headers, cache: "no-store", signal: AbortSignal.timeout(10000) });
+    const options = { headers, cache: "no-store", signal: AbortSignal.timeout(10000) };
+    const answer = await fetch("v1/dashboard" + query, options);
     if (answer.status === 401) return askForKey(Boolean(key));
     if (answer.status === 404 && asked !== null) page.chosen = null;  // deleted meanwhile
     if (!answer.ok) throw new Error("status " + answer.status);
@@ -38,6 +40,7 @@ function askForKey(refused) {
   $("key-note").textContent = refused
     ? "That key was not accepted."
     : "This service asks for a key. It is kept until this tab is closed.";
+  $("status").className = "";
   setText("state", "Key needed");
   $("key").focus();
 }
@@ -49,10 +52,13 @@ function setText(id, text) {
 function showState() {
   if (!$("key-form").hidden) return;
   const quiet = page.updated === null ? Infinity : Date.now() - page.updated;
+  const never = page.updated === null;
   const lost = page.failed || quiet > LOST_AFTER;
-  $("status").classList.toggle("lost", lost && (page.failed || page.updated !== null));
-  setText("state", page.updated === null ? (page.failed ? "No connection" : "Connecting") : lost ? "Connection lost:" : "Live");
-  setText("since", lost && page.updated !== null ? "last update " + Math.round(quiet / 1000) + " s ago" : "");
+  $("status").classList.toggle("live", !lost);
+  $("status").classList.toggle("lost", lost && (page.failed || !never));
+  const first = page.failed ? "No connection" : "Connecting";
+  setText("state", never ? first : lost ? "Connection lost:" : "Live");
+  setText("since", lost && !never ? "last update " + Math.round(quiet / 1000) + " s ago" : "");
 }
 
 function showAll() {
@@ -62,7 +68,8 @@ function showAll() {
   showChooser(bandits, bandit);
   showAlarms(bandit);
   document.querySelector(".grid").hidden = $("numbers").hidden = !bandit;
-  document.title = (bandit?.alarms.length ? "(" + bandit.alarms.length + ") " : "") + "belated" + (bandit ? ": " + bandit.name : "");
+  const alarms = bandit?.alarms.length ? "(" + bandit.alarms.length + ") " : "";
+  document.title = alarms + "belated" + (bandit ? ": " + bandit.name : "");
   if (!bandit) return;
   showNumbers(bandit);
   showRates(bandit.rates);
@@ -78,31 +85,37 @@ function showChooser(names, bandit) {
   if (names.join("\n") !== Array.from(select.options, (option) => option.value).join("\n")) {
     select.replaceChildren(...names.map((name) => element("option", { value: name, textContent: name })));
   }
+  select.parentNode.hidden = !names.length;
   if (bandit) select.value = bandit.name;
 }
 
 function showAlarms(bandit) {
+  const words = { bad: "Alarm", warn: "Warning" };
   const alarms = bandit
-    ? bandit.alarms.map((alarm) => [alarm.severity, alarm.severity === "bad" ? "Alarm" : "Warning", alarm.sentence])
+    ? bandit.alarms.map(({ severity, sentence }) => [severity, words[severity], sentence])
     : [["warn", "", "There is no bandit yet."]];
   if (!alarms.length) alarms.push(["good", "", "No alarms."]);
   const now = JSON.stringify(alarms);
   if ($("alarms").dataset.shown === now) return;  // or a screen reader would read them every time
   $("alarms").dataset.shown = now;
-  $("alarms").replaceChildren(...alarms.map(([style, word, sentence]) =>
-    element("p", { className: "alarm " + style }, [...(word ? [element("b", { textContent: word })] : []), sentence])));
+  $("alarms").replaceChildren(...alarms.map(([style, word, sentence]) => {
+    const label = word ? [element("b", { textContent: word })] : [];
+    return element("p", { className: "alarm " + style }, [...label, sentence]);
+  }));
 }
 
 function showNumbers(bandit) {
-  const behind = bandit.behind_seconds < 1 && !bandit.behind_decisions;
-  const ago = bandit.last_reward === null ? "none yet" : "last " + span(Math.max(page.data.time - bandit.last_reward, 0), ROUGH) + " ago";
+  const current = bandit.behind_seconds < 1 && !bandit.behind_decisions;
+  const lag = span(bandit.behind_seconds, ROUGH) + ", " + number(bandit.behind_decisions) + " decisions";
+  const silence = Math.max(page.data.time - bandit.last_reward, 0);
+  const ago = bandit.last_reward === null ? "none yet" : "last " + span(silence, ROUGH) + " ago";
   const cells = [
     ["Decisions a second", number(bandit.decisions_a_second), "last minute"],
     ["Rewards a second", number(bandit.rewards_a_second), ago],
-    ["Decisions", bandit.decisions.toLocaleString("en"), bandit.policy],
-    ["Rewards seen", bandit.rewards.toLocaleString("en"), number(bandit.late) + " late"],
-    ["Missing", bandit.missing.toLocaleString("en"), number(bandit.expired) + " expired"],
-    ["Model version", bandit.model_version.toLocaleString("en"), behind ? "up to date" : span(bandit.behind_seconds, ROUGH) + ", " + number(bandit.behind_decisions) + " decisions behind"],
+    ["Decisions", whole(bandit.decisions), bandit.policy],
+    ["Rewards seen", whole(bandit.rewards), number(bandit.late) + " late"],
+    ["Missing", whole(bandit.missing), number(bandit.expired) + " expired"],
+    ["Model version", whole(bandit.model_version), current ? "up to date" : lag + " behind"],
   ];
   $("numbers").replaceChildren(...cells.map(([name, value, note]) =>
     element("div", {}, [
@@ -131,15 +144,17 @@ function showRates(rates) {
 function showDelay(delay) {
   const reached = [["half", delay.median], ["90 %", delay.within_90]].filter(([, time]) => time !== null);
   const words = reached.map(([name, time]) => name + " within " + span(time, ROUGH)).join(", ");
-  setNote("delay", (words || "fewer than half have returned") + "; " + number(delay.n_returned) + " returned, " + number(delay.n_waiting) + " waiting in the sample");
-  const fit = delay.fit === null ? [] : [{ name: "fit: " + delay.law, short: "fit", values: delay.fit, style: "other dashed" }];
+  const sample = whole(delay.n_returned) + " returned, " + whole(delay.n_waiting) + " waiting in the sample";
+  setNote("delay", delay.n_returned ? (words || "fewer than half have returned") + "; " + sample : "");
+  const fit = { name: "fit: " + delay.law, short: "fit", values: delay.fit, style: "other dashed" };
+  const curve = { name: "returned (Kaplan-Meier)", short: "returned", values: delay.returned, style: "", step: true };
   const [unit] = spanUnit(delay.times.at(-1) ?? 0);
   lineChart($("delay"), {
     title: "Share of rewards returned, by delay", nothing: "No reward has returned yet.",
     x: delay.times, from: 0, xTicks: spanTicks, xText: span, xName: "Delay", xLabel: "delay (" + unit + "s)",
     yText: share, tipText: share, yLabel: "returned", top: 1,
     band: { name: "95 % band", lower: delay.lower, upper: delay.upper, step: true },
-    lines: [{ name: "returned (Kaplan-Meier)", short: "returned", values: delay.returned, style: "", step: true }, ...fit],
+    lines: delay.fit === null ? [curve] : [curve, fit],
   });
 }
 
@@ -148,9 +163,9 @@ function showPending(pending) {
     title: "Pending decisions by age", nothing: "No decision waits for its reward.",
     names: pending.map((bar) => bar.age), values: pending.map((bar) => bar.count),
     text: (k) => number(pending[k].count),
-    detail: (k) => pending[k].age + "\n" + pending[k].count.toLocaleString("en") + " decisions",
+    detail: (k) => pending[k].age + "\n" + whole(pending[k].count) + " decisions",
     columns: ["Age", "Decisions"],
-    row: (k) => [pending[k].age, pending[k].count.toLocaleString("en")],
+    row: (k) => [pending[k].age, whole(pending[k].count)],
   });
 }
 
@@ -160,21 +175,30 @@ function showActions(actions) {
     title: "Share of decisions by action", nothing: "No action has been played yet.",
     names: actions.map((bar) => bar.name), values: actions.map((bar) => bar.share),
     text: (k) => share(actions[k].share),
-    detail: (k) => actions[k].name + "\n" + actions[k].decisions.toLocaleString("en") + " decisions\nmean reward: " + mean(actions[k]),
+    detail: (k) => {
+      const played = whole(actions[k].decisions) + " decisions";
+      return [actions[k].name, played, "mean reward: " + mean(actions[k])].join("\n");
+    },
     columns: ["Action", "Share", "Decisions", "Rewards", "Mean reward"],
-    row: (k) => [actions[k].name, share(actions[k].share), actions[k].decisions.toLocaleString("en"), actions[k].rewards.toLocaleString("en"), mean(actions[k])],
+    row: (k) => {
+      const bar = actions[k];
+      return [bar.name, share(bar.share), whole(bar.decisions), whole(bar.rewards), mean(bar)];
+    },
   });
 }
 
 function showReward(reward) {
   setNote("reward", reward.note);
-  const baseline = reward.baseline === null ? [] : [{ name: "baseline", values: reward.baseline, style: "other dashed" }];
+  const known = reward.baseline !== null;
+  const own = { name: "this bandit", values: reward.total, style: "" };
+  const baseline = { name: "baseline", values: reward.baseline, style: "other dashed" };
+  const band = { name: "baseline, 95 %", lower: reward.lower, upper: reward.upper, style: "other" };
   lineChart($("reward"), {
     title: "Cumulative reward", nothing: "No reward has returned yet.",
     x: reward.times, xTicks: clockTicks, xText: moment, xName: "Time (UTC)", xLabel: "time (UTC)",
     yText: number, tipText: number, yLabel: "reward",
-    band: reward.lower === null ? undefined : { name: "baseline, 95 %", lower: reward.lower, upper: reward.upper, style: "other" },
-    lines: [{ name: "this bandit", values: reward.total, style: "" }, ...baseline],
+    band: known ? band : undefined,
+    lines: known ? [own, baseline] : [own],
   });
 }
 
@@ -193,8 +217,8 @@ function setTheme(theme) {
 }
 
 $("theme").addEventListener("click", () => {
-  const { themes } = page;
-  const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length];
+  const now = THEMES.indexOf(document.documentElement.dataset.theme);
+  const next = THEMES[(now + 1) % THEMES.length];
   setTheme(next);
   localStorage.setItem("belated-theme", next);
 });
@@ -209,5 +233,5 @@ $("key-form").addEventListener("submit", (event) => {
 addEventListener("resize", () => { if (page.data) showAll(); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden && $("key-form").hidden) poll(); });
 setInterval(showState, 1000);
-setTheme(page.themes.find((theme) => theme === localStorage.getItem("belated-theme")) ?? "auto");
+setTheme(THEMES.find((theme) => theme === localStorage.getItem("belated-theme")) ?? "auto");
 poll();

@@ -23,6 +23,7 @@ from belated.service.dashboard.data import (
 )
 
 HALF_HOUR, MINUTE = 180, 6  # in slices of ten seconds
+HALF_MINUTE_US = 30_000_000
 MOST_STEPS = 200
 MOST_ACTIONS = 12
 AGES = (
@@ -39,7 +40,6 @@ AGES = (
 
 def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> BanditView:
     """All that the page shows of a bandit; takes some ten milliseconds, so keep it for a second."""
-    rates = _rates(statistics, now_us)
     last = statistics.last_reward_us
     return BanditView(
         name=about.name,
@@ -50,14 +50,14 @@ def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> Band
         missing=statistics.n_pending,
         expired=statistics.n_expired,
         late=statistics.n_late,
-        decisions_a_second=round(sum(rates.decisions[-MINUTE:]) / MINUTE, 3),
-        rewards_a_second=round(sum(rates.rewards[-MINUTE:]) / MINUTE, 3),
+        decisions_a_second=_last_minute(statistics, now_us, DECIDED),
+        rewards_a_second=_last_minute(statistics, now_us, RETURNED),
         last_reward=last / 1e6 if last else None,
         model_version=about.model_version,
         behind_seconds=about.facts.behind_seconds,
         behind_decisions=about.facts.behind_decisions,
         alarms=[AlarmView(*alarm) for alarm in find_alarms(statistics, now_us, about.facts)],
-        rates=rates,
+        rates=_rates(statistics, now_us),
         pending=_pending(statistics, now_us),
         delay=_delay(statistics, now_us),
         actions=_actions(statistics, about.default_reward),
@@ -67,15 +67,21 @@ def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> Band
 
 
 def _rates(statistics: Statistics, now_us: int) -> Rates:
-    """Without the slice of now, which is not full yet."""
+    """Half-minute means, without the half minute of now, which is not full yet."""
     fine = statistics.fine
-    recent = slice(-HALF_HOUR - 1, -1)
-    seconds = fine.width_us / 1e6
-    return Rates(
-        _times(fine.starts(now_us)[recent] / 1e6),
-        _numbers(fine.until(now_us, DECIDED)[recent] / seconds),
-        _numbers(fine.until(now_us, RETURNED)[recent] / seconds),
-    )
+    starts = fine.starts(now_us)
+    full = starts < now_us // HALF_MINUTE_US * HALF_MINUTE_US
+
+    def means(kind: int) -> list[float]:
+        counts = fine.until(now_us, kind)[full][-HALF_HOUR:]
+        return _numbers(counts.reshape(-1, 3).sum(axis=1) / 30.0)
+
+    return Rates(_times(starts[full][-HALF_HOUR::3] / 1e6), means(DECIDED), means(RETURNED))
+
+
+def _last_minute(statistics: Statistics, now_us: int, kind: int) -> float:
+    """Events a second."""
+    return round(float(statistics.fine.until(now_us, kind)[-MINUTE - 1 : -1].sum()) / 60.0, 3)
 
 
 def _pending(statistics: Statistics, now_us: int) -> list[PendingBar]:

@@ -268,7 +268,8 @@ class Fold:
             return  # erased, or rewarded at the same time elsewhere
         if pending.held is None:
             self.counts.expired += 1
-            self._noted.expired.append((event.id, pending.time, event.time, pending.action))
+            closed = event.time if pending.due is None else pending.due
+            self._noted.expired.append((event.id, pending.time, closed, pending.action))
         if self.spec.loop == "conversion":
             held = pending.held
             reward = self.spec.default_reward if held is None else held

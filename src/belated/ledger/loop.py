@@ -234,7 +234,7 @@ class Loop:
     def reward(self, rewards: Iterable[tuple[bytes, float]], bandit: str = "") -> list[Status]:
         """Hand in rewards; a revised late one is as good as one in time."""
         now = self.clock()
-        drafts = [Draft(Kind.REWARDED, bandit, id, now, value) for id, value in rewards]
+        drafts = [Draft(Kind.REWARDED, bandit, id, now, float(value)) for id, value in rewards]
         return [self.answer(outcome) for outcome in self.commit(drafts)]
 
     def answer(self, outcome: Outcome) -> Status:

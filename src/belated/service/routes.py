@@ -10,6 +10,8 @@ from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
 from belated.ledger.ids import from_text, to_text
 from belated.service.access import Gate, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
+from belated.service.dashboard.data import Dashboard
+from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
 from belated.service.explaining import explain, iso, story_of
 from belated.service.logs import DECISION
@@ -39,6 +41,7 @@ from belated.service.messages import (
     RewardItem,
     StatusAnswer,
     SubjectPath,
+    Watching,
 )
 from belated.service.openapi import Link
 from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
@@ -58,6 +61,7 @@ def new_api(service: Service, limit: RateLimit | None = None) -> Api:
     _add_bandits(api, service)
     _add_privacy(api, service)
     _add_keys(api, service)
+    _add_dashboard(api, service)
     _add_health(api, service)
     return api
 
@@ -179,7 +183,7 @@ async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) ->
             outcome = next(outcomes)
             status, name = service.loop.answer(outcome), outcome.bandit
         statuses.append(status)
-        service.tally.rewards[name, status] += 1
+        service.tally.reward(name, status, now)
     return statuses
 
 
@@ -225,9 +229,10 @@ def _add_bandits(api: Api, service: Service) -> None:
         old = service.loop.folds.get(path.name)
         try:
             spec = spec_of(body)
-            spec.learner()
+            learner = spec.learner()
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
+        await asyncio.to_thread(learner.warm_up)  # seconds, where the compiler has to work
         try:
             draft = service.loop.settings_draft(path.name, spec)
         except ValueError as error:
@@ -336,7 +341,28 @@ async def _write_key(service: Service, key: KeyChange) -> None:
     await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
 
 
-# ------------------------------------------------------------------------------------- health
+# ------------------------------------------------------------------------ health and dashboard
+
+
+def _add_dashboard(api: Api, service: Service) -> None:
+    watch = Watch(service)
+
+    @api.route(
+        "GET",
+        "/v1/dashboard",
+        answers={200: Dashboard},
+        needs="read",
+        problems=[NO_BANDIT, *UNWELL],
+        checks_bandit=True,
+    )
+    async def read_dashboard(query: Watching, call: Call) -> Dashboard:
+        """Give the numbers behind the page at /."""
+        service.check_ready()
+        only = _bandit_of(call)
+        names = [name for name in service.loop.folds if only in ("", name)]
+        if query.bandit is not None and query.bandit not in names:
+            raise Problem(NO_BANDIT, f"There is no bandit {query.bandit!r}.")
+        return watch.dashboard(names, query.bandit)
 
 
 def _add_health(api: Api, service: Service) -> None:

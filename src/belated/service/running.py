@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ log = logging.getLogger("belated.service")
 
 NOT_READY = ProblemType(503, "not-ready", "The log is still being read")
 NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name")
+HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
@@ -34,6 +35,17 @@ class Tally:
     not_logged: Counter[str] = field(default_factory=Counter)
     rewards: Counter[tuple[str, Status]] = field(default_factory=Counter)
     store_errors: int = 0
+    refused: deque[tuple[int, Status]] = field(default_factory=lambda: deque(maxlen=10_000))
+
+    def reward(self, bandit: str, status: Status, now: int) -> None:
+        """A reward was handed in."""
+        self.rewards[bandit, status] += 1
+        if status in (Status.UNKNOWN, Status.CONFLICT):
+            self.refused.append((now, status))
+
+    def refused_lately(self, status: Status, now: int) -> int:
+        """How many rewards of the last hour were unknown, or conflicting."""
+        return sum(s == status and now - time < HOUR for time, s in self.refused)
 
 
 class Service:
@@ -79,6 +91,8 @@ class Service:
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
         self.loop.catch_up()
+        for fold in self.loop.folds.values():
+            fold.spec.learner().warm_up()
         self._followed()
         self.ready = True
 

@@ -50,7 +50,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
 
 
-class Pending(msgspec.Struct):
+class Pending(msgspec.Struct, gc=False):
     """A decision whose story is not over."""
 
     row: int  # in the history

@@ -1,6 +1,7 @@
 """A running service: the bandits of a ledger, who may use them, and what happens by itself."""
 
 import asyncio
+import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -94,6 +95,8 @@ class Service:
         for fold in self.loop.folds.values():
             fold.spec.learner().warm_up()
         self._followed()
+        gc.collect()
+        gc.freeze()  # what is known by now stays: looking at it again and again costs
         self.ready = True
 
     async def start(self) -> None:

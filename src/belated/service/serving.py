@@ -49,6 +49,7 @@ def serve(settings: ServeSettings) -> None:
         log_level="warning",
         timeout_graceful_shutdown=DRAIN_SECONDS,
         server_header=False,
+        proxy_headers=False,  # nobody looks at the address of a client
         lifespan="on",
     )
 

@@ -152,6 +152,13 @@ class Fold:
         self._noted = Noted()
 
     @property
+    def repeatable(self) -> bool:
+        """Whether a decision depends on nothing but what is known and what is asked."""
+        spec = self.spec
+        randomised = getattr(self.learner.policy, "randomised", True)
+        return spec.mode == "live" and spec.exploration == 0.0 and not randomised
+
+    @property
     def n_rows(self) -> int:
         """Decisions taken in."""
         return len(self.ids) // 16

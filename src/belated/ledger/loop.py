@@ -61,6 +61,9 @@ class Ask(NamedTuple):
     subject: str = ""
 
 
+NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
+
+
 class Proposal(NamedTuple):
     """A decision that is drawn up but not yet written."""
 
@@ -104,6 +107,7 @@ class Loop:
         self.keys: dict[str, KeyChange] = {}
         self.keys_changed = False
         self.position = START
+        self._kept: dict[str, tuple[int, Decided, bytes]] = {}
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
 
@@ -249,16 +253,44 @@ class Loop:
     def propose(self, name: str, ask: Ask) -> Proposal:
         """Draw up a decision; nothing is written."""
         fold = self.fold(name)
+        if ask is NOTHING_SAID and fold.repeatable:
+            body, encoded = self._same_again(fold)
+        else:
+            body = self._decide(fold, ask)
+            encoded = msgspec.msgpack.encode(body)
+        now, window = self.clock(), fold.spec.window
+        draft = Draft(
+            Kind.DECIDED,
+            name,
+            self.ids(),
+            now,
+            None,
+            None if window is None else now + round(window * 1e6),
+            encoded,
+            ask.request,
+            ask.digest,
+            ask.subject,
+        )
+        return Proposal(draft, body)
+
+    def _same_again(self, fold: Fold) -> tuple[Decided, bytes]:
+        """As long as nothing is learnt, the same question has the same answer."""
+        kept = self._kept.get(fold.name)
+        if kept is None or kept[0] != fold.version:
+            body = self._decide(fold, NOTHING_SAID)
+            kept = fold.version, body, msgspec.msgpack.encode(body)
+            self._kept[fold.name] = kept
+        return kept[1], kept[2]
+
+    def _decide(self, fold: Fold, ask: Ask) -> Decided:
+        learner, spec = fold.learner, fold.spec
         names, matrix = self._options(fold, ask)
-        learner, spec, n = fold.learner, fold.spec, len(matrix)
-        choice = learner.choose(matrix, self.rng)
-        index, propensity = choice.index, 1.0 if learner.stream(self.rng) is None else None
-        if spec.exploration > 0.0:
-            if self.rng.random() < spec.exploration:
-                index = int(self.rng.integers(n))
-            if propensity is not None:
-                greedy = 1.0 - spec.exploration if index == choice.index else 0.0
-                propensity = spec.exploration / n + greedy
+        registered = ask.rows is None and ask.matrix is None
+        if registered and ask.eligible is None and fold.actions.features is None:
+            choice = learner.choose_from(fold.actions.options(learner), self.rng)
+        else:
+            choice = learner.choose(matrix, self.rng)
+        index, propensity = self._explored(fold, choice.index, len(matrix))
         proposal = ""
         if spec.mode == "shadow":
             played = ask.played or spec.baseline
@@ -272,9 +304,7 @@ class Loop:
         if index != choice.index:
             estimate, width = float(x @ learner.state.theta), learner.interval_width(x)
             score = estimate + width
-        registered = ask.rows is None and ask.matrix is None
-        now = self.clock()
-        body = Decided(
+        return Decided(
             x.tobytes(),
             names[index],
             index,
@@ -292,18 +322,17 @@ class Loop:
             ask.request,
             ask.subject,
         )
-        draft = Draft(
-            Kind.DECIDED,
-            name,
-            self.ids(),
-            now,
-            due=None if spec.window is None else now + round(spec.window * 1e6),
-            body=msgspec.msgpack.encode(body),
-            request=ask.request,
-            digest=ask.digest,
-            subject=ask.subject,
-        )
-        return Proposal(draft, body)
+
+    def _explored(self, fold: Fold, best: int, n: int) -> tuple[int, float | None]:
+        """The action to take and its probability, where that is known."""
+        share = fold.spec.exploration
+        deterministic = fold.learner.stream(self.rng) is None
+        index = best
+        if share > 0.0 and self.rng.random() < share:
+            index = int(self.rng.integers(n))
+        if not deterministic:
+            return index, None
+        return index, share / n + (1.0 - share if index == best else 0.0)
 
     def _options(self, fold: Fold, ask: Ask) -> tuple[Sequence[str], Matrix]:
         """Names and vectors of the actions to choose from."""

@@ -25,6 +25,7 @@ NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name"
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
+GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
 
 
@@ -97,6 +98,7 @@ class Service:
         self._followed()
         gc.collect()
         gc.freeze()  # what is known by now stays: looking at it again and again costs
+        gc.set_threshold(*GC_THRESHOLD)
         self.ready = True
 
     async def start(self) -> None:

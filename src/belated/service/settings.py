@@ -1,5 +1,6 @@
 """From what a caller sends to what a ledger holds, and back."""
 
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -91,4 +92,4 @@ def state_of(fold: Fold) -> BanditState:
 
 def finite(number: float) -> float | None:
     """JSON has no infinite numbers."""
-    return number if np.isfinite(number) else None
+    return number if isfinite(number) else None

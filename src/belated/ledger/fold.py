@@ -116,6 +116,7 @@ class Fold:
     ) -> None:
         self.name, self.spec = name, spec
         self.learner: Learner = spec.learner(types)
+        self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first

@@ -6,6 +6,7 @@ learns the same way; being behind is one more delay.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -127,21 +128,23 @@ class Loop:
 
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
-        by_bandit: dict[str, list[Event]] = {}
+        by_bandit: dict[str, list[Event]] = defaultdict(list)
+        erased = set()
         for event in events:
             if event.kind == Kind.KEYS:
                 key = msgspec.msgpack.decode(event.body, type=KeyChange)
                 self.keys[key.id] = key
                 self.keys_changed = True
-            elif self._only in (None, event.bandit):
-                by_bandit.setdefault(event.bandit, []).append(event)
+            elif self._only is None or event.bandit == self._only:
+                by_bandit[event.bandit].append(event)
+                if event.kind == Kind.FORGOTTEN:
+                    erased.add(event.bandit)
         for name, its_events in by_bandit.items():
             if name not in self.folds:
                 self.folds[name] = self.new_fold(name, its_events[0])
             self.folds[name].apply(its_events)
-        for name, its_events in by_bandit.items():
-            if any(event.kind == Kind.FORGOTTEN for event in its_events):
-                self.folds[name] = self._anew(name, position)
+        for name in erased:
+            self.folds[name] = self._anew(name, position)
         self.position = position
 
     def new_fold(self, name: str, first: Event) -> Fold:
@@ -183,9 +186,9 @@ class Loop:
         """Whether a bandit can have such a reward, or revision."""
         if bandit not in self.folds:
             raise StoreUnavailableError(f"bandit {bandit!r} is new here: try again in a moment")
-        learner = self.folds[bandit].learner
-        possible = kind != Kind.REVISED or learner.can_revise
-        return possible and learner.family.support.contains(reward)
+        fold = self.folds[bandit]
+        possible = kind != Kind.REVISED or fold.learner.can_revise
+        return possible and fold.support.contains(reward)
 
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""

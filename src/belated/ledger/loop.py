@@ -8,7 +8,7 @@ learns the same way; being behind is one more delay.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,10 +28,12 @@ from belated.ledger.events import (
     Position,
     Status,
 )
-from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock, Ids
 from belated.ledger.protocol import Ledger, StoreUnavailableError
 from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
 Progress = Callable[[int], None]  # told how many events were taken in
@@ -147,15 +149,17 @@ class Loop:
             self.folds[name] = self._anew(name, position)
         self.position = position
 
-    def new_fold(self, name: str, first: Event) -> Fold:
+    def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""
         return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
 
-    def empty_fold(self, name: str, spec: Spec) -> Fold:
+    def empty_fold(self, name: str, spec: Spec) -> "Fold":
         """A bandit that has taken in nothing yet."""
+        from belated.ledger.fold import Fold
+
         return Fold(name, spec, self._types, self._features.get(name))
 
-    def _anew(self, name: str, end: Position) -> Fold:
+    def _anew(self, name: str, end: Position) -> "Fold":
         """The fold of a log from which something was erased: as if it had never been there."""
         fold, position = None, START
         while position < end:
@@ -167,7 +171,7 @@ class Loop:
         assert fold is not None
         return fold
 
-    def fold(self, name: str) -> Fold:
+    def fold(self, name: str) -> "Fold":
         """The bandit of this name."""
         if name not in self.folds:
             known = ", ".join(self.folds) or "none yet"
@@ -276,7 +280,7 @@ class Loop:
         )
         return Proposal(draft, body)
 
-    def _same_again(self, fold: Fold) -> tuple[Decided, bytes]:
+    def _same_again(self, fold: "Fold") -> tuple[Decided, bytes]:
         """As long as nothing is learnt, the same question has the same answer."""
         kept = self._kept.get(fold.name)
         if kept is None or kept[0] != fold.version:
@@ -285,7 +289,7 @@ class Loop:
             self._kept[fold.name] = kept
         return kept[1], kept[2]
 
-    def _decide(self, fold: Fold, ask: Ask) -> Decided:
+    def _decide(self, fold: "Fold", ask: Ask) -> Decided:
         learner, spec = fold.learner, fold.spec
         names, matrix = self._options(fold, ask)
         registered = ask.rows is None and ask.matrix is None
@@ -326,7 +330,7 @@ class Loop:
             ask.subject,
         )
 
-    def _explored(self, fold: Fold, best: int, n: int) -> tuple[int, float | None]:
+    def _explored(self, fold: "Fold", best: int, n: int) -> tuple[int, float | None]:
         """The action to take and its probability, where that is known."""
         share = fold.spec.exploration
         deterministic = fold.learner.stream(self.rng) is None
@@ -337,7 +341,7 @@ class Loop:
             return index, None
         return index, share / n + (1.0 - share if index == best else 0.0)
 
-    def _options(self, fold: Fold, ask: Ask) -> tuple[Sequence[str], Matrix]:
+    def _options(self, fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
         """Names and vectors of the actions to choose from."""
         actions = fold.actions
         if ask.rows is not None:

@@ -6,17 +6,21 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
-from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock
 from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
 from belated.ledger.protocol import Ledger, StoreUnavailableError
 from belated.service.access import Key, KeyRing
 from belated.service.problems import Problem, ProblemType
 from belated.service.writer import Writer
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 log = logging.getLogger("belated.service")
 
@@ -107,6 +111,8 @@ class Service:
 
     async def _live(self) -> None:
         await asyncio.to_thread(self.read_log)
+        # the first bandit must not have to wait for it
+        await asyncio.to_thread(import_module, "belated.ledger.fold")
         await asyncio.gather(
             _forever(FOLLOW_EVERY, self.follow), _forever(EXPIRE_EVERY, self.expire)
         )
@@ -197,7 +203,7 @@ class Service:
             await asyncio.sleep(0.001)
             await self.follow()
 
-    def fold(self, name: str) -> Fold:
+    def fold(self, name: str) -> "Fold":
         """The bandit of this name."""
         self.check_ready()
         fold = self.loop.folds.get(name)

@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
+from belated.ledger.events import START
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.app import new_app

@@ -5,6 +5,7 @@ same bytes. The estimate is brought up to date once a transaction, where it brou
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heappop, heappush
@@ -303,7 +304,10 @@ class Fold:
         return place // 16
 
     def _configured(self, event: Event) -> None:
-        self.spec = msgspec.json.decode(event.body, type=Spec)
+        new = msgspec.json.decode(event.body, type=Spec)
+        with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
+            self.spec.check_change(new)
+            self.spec = new
 
     def _registered(self, event: Event) -> None:
         change = _change.decode(event.body)

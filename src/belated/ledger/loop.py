@@ -29,7 +29,7 @@ from belated.ledger.events import (
 )
 from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.protocol import Ledger, StoreUnavailableError
+from belated.ledger.protocol import Ledger, NewBanditError
 from belated.ledger.spec import Spec
 
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
@@ -178,7 +178,7 @@ class Loop:
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         """Whether a bandit can have such a reward, or revision."""
         if bandit not in self.folds:
-            raise StoreUnavailableError(f"bandit {bandit!r} is new here: try again in a moment")
+            raise NewBanditError(bandit)
         learner = self.folds[bandit].learner
         possible = kind != Kind.REVISED or learner.can_revise
         return possible and learner.family.support.contains(reward)

@@ -12,7 +12,7 @@ from belated.ledger.events import Draft, Kind, Outcome, Status
 from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock
 from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
-from belated.ledger.protocol import Ledger, StoreUnavailableError
+from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.service.access import Key, KeyRing
 from belated.service.problems import Problem, ProblemType
 from belated.service.writer import Writer
@@ -159,12 +159,19 @@ class Service:
     async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Durable when this returns."""
         try:
-            outcomes = await self.writer.write(drafts)
+            outcomes = await self._written(drafts)
         except StoreUnavailableError as error:
             self._store_failed(error)
             raise
         self._followed()
         return outcomes
+
+    async def _written(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        try:
+            return await self.writer.write(drafts)
+        except NewBanditError as error:  # nothing was written
+            await self.until_visible(error.bandit)
+            return await self.writer.write(drafts)
 
     def _store_failed(self, error: StoreUnavailableError) -> None:
         self.tally.store_errors += 1

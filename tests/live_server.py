@@ -20,7 +20,7 @@ _context = get_context("forkserver")
 _context.set_forkserver_preload(["belated.service.serving"])
 
 
-class Gone(Exception):
+class Gone(Exception):  # noqa: N818 - it is what happened, not a mistake
     """The server did not answer: whether it did what was asked is not known."""
 
 
@@ -131,11 +131,11 @@ def free_port() -> int:
 
 
 def _serve(settings: bytes, breaking: str | None) -> None:
-    if breaking is not None:
-        BreakableDisk(breaking)
+    disk = None if breaking is None else BreakableDisk(breaking)  # gone when nobody holds it
     new_app = serving.new_app
     serving.new_app = lambda service, limit: WithDigests(new_app(service, limit), service)
     serve(msgspec.json.decode(settings, type=ServeSettings))
+    del disk
 
 
 class WithDigests:
@@ -146,7 +146,8 @@ class WithDigests:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope.get("path") != "/digests":
-            return await self.app(scope, receive, send)
+            await self.app(scope, receive, send)
+            return
         digests = {name: fold.digest() for name, fold in self.loop.folds.items()}
         body = json.dumps({"position": self.loop.position, "digests": digests}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
@@ -159,7 +160,7 @@ class BreakableDisk(apsw.VFS):
 
     def __init__(self, breaking: str) -> None:
         self.breaking = breaking
-        super().__init__("breakable", "", makedefault=True)
+        super().__init__("breakable", "unix", makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> "BreakableFile":
         return BreakableFile(self.breaking, name, flags)
@@ -168,7 +169,7 @@ class BreakableDisk(apsw.VFS):
 class BreakableFile(apsw.VFSFile):
     def __init__(self, breaking: str, name: Any, flags: list[int]) -> None:
         self.breaking = breaking
-        super().__init__("", name, flags)
+        super().__init__("unix", name, flags)
 
     def _check(self) -> None:
         if os.path.exists(self.breaking):

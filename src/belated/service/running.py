@@ -24,6 +24,7 @@ NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name"
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
+READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
 
 
@@ -101,7 +102,12 @@ class Service:
         self._tasks = [asyncio.create_task(self._live())]
 
     async def _live(self) -> None:
-        await asyncio.to_thread(self.read_log)
+        while not self.ready:
+            try:
+                await asyncio.to_thread(self.read_log)
+            except Exception:
+                log.exception("the log cannot be read; this is tried again")
+                await asyncio.sleep(READ_AGAIN_AFTER)
         await asyncio.gather(
             _forever(FOLLOW_EVERY, self.follow), _forever(EXPIRE_EVERY, self.expire)
         )

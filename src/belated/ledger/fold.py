@@ -286,10 +286,14 @@ class Fold:
         if event.value is None:
             return  # erased
         self.counts.revised += 1
-        if event.id in self.pending:
-            self.pending[event.id].held = event.value
-        else:
+        pending = self.pending.get(event.id)
+        if pending is None:
             self._learn_anew(self._row(event.id), event.value)
+        elif self.spec.loop == "conversion":
+            pending.held = event.value
+        else:  # of a late reward that was only kept
+            del self.pending[event.id]
+            self._plan.add(LEARN, pending.row, event.value)
 
     def _learn_anew(self, row: int, reward: float) -> None:
         """Another reward for a row, or the first one for a row that had been given up."""

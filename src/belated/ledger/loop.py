@@ -131,13 +131,18 @@ class Loop:
                 self.keys_changed = True
             elif self._only in (None, event.bandit):
                 by_bandit.setdefault(event.bandit, []).append(event)
+        anew = {  # first, because the store may fail here, and then nothing must have changed
+            name: self._anew(name, position)
+            for name, its_events in by_bandit.items()
+            if any(event.kind == Kind.FORGOTTEN for event in its_events)
+        }
         for name, its_events in by_bandit.items():
+            if name in anew:
+                self.folds[name] = anew[name]
+                continue
             if name not in self.folds:
                 self.folds[name] = self.new_fold(name, its_events[0])
             self.folds[name].apply(its_events)
-        for name, its_events in by_bandit.items():
-            if any(event.kind == Kind.FORGOTTEN for event in its_events):
-                self.folds[name] = self._anew(name, position)
         self.position = position
 
     def new_fold(self, name: str, first: Event) -> Fold:

@@ -29,7 +29,7 @@ from belated.ledger.events import (
     Status,
 )
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.protocol import Ledger, StoreUnavailableError
+from belated.ledger.protocol import Ledger, NewBanditError
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -141,12 +141,15 @@ class Loop:
                 by_bandit[event.bandit].append(event)
                 if event.kind == Kind.FORGOTTEN:
                     erased.add(event.bandit)
+        # first, because the store may fail here, and then nothing must have changed
+        anew = {name: self._anew(name, position) for name in erased}
         for name, its_events in by_bandit.items():
+            if name in anew:
+                self.folds[name] = anew[name]
+                continue
             if name not in self.folds:
                 self.folds[name] = self.new_fold(name, its_events[0])
             self.folds[name].apply(its_events)
-        for name in erased:
-            self.folds[name] = self._anew(name, position)
         self.position = position
 
     def new_fold(self, name: str, first: Event) -> "Fold":
@@ -189,7 +192,7 @@ class Loop:
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         """Whether a bandit can have such a reward, or revision."""
         if bandit not in self.folds:
-            raise StoreUnavailableError(f"bandit {bandit!r} is new here: try again in a moment")
+            raise NewBanditError(bandit)
         fold = self.folds[bandit]
         possible = kind != Kind.REVISED or fold.learner.can_revise
         return possible and fold.support.contains(reward)

@@ -14,7 +14,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
 from belated.ledger.ids import Clock
 from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
-from belated.ledger.protocol import Ledger, StoreUnavailableError
+from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.service.access import Key, KeyRing
 from belated.service.problems import Problem, ProblemType
 from belated.service.writer import Writer
@@ -29,6 +29,7 @@ NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name"
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
+READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
 
@@ -110,7 +111,12 @@ class Service:
         self._tasks = [asyncio.create_task(self._live())]
 
     async def _live(self) -> None:
-        await asyncio.to_thread(self.read_log)
+        while not self.ready:
+            try:
+                await asyncio.to_thread(self.read_log)
+            except Exception:
+                log.exception("the log cannot be read; this is tried again")
+                await asyncio.sleep(READ_AGAIN_AFTER)
         # the first bandit must not have to wait for it
         await asyncio.to_thread(import_module, "belated.ledger.fold")
         await asyncio.gather(
@@ -170,12 +176,19 @@ class Service:
     async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Durable when this returns."""
         try:
-            outcomes = await self.writer.write(drafts)
+            outcomes = await self._written(drafts)
         except StoreUnavailableError as error:
             self._store_failed(error)
             raise
         self._followed()
         return outcomes
+
+    async def _written(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        try:
+            return await self.writer.write(drafts)
+        except NewBanditError as error:  # nothing was written
+            await self.until_visible(error.bandit)
+            return await self.writer.write(drafts)
 
     def _store_failed(self, error: StoreUnavailableError) -> None:
         self.tally.store_errors += 1

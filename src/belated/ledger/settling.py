@@ -88,12 +88,12 @@ def settle(
         return event
 
     for draft in drafts:
-        if draft.kind == Kind.DECIDED:
-            settled.outcomes.append(_decide(draft, known, settled, write, park_for, accepts))
-            continue
-        if not draft.id:
+        if not draft.id:  # about no decision, or about one that was erased
             write(draft, draft.bandit)
             settled.outcomes.append(Outcome(Status.ACCEPTED, draft.bandit))
+            continue
+        if draft.kind == Kind.DECIDED:
+            settled.outcomes.append(_decide(draft, known, settled, write, park_for, accepts))
             continue
         facts = known.facts.get(draft.id)
         status = judge(draft, facts, known.parked.get(draft.id), park_for, accepts)

@@ -59,8 +59,9 @@ def blank_old(execute: Any, before: int, rows: range, *, dry_run: bool) -> Retai
         if rest is None:
             continue
         decisions += 1
-        named = "from requests where bandit = ? and request = ? and id = ?", (
-            (bandit, rest.request, id)
+        named = (
+            "from requests where bandit = ? and request = ? and id = ?",
+            ((bandit, rest.request, id)),
         )
         requests += execute(f"select count(*) {named[0]}", named[1]).get
         if not dry_run:

@@ -291,7 +291,7 @@ def decision_id(bandit: str, name: str, time: int) -> bytes:
     can be imported into two bandits.
 
     >>> decision_id("shop", "order 17", 1_700_000_000_000_000).hex()
-    '018bcfe5680087b6ad0b3b2e1ea27ac4'
+    '018bcfe5680084638767ae2987a41dc7'
     """
     given = from_text(name)
     if given is not None and given[6] >> 4 == 7 and abs(time_of(given) - time) <= DAY:

@@ -152,7 +152,7 @@ def test_a_revision_is_as_if_the_first_reward_had_never_been(family):
         loop.reward(zip(ids, sent, strict=True))
         if wrong:
             now = loop.clock()
-            drafts = [Draft(Kind.REVISED, "", ids[k], now, truth[k]) for k in range(10)]
+            drafts = [Draft(Kind.REVISED, "", ids[k], now, float(truth[k])) for k in range(10)]
             assert {o.status for o in loop.commit(drafts)} == {Status.ACCEPTED}
     a, b = first.folds["shop"].learner, second.folds["shop"].learner
     assert a.exact_theta() == pytest.approx(b.exact_theta(), abs=1e-9)

@@ -18,7 +18,15 @@ from belated.core.protocols import (
     revise,
 )
 from belated.core.state import DECIDED, OBSERVED, grown, new_history
-from belated.core.steps import choose_step, first_state, fold_step, half_width, learn_step
+from belated.core.steps import (
+    DECIDE,
+    LEARN,
+    choose_step,
+    first_state,
+    fold_step,
+    half_width,
+    learn_step,
+)
 from belated.core.types import Integers, Matrix, Vector
 
 NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
@@ -125,6 +133,14 @@ class Learner:
             rewards,
             last,
         )
+
+    def warm_up(self) -> None:
+        """Let the compiler do its work now; call it on a learner that is not needed afterwards."""
+        x = np.zeros((1, self.dim))
+        self.choose(x, np.random.default_rng(0))
+        zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
+        self.fold(one, x, zero, np.zeros(2), one)
+        self.interval_width(x[0])
 
     def exact_theta(self) -> Vector:
         """The estimate that ``theta`` is certified to be near, to rounding.

@@ -8,6 +8,7 @@ import numpy as np
 from belated.core.arguments import array_of_numbers, shown, wrong
 from belated.core.types import Matrix
 from belated.features import FeatureMap
+from belated.learner import NORM_ROUNDING
 
 
 class Actions:
@@ -71,7 +72,7 @@ class Actions:
                 raise wrong("action", name, "a name of 1 to 200 characters")
             if self.features is None:
                 vector = self.vectors([features], None)[0]
-                if not np.linalg.norm(vector) <= max_norm:
+                if not np.linalg.norm(vector) <= max_norm * NORM_ROUNDING:
                     raise ValueError(
                         f"action {shown(name)} has norm {np.linalg.norm(vector):.9g}: expected at "
                         f"most max_norm = {max_norm:g}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heappop, heappush
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -21,12 +22,35 @@ from belated.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
 from belated.ledger.spec import Spec
+from belated.logs.histogram import AGES, Histogram
+from belated.logs.statistics import Statistics
+
+
+@dataclass(slots=True)
+class Noted:
+    """What the statistics are told at the end of a batch: rows of their arguments."""
+
+    decided: list[tuple[bytes, int, str, float | None, float | None]] = field(default_factory=list)
+    returned: list[tuple[bytes, int, int, str, float]] = field(default_factory=list)
+    expired: list[tuple[bytes, int, int, str]] = field(default_factory=list)
+    cancelled: list[tuple[bytes, int, int]] = field(default_factory=list)
+    late: int = 0
+
+    def tell(self, statistics: Statistics) -> None:
+        """Decisions first: a batch may hold a decision and what became of it."""
+        for name in ("decided", "returned", "expired", "cancelled"):
+            rows = getattr(self, name)
+            if rows:
+                getattr(statistics, name)(*zip(*rows, strict=True))
+        if self.late:
+            statistics.late(self.late)
+
 
 _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
 
 
-class Pending(msgspec.Struct):
+class Pending(msgspec.Struct, gc=False):
     """A decision whose story is not over."""
 
     row: int  # in the history
@@ -96,8 +120,11 @@ class Fold:
         self.version = 0  # events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first
         self.counts = Counts()
+        self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
         self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
+        self.statistics = Statistics()
+        self._noted = Noted()
         self._tx = 0
         self._plan = Plan()
         self._take: dict[Kind, Callable[[Event], None]] = {
@@ -121,6 +148,8 @@ class Fold:
             self.version += 1
         self._plan.end_transaction()
         self._flush()
+        self._noted.tell(self.statistics)
+        self._noted = Noted()
 
     @property
     def n_rows(self) -> int:
@@ -156,6 +185,8 @@ class Fold:
             "actions": self.actions.listed,
             "version": self.version,
             "counts": self.counts,
+            "delays": self.delays,
+            "statistics": self.statistics.to_dict(),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -185,6 +216,8 @@ class Fold:
             self._wait_for(id, pending)
         self.version = header["version"]
         self.counts = msgspec.convert(header["counts"], Counts)
+        self.delays = msgspec.convert(header["delays"], Histogram)
+        self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
 
     # ------------------------------------------------------------------------- kinds of events
@@ -199,6 +232,8 @@ class Fold:
         self._plan.xs.append(body.x)
         self._plan.add(DECIDE, row, 0.0)
         self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
+        width = body.width if isfinite(body.width) else None
+        self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
@@ -213,8 +248,12 @@ class Fold:
         due = None if pending is None else pending.due
         if is_late(event.time, due, expired=pending is None):
             self.counts.late += 1
+            self._noted.late += 1
             if self.spec.late == "keep":
                 return
+        if pending is not None:
+            self.delays.add((event.time - pending.time) / 1e6)
+            self._noted.returned.append((event.id, pending.time, event.time, pending.action, value))
         if pending is None:
             self._learn_anew(self._row(event.id), value)
         elif self.spec.loop == "conversion":
@@ -227,14 +266,20 @@ class Fold:
         pending = self.pending.pop(event.id, None)
         if pending is None:
             return  # erased, or rewarded at the same time elsewhere
-        self.counts.expired += pending.held is None
+        if pending.held is None:
+            self.counts.expired += 1
+            closed = event.time if pending.due is None else pending.due
+            self._noted.expired.append((event.id, pending.time, closed, pending.action))
         if self.spec.loop == "conversion":
             held = pending.held
             reward = self.spec.default_reward if held is None else held
             self._plan.add(LEARN, pending.row, reward)
 
     def _cancelled(self, event: Event) -> None:
-        self.counts.cancelled += self.pending.pop(event.id, None) is not None
+        pending = self.pending.pop(event.id, None)
+        if pending is not None:
+            self.counts.cancelled += 1
+            self._noted.cancelled.append((event.id, pending.time, event.time))
 
     def _revised(self, event: Event) -> None:
         if event.value is None:

@@ -32,6 +32,7 @@ from belated.ledger.ids import Clock, Ids
 from belated.ledger.protocol import Ledger, StoreUnavailableError
 from belated.ledger.spec import Spec
 
+LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
 Progress = Callable[[int], None]  # told how many events were taken in
 
 
@@ -188,6 +189,11 @@ class Loop:
         draft = self.settings_draft(name, spec)
         if draft is not None:
             self.commit([draft])
+            for _ in range(LONGEST_WAIT_MS):
+                if name in self.folds:
+                    break
+                time.sleep(0.001)  # an older transaction of somebody else holds the log back
+                self.catch_up()
         return draft is not None
 
     def settings_draft(self, name: str, spec: Spec) -> Draft | None:
@@ -228,7 +234,7 @@ class Loop:
     def reward(self, rewards: Iterable[tuple[bytes, float]], bandit: str = "") -> list[Status]:
         """Hand in rewards; a revised late one is as good as one in time."""
         now = self.clock()
-        drafts = [Draft(Kind.REWARDED, bandit, id, now, value) for id, value in rewards]
+        drafts = [Draft(Kind.REWARDED, bandit, id, now, float(value)) for id, value in rewards]
         return [self.answer(outcome) for outcome in self.commit(drafts)]
 
     def answer(self, outcome: Outcome) -> Status:

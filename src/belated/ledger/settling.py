@@ -157,11 +157,8 @@ def judge(
         return Status.PARKED
     if draft.bandit not in ("", facts.bandit):
         return Status.UNKNOWN  # whether another bandit has it is not the caller's to know
-    if (
-        draft.value is not None
-        and accepts is not None
-        and not accepts(facts.bandit, draft.kind, draft.value)
-    ):
+    reward = draft.value
+    if not (reward is None or accepts is None or accepts(facts.bandit, draft.kind, reward)):
         return Status.INVALID
     if draft.kind == Kind.REWARDED:
         return _judge_reward(draft, facts)

@@ -29,6 +29,10 @@ LONGEST_TAIL = 100_000
 RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
 _COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
 _KINDS = list(Kind)
+# cross join: look each id up, whatever the planner thinks of the sizes
+_FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
+    from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
+_PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
 
 
 class SQLiteLedger:
@@ -85,14 +89,13 @@ class SQLiteLedger:
 
     def _known(self, drafts: Sequence[Draft]) -> Known:
         known, execute = Known(), self._db.execute
-        any_parked = execute("select exists (select 1 from parked)").get
-        for id in mentioned(drafts):
-            rows = execute("select kind, bandit, due, value from events where id = ?", (id,))
-            for kind, bandit, due, value in rows:
-                known.add(id, kind, bandit, due, value)
-            if any_parked:
-                for row in execute("select * from parked where id = ?", (id,)):
-                    known.parked[id] = Waiting(*row)
+        ids = mentioned(drafts)
+        if ids:  # one query for all: four times as fast as one for each
+            several = (apsw.carray(tuple(ids), flags=apsw.SQLITE_CARRAY_BLOB),)
+            for row in execute(_FACTS, several):
+                known.add(*row)
+            for row in execute(_PARKED, several):
+                known.parked[row[0]] = Waiting(*row)
         for draft in drafts:
             if draft.request:
                 earlier = self._requested(draft.bandit, draft.request)
@@ -247,7 +250,9 @@ class SQLiteLedger:
     def _open(self, flags: int) -> None:
         self._db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
         self._db.set_busy_timeout(BUSY_MS)
-        self._db.execute("pragma journal_mode = wal")
+        mode = self._db.execute("pragma journal_mode = wal").get
+        if mode != "wal":  # without a word SQLite keeps a mode that loses commits in a power cut
+            raise LedgerError(f"{self.path}: journal mode {mode!r}, expected 'wal'")
         self._db.execute("pragma synchronous = full")
         self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
         self._file = self._file_now()

@@ -104,7 +104,7 @@ class KeyRing:
             raise wrong("id", id, "the id of a key that is not revoked")
         self._keys[id] = None
 
-    def keys(self) -> list[Key]:
+    def valid(self) -> list[Key]:
         """Those that are not revoked, in the order they were added."""
         return [key for key in self._keys.values() if key is not None]
 

@@ -123,9 +123,9 @@ class Api:
         async def describe(_: Request) -> Response:
             return Response(described, media_type="application/json")
 
-        routes = [Route(path, resource) for path, resource in self._resources.items()]
-        routes.append(Route("/openapi.json", describe))
-        return ErrorsAsProblems(Router([*routes, *more], redirect_slashes=False, lifespan=lifespan))
+        routes = [Route("/openapi.json", describe), *more]
+        others = Router(routes, redirect_slashes=False, lifespan=lifespan)
+        return ErrorsAsProblems(Resources(self._resources, others))
 
 
 def _operation(
@@ -186,6 +186,46 @@ def _parameter_types(handler: Callable[..., Any], path: str) -> dict[str, Any]:
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The query of an operation that has none."""
+
+
+class Resources:
+    """Finds the resource of a path by looking it up, not by trying one pattern after the other."""
+
+    def __init__(self, resources: Mapping[str, "Resource"], others: ASGIApp) -> None:
+        self._others = others
+        self._plain = {path: r for path, r in resources.items() if "{" not in path}
+        self._with_parameters: dict[int, list[tuple[list[str], Resource]]] = {}
+        for path, resource in resources.items():
+            if path not in self._plain:
+                parts = path.split("/")
+                self._with_parameters.setdefault(len(parts), []).append((parts, resource))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            resource = self._plain.get(scope["path"])
+            if resource is not None:
+                scope["path_params"] = {}
+                return await resource(scope, receive, send)
+            parts = scope["path"].split("/")
+            for names, resource in self._with_parameters.get(len(parts), ()):
+                found = _matched(names, parts)
+                if found is not None:
+                    scope["path_params"] = found
+                    return await resource(scope, receive, send)
+        await self._others(scope, receive, send)
+
+
+def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
+    """The parameters of a path, where it fits."""
+    found = {}
+    for name, part in zip(names, parts, strict=True):
+        if name == part:
+            continue
+        if not name.startswith("{") or not part:
+            return None
+        found[name[1:-1]] = part
+    return found
 
 
 class Resource:

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.service.access import RateLimit
+from belated.service.dashboard.page import dashboard_page
 from belated.service.logs import AccessLog
 from belated.service.metrics import Metrics
 from belated.service.routes import new_api
@@ -30,8 +31,13 @@ def new_app(service: Service, limit: RateLimit | None = None) -> ASGIApp:
         yield
         await service.stop()
 
+    async def dashboard(_: Request) -> Response:
+        html, policy = dashboard_page()
+        headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
+        return Response(html, media_type="text/html", headers=headers)
+
     api = new_api(service, limit)
-    app = api.app([Route("/metrics", scrape)], lifespan)
+    app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)
     return AccessLog(_Counted(app, service))
 
 

@@ -59,6 +59,12 @@ class Explaining(Request):
     explain: bool = False
 
 
+class Watching(Request):
+    """Which bandit to show; the first, if none is named."""
+
+    bandit: Name | None = None
+
+
 # ------------------------------------------------------------------------------------ bandits
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import msgspec
 
-from belated import __version__
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
 from belated.ledger.ids import from_text, to_text
 from belated.service.access import Gate, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
+from belated.service.dashboard.data import Dashboard
+from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
 from belated.service.explaining import explain, iso, story_of
 from belated.service.logs import DECISION
@@ -39,6 +41,7 @@ from belated.service.messages import (
     RewardItem,
     StatusAnswer,
     SubjectPath,
+    Watching,
 )
 from belated.service.openapi import Link
 from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
@@ -53,11 +56,12 @@ UNWELL = (NOT_READY, STORE_UNAVAILABLE)
 
 def new_api(service: Service, limit: RateLimit | None = None) -> Api:
     """The operations of ``service``; the most frequent come first, where the router looks."""
-    api = Api("belated", __version__, Gate(service.ring, limit))
+    api = Api("belated", version("belated"), Gate(service.ring, limit))
     _add_loop(api, service)
     _add_bandits(api, service)
     _add_privacy(api, service)
     _add_keys(api, service)
+    _add_dashboard(api, service)
     _add_health(api, service)
     return api
 
@@ -179,7 +183,7 @@ async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) ->
             outcome = next(outcomes)
             status, name = service.loop.answer(outcome), outcome.bandit
         statuses.append(status)
-        service.tally.rewards[name, status] += 1
+        service.tally.reward(name, status, now)
     return statuses
 
 
@@ -225,15 +229,17 @@ def _add_bandits(api: Api, service: Service) -> None:
         old = service.loop.folds.get(path.name)
         try:
             spec = spec_of(body)
-            spec.learner()
+            learner = spec.learner()
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
+        await asyncio.to_thread(learner.warm_up)  # seconds, where the compiler has to work
         try:
             draft = service.loop.settings_draft(path.name, spec)
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
         if draft is not None:
             await service.write([draft])
+            await service.until_visible(path.name)
         return Answer(state_of(service.fold(path.name)), 201 if old is None else 200)
 
     @api.route(
@@ -295,7 +301,7 @@ def _add_keys(api: Api, service: Service) -> None:
     async def list_keys() -> KeyList:
         """List the API keys, without their secrets."""
         return KeyList(
-            [KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in service.ring.keys()]
+            [KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in service.ring.valid()]
         )
 
     @api.route("POST", "/v1/keys", answers={201: NewKeyAnswer}, needs="admin", problems=UNWELL)
@@ -335,7 +341,28 @@ async def _write_key(service: Service, key: KeyChange) -> None:
     await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
 
 
-# ------------------------------------------------------------------------------------- health
+# ------------------------------------------------------------------------ health and dashboard
+
+
+def _add_dashboard(api: Api, service: Service) -> None:
+    watch = Watch(service)
+
+    @api.route(
+        "GET",
+        "/v1/dashboard",
+        answers={200: Dashboard},
+        needs="read",
+        problems=[NO_BANDIT, *UNWELL],
+        checks_bandit=True,
+    )
+    async def read_dashboard(query: Watching, call: Call) -> Dashboard:
+        """Give the numbers behind the page at /."""
+        service.check_ready()
+        only = _bandit_of(call)
+        names = [name for name in service.loop.folds if only in ("", name)]
+        if query.bandit is not None and query.bandit not in names:
+            raise Problem(NO_BANDIT, f"There is no bandit {query.bandit!r}.")
+        return watch.dashboard(names, query.bandit)
 
 
 def _add_health(api: Api, service: Service) -> None:

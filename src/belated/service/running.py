@@ -1,8 +1,9 @@
 """A running service: the bandits of a ledger, who may use them, and what happens by itself."""
 
 import asyncio
+import gc
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
 from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock
-from belated.ledger.loop import Loop, system_clock
+from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
 from belated.ledger.protocol import Ledger, StoreUnavailableError
 from belated.service.access import Key, KeyRing
 from belated.service.problems import Problem, ProblemType
@@ -21,6 +22,7 @@ log = logging.getLogger("belated.service")
 
 NOT_READY = ProblemType(503, "not-ready", "The log is still being read")
 NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name")
+HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
@@ -34,6 +36,17 @@ class Tally:
     not_logged: Counter[str] = field(default_factory=Counter)
     rewards: Counter[tuple[str, Status]] = field(default_factory=Counter)
     store_errors: int = 0
+    refused: deque[tuple[int, Status]] = field(default_factory=lambda: deque(maxlen=10_000))
+
+    def reward(self, bandit: str, status: Status, now: int) -> None:
+        """A reward was handed in."""
+        self.rewards[bandit, status] += 1
+        if status in (Status.UNKNOWN, Status.CONFLICT):
+            self.refused.append((now, status))
+
+    def refused_lately(self, status: Status, now: int) -> int:
+        """How many rewards of the last hour were unknown, or conflicting."""
+        return sum(s == status and now - time < HOUR for time, s in self.refused)
 
 
 class Service:
@@ -79,7 +92,11 @@ class Service:
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
         self.loop.catch_up()
+        for fold in self.loop.folds.values():
+            fold.spec.learner().warm_up()
         self._followed()
+        gc.collect()
+        gc.freeze()  # what is known by now stays: looking at it again and again costs
         self.ready = True
 
     async def start(self) -> None:
@@ -169,6 +186,14 @@ class Service:
         """Raise where nothing can be served yet, or no longer."""
         if not self.ready:
             raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
+
+    async def until_visible(self, name: str) -> None:
+        """Wait for a bandit that was just made: with PostgreSQL, others may hold the log back."""
+        for _ in range(LONGEST_WAIT_MS):
+            if name in self.loop.folds:
+                return
+            await asyncio.sleep(0.001)
+            await self.follow()
 
     def fold(self, name: str) -> Fold:
         """The bandit of this name."""

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import sys
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,7 @@ def serve(settings: ServeSettings) -> None:
         log_level="warning",
         timeout_graceful_shutdown=DRAIN_SECONDS,
         server_header=False,
+        proxy_headers=False,  # nobody looks at the address of a client
         lifespan="on",
     )
 
@@ -56,7 +58,7 @@ def app_from_environment() -> ASGIApp:
     """The app of a worker process."""
     settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=ServeSettings)
     if settings.access_log:
-        write_access_log()
+        write_access_log(sys.stderr)
     folder = None if settings.snapshots is None else Path(settings.snapshots)
     service = Service(settings.ledger, snapshot_folder=folder)
     rate = settings.requests_per_second

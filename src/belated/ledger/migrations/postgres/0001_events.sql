@@ -14,7 +14,7 @@ create table events (
     primary key (tx, seq)
 );
 create index events_id on events (id) where id <> '';
-create index events_erasures on events (tx, seq) where kind = 7;
+create index events_rare on events (kind, tx, seq) where kind >= 7;
 
 -- What two writers at once might both write, each unaware of the other: the same decision (0), a
 -- reward (1) and a cancellation (3), or an expiry (2) and a cancellation.

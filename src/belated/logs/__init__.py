@@ -1,0 +1,1 @@
+"""What a log of decisions and rewards says: how late, how many, what is wrong."""

@@ -1,0 +1,36 @@
+"""Counts below bounds: all that a monitoring system needs of many numbers."""
+
+from itertools import accumulate
+
+import msgspec
+
+AGES = (1.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0)  # seconds
+
+
+class Histogram(msgspec.Struct):
+    """How many numbers were at most each bound, and their sum.
+
+    >>> histogram = Histogram((1.0, 10.0))
+    >>> for number in (0.5, 10.0, 11.0):
+    ...     histogram.add(number)
+    >>> histogram.buckets()
+    [('1.0', 1.0), ('10.0', 2.0), ('+Inf', 3.0)]
+    """
+
+    bounds: tuple[float, ...]
+    counts: list[int] = []
+    sum: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
+
+    def add(self, number: float) -> None:
+        """Count one more."""
+        place = next((k for k, bound in enumerate(self.bounds) if number <= bound), -1)
+        self.counts[place] += 1
+        self.sum += number
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Bounds as texts, and how many numbers there were up to each."""
+        names = [*map(str, self.bounds), "+Inf"]
+        return list(zip(names, map(float, accumulate(self.counts)), strict=True))

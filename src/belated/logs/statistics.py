@@ -1,0 +1,203 @@
+"""What a dashboard shows of a loop, kept up to date by the fold of its log, in bounded memory."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from belated.core.arguments import wrong
+from belated.logs.action_totals import AllActions
+from belated.logs.buckets import Buckets
+from belated.logs.sample import FollowedDecisions
+from belated.logs.series import Series
+
+FORMAT = 1
+TEN_SECONDS_US, HOUR_US = 10_000_000, 3_600_000_000
+TWO_HOURS, EIGHT_DAYS = 720, 192  # in slices of ten seconds, in hours
+
+# what is counted by time; the last two by the time of the decision, whenever it happens
+DECIDED, RETURNED, PENDING, LOST = range(4)
+
+
+class Statistics:
+    """Counts, recent rates, a sample of delays and the long-term series of one bandit.
+
+    Every method takes a batch: sequences of equal length, in the order of the log. A decision must
+    be told before what became of it; apart from that, batches may be cut in any way and kinds told
+    in any order: the same events give the same statistics, bit for bit. Each decision is closed at
+    most once: by ``returned``, ``expired`` or ``cancelled``.
+    """
+
+    def __init__(self) -> None:
+        self.fine = Buckets(TEN_SECONDS_US, TWO_HOURS, 4)
+        self.coarse = Buckets(HOUR_US, EIGHT_DAYS, 4)
+        self.followed = FollowedDecisions()
+        self.actions = AllActions()
+        self.widths = Series()
+        self.rewards = Series()
+        self.expiries = Series()
+        self.revisions = Series()
+        self.n_decided = self.n_returned = self.n_expired = self.n_cancelled = self.n_late = 0
+        self.last_reward_us = 0  # 0: none has come yet
+        self.lowest_propensities: dict[int, float] = {}  # by hour, of the last two hours
+
+    @property
+    def n_pending(self) -> int:
+        """Decisions whose reward is still waited for."""
+        return self.n_decided - self.n_returned - self.n_expired - self.n_cancelled
+
+    # ---------------------------------------------------------------------------- what happened
+
+    def decided(
+        self,
+        ids: Sequence[bytes],
+        times_us: Sequence[int],
+        actions: Sequence[str],
+        propensities: Sequence[float | None],
+        widths: Sequence[float | None],
+    ) -> None:
+        """Decisions were made; ``widths`` are those of their confidence intervals, if any."""
+        _same_length(times_us=times_us, ids=ids, actions=actions)
+        _same_length(times_us=times_us, propensities=propensities, widths=widths)
+        self.actions.decided(actions)
+        self.followed.decided(ids, times_us)
+        wide = [(time, w) for time, w in zip(times_us, widths, strict=True) if w is not None]
+        self.widths.add([time for time, _ in wide], [w for _, w in wide])
+        self._lowest(times_us, propensities)
+        self._count(DECIDED, times_us)
+        self._count(PENDING, times_us)
+        self.n_decided += len(ids)
+
+    def returned(
+        self,
+        ids: Sequence[bytes],
+        decided_us: Sequence[int],
+        times_us: Sequence[int],
+        actions: Sequence[str],
+        rewards: Sequence[float],
+    ) -> None:
+        """Rewards came while they were waited for."""
+        _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
+        _same_length(times_us=times_us, actions=actions, rewards=rewards)
+        for action, reward in zip(actions, rewards, strict=True):
+            totals = self.actions.of(action)
+            totals.returned += 1
+            totals.reward += reward
+            totals.reward_squares += reward * reward
+        self.followed.closed(ids, times_us, rewards)
+        self.rewards.add(times_us, rewards)
+        self._count(RETURNED, times_us)
+        self._count(PENDING, decided_us, -1)
+        self.n_returned += len(ids)
+        self.last_reward_us = max([self.last_reward_us, *times_us])
+
+    def expired(
+        self,
+        ids: Sequence[bytes],
+        decided_us: Sequence[int],
+        times_us: Sequence[int],
+        actions: Sequence[str],
+    ) -> None:
+        """Windows closed, at ``times_us``, without a reward."""
+        _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
+        _same_length(times_us=times_us, actions=actions)
+        for action in actions:
+            self.actions.of(action).expired += 1
+        self.followed.closed(ids, times_us, [None] * len(ids))
+        self.expiries.add(times_us, [0.0] * len(ids))
+        self._count(PENDING, decided_us, -1)
+        self._count(LOST, decided_us)
+        self.n_expired += len(ids)
+
+    def cancelled(
+        self, ids: Sequence[bytes], decided_us: Sequence[int], times_us: Sequence[int]
+    ) -> None:
+        """Decisions were not carried out: no reward is waited for."""
+        _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
+        self.followed.closed(ids, times_us, [None] * len(ids))
+        self._count(PENDING, decided_us, -1)
+        self.n_cancelled += len(ids)
+
+    def late(self, count: int) -> None:
+        """Rewards came after their window."""
+        self.n_late += count
+
+    def revised(
+        self,
+        times_us: Sequence[int],
+        actions: Sequence[str],
+        before: Sequence[float | None],
+        after: Sequence[float],
+    ) -> None:
+        """Rewards took the place of others.
+
+        Where a decision had expired, ``before`` is the default reward, or None if it had none:
+        then it counts as rewarded only from now on.
+        """
+        _same_length(times_us=times_us, actions=actions)
+        _same_length(times_us=times_us, before=before, after=after)
+        changes = []
+        for action, old, new in zip(actions, before, after, strict=True):
+            totals = self.actions.of(action)
+            totals.gained += old is None
+            totals.revision += new - (old or 0.0)
+            totals.revision_squares += new * new - (old or 0.0) ** 2
+            changes.append(new - (old or 0.0))
+        self.revisions.add(times_us, changes)
+
+    def _count(self, kind: int, times_us: Sequence[int], each: int = 1) -> None:
+        self.fine.add(kind, times_us, each)
+        self.coarse.add(kind, times_us, each)
+
+    def _lowest(self, times_us: Sequence[int], propensities: Sequence[float | None]) -> None:
+        lowest = self.lowest_propensities
+        for time_us, propensity in zip(times_us, propensities, strict=True):
+            hour = time_us // HOUR_US
+            if propensity is not None and propensity < lowest.get(hour, 2.0):
+                lowest[hour] = propensity
+        while len(lowest) > 2:
+            del lowest[min(lowest)]
+
+    # ------------------------------------------------------------------------------- snapshots
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, numbers and texts, for JSON."""
+        return {
+            "format": FORMAT,
+            "counts": [
+                *(self.n_decided, self.n_returned, self.n_expired),
+                *(self.n_cancelled, self.n_late, self.last_reward_us),
+            ],
+            "lowest_propensities": sorted([*pair] for pair in self.lowest_propensities.items()),
+            **{name: part.to_dict() for name, part in self._parts().items()},
+        }
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        """The statistics that gave this dict."""
+        if saved.get("format") != FORMAT:
+            raise wrong("format", saved.get("format"), f"{FORMAT}, the one this version writes")
+        new = cls()
+        new.n_decided, new.n_returned, new.n_expired = saved["counts"][:3]
+        new.n_cancelled, new.n_late, new.last_reward_us = saved["counts"][3:]
+        new.lowest_propensities = dict(saved["lowest_propensities"])
+        for name, part in new._parts().items():
+            part.load(saved[name])
+        return new
+
+    def _parts(self) -> dict[str, Buckets | FollowedDecisions | AllActions | Series]:
+        return {
+            "fine": self.fine,
+            "coarse": self.coarse,
+            "followed": self.followed,
+            "actions": self.actions,
+            "widths": self.widths,
+            "rewards": self.rewards,
+            "expiries": self.expiries,
+            "revisions": self.revisions,
+        }
+
+
+def _same_length(**sequences: Sequence[Any]) -> None:
+    """Before anything is changed: a batch that is cut short would be counted in part."""
+    lengths = {name: len(sequence) for name, sequence in sequences.items()}
+    if len(set(lengths.values())) > 1:
+        raise wrong("lengths", lengths, "sequences of equal length")

@@ -1,0 +1,86 @@
+"""Numbers and times as a person would say them."""
+
+from datetime import UTC, datetime
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+
+
+def duration(seconds: float) -> str:
+    """A length of time in one unit.
+
+    >>> duration(2040), duration(7200), duration(0.25), duration(3600 * 60), duration(60)
+    ('34 minutes', '2 hours', '0.25 seconds', '2 days', '1 minute')
+    """
+    if seconds < 10.0:
+        number = f"{seconds:.2g}" if seconds >= 1e-3 else "0"
+        return f"{number} second{'' if number == '1' else 's'}"
+    units = [(DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (1.0, "second")]
+    # two of a unit, or exactly one: "90 minutes" says more than "2 hours"
+    fits = ((s, unit) for s, unit in units if seconds >= 2.0 * s or seconds == s)
+    length, unit = next(fits)
+    return counted(round(seconds / length), unit)
+
+
+def counted(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "decision"), counted(12500, "decision")
+    ('1 decision', '12,500 decisions')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def about(number: float) -> str:
+    """Two digits are enough for an estimate.
+
+    >>> about(1234.0), about(7.6), about(0.0)
+    ('about 1,200', 'about 8', 'about 0')
+    """
+    size = 10 ** max(len(str(round(number))) - 2, 0)
+    return f"about {round(number / size) * size:,}"
+
+
+def percent(share: float) -> str:
+    """A share, with as many digits as matter.
+
+    >>> percent(0.123), percent(0.0345), percent(0.02), percent(0.00123), percent(0.0)
+    ('12 %', '3.5 %', '2 %', '0.12 %', '0 %')
+    """
+    number = 100.0 * share
+    if number >= 10.0:
+        return f"{number:.0f} %"
+    return f"{number:.2g} %"
+
+
+def moment(time: float, now: float) -> str:
+    """When something was, seen from now; both in seconds since 1970.
+
+    >>> noon = 1_700_049_600.0  # Wednesday, 15 November 2023
+    >>> moment(noon - 3600, noon), moment(noon - 86400, noon), moment(noon - 20 * 86400, noon)
+    ('11:00 UTC', 'Tuesday', '26 October')
+    """
+    then, today = datetime.fromtimestamp(time, UTC), datetime.fromtimestamp(now, UTC)
+    if now - time < 20 * HOUR:
+        return f"{then:%H:%M} UTC"
+    if now - time < 6.5 * DAY:
+        return DAYS[then.weekday()]
+    date = f"{then.day} {MONTHS[then.month - 1]}"
+    return date if then.year == today.year else f"{date} {then.year}"
+
+
+def grown(ratio: float) -> str:
+    """What has happened to something that is ``ratio`` times what it was.
+
+    >>> grown(1.6), grown(2.1), grown(2.9), grown(7.4)
+    ('grown by half', 'doubled', 'tripled', 'grown 7-fold')
+    """
+    if ratio < 1.75:
+        return "grown by half"
+    if ratio < 2.5:
+        return "doubled"
+    return "tripled" if ratio < 3.5 else f"grown {ratio:,.0f}-fold"

@@ -1,0 +1,53 @@
+"""The dashboard's data of a running service, worked out at most once a second."""
+
+from belated.ledger.events import Status
+from belated.ledger.fold import Fold
+from belated.logs.health import Facts
+from belated.service.dashboard.data import BanditFacts, BanditView, Dashboard
+from belated.service.dashboard.view import bandit_view
+from belated.service.running import Service
+
+SECOND = 1_000_000
+
+
+class Watch:
+    """Views of bandits, kept for a second: many may look, and each look costs some milliseconds."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._kept: dict[str, tuple[int, BanditView]] = {}
+
+    def dashboard(self, names: list[str], name: str | None) -> Dashboard:
+        """What the page asks for."""
+        now = self.service.loop.clock()
+        shown = name or (names[0] if names else None)
+        view = None if shown is None else self._view(shown, now)
+        return Dashboard(now / 1e6, names, view)
+
+    def _view(self, name: str, now: int) -> BanditView:
+        made, view = self._kept.get(name, (0, None))
+        if view is None or not 0 <= now - made < SECOND:
+            fold = self.service.fold(name)
+            view = bandit_view(fold.statistics, now, self._about(fold, now))
+            self._kept[name] = now, view
+        return view
+
+    def _about(self, fold: Fold, now: int) -> BanditFacts:
+        spec, tally = fold.spec, self.service.tally
+        conversion = spec.loop == "conversion"
+        facts = Facts(
+            learns_on_arrival=not conversion,
+            floor=spec.exploration or None,
+            unknown=tally.refused_lately(Status.UNKNOWN, now),
+            conflicts=tally.refused_lately(Status.CONFLICT, now),
+            behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),
+            behind_decisions=self.service.events_behind(),
+        )
+        return BanditFacts(
+            fold.name,
+            spec.policy["type"],
+            fold.version,
+            spec.baseline or None,
+            spec.default_reward if conversion else None,
+            facts,
+        )

@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+MOST_COLUMNS = 5  # of a table that fits a terminal
+
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
@@ -48,10 +50,15 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    names = [name.replace("_", " ") for name in rows[0]]
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    if len(names) > MOST_COLUMNS:  # on its side: a column for each row
+        first, *rest = zip(*cells, strict=True)
+        names, cells = [names[0], *first], [[n, *c] for n, c in zip(names[1:], rest, strict=True)]
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
     Console().print(table)
 
 

@@ -77,11 +77,10 @@ def typed(text: str) -> Any:
     >>> [typed(text) for text in ("2", "0.5", "true", "", "red", "[1, 2]")]
     [2, 0.5, True, None, 'red', [1, 2]]
     """
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        pass
     if text[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(text)

@@ -28,6 +28,7 @@ from belated.ledgering.importing_logs import in_time_order
 from belated.ledgering.mapping import Imported, decision_id
 from belated.ledgering.rules import Rules
 from belated.policies.greedy import Greedy
+from postgres_server import postgres as postgres  # a fixture
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -953,3 +954,53 @@ def test_options_that_an_export_does_not_need(shop, tmp_path, belated):
         assert code == 2
         assert f"{option[0]} = " in err
         assert "taken as it is" in err
+
+
+def test_parquet_without_its_library(shop, tmp_path, belated, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, _, err = belated("export", shop, "--out", tmp_path / "log.parquet")
+    assert code == 2
+    assert "pip install 'belated[experiments]'; or use .jsonl" in err
+    assert belated("export", shop, "--out", tmp_path / "log.jsonl")[0] == 0
+
+
+def test_an_interrupted_export_leaves_nothing(shop, tmp_path, belated, monkeypatch):
+    def breaks(self, after, limit=0):
+        if after > START:
+            raise OSError("the disk is gone")
+        return follow(self, after, 50)
+
+    follow = SQLiteLedger.follow
+    monkeypatch.setattr(SQLiteLedger, "follow", breaks)
+    before = content(tmp_path)
+    for suffix in ("jsonl", "parquet"):
+        code, _, err = belated("export", shop, "--out", tmp_path / f"log.{suffix}")
+        assert (code, err) == (2, "belated: the disk is gone\n")
+    assert content(tmp_path) == before
+
+
+def test_the_same_on_postgresql(shop, postgres, tmp_path, ask, belated):
+    url, file, back = postgres.new_database("moved"), tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    ask("export", shop, "--out", file)
+    n = ask("import", url, file)[1]["new"]
+    assert ask("import", url, file)[1] == {
+        "events": n,
+        "new": 0,
+        "already_there": n,
+        "written": True,
+    }
+    moved = open_ledger(url)
+    assert digests(moved) == digests(open_ledger(shop))
+    assert moved.requested("shop", "r7")[1] == b"7"
+    assert ask("verify", url)[0] == 0
+    assert ask("snapshot", url, "--folder", tmp_path / "s")[1]["events_since_the_last"] == n
+    assert ask("retain", url, "--older-than", "90d")[1]["requests"] == 48
+    assert ask("verify", url, "--folder", tmp_path / "s")[0] == 0
+    assert digests(moved) == digests(open_ledger(shop))
+    ask("export", url, "--out", back)
+    assert ask("import", f"sqlite:///{tmp_path}/back.db", back)[1]["new"] == n
+    assert digests(SQLiteLedger(tmp_path / "back.db")) == digests(open_ledger(shop))
+    code, _, err = belated("snapshot", url)
+    assert code == 2
+    assert "--folder = None" in err
+    moved.close()

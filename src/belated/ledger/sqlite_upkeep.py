@@ -12,6 +12,8 @@ from belated.ledger.protocol import LedgerError
 from belated.ledger.upkeep import Retained, blanked
 
 MOST_PROBLEMS = 20
+_REQUEST = "from requests where bandit = ? and request = ? and id = ?"
+_SUBJECT = "from subjects where bandit = ? and subject = ? and id = ?"
 
 # (what is wrong, how many rows it is wrong of); seq and tx are as ``SQLiteLedger.commit`` makes
 # them, without gaps
@@ -59,18 +61,12 @@ def blank_old(execute: Any, before: int, rows: range, *, dry_run: bool) -> Retai
         if rest is None:
             continue
         decisions += 1
-        named = (
-            "from requests where bandit = ? and request = ? and id = ?",
-            ((bandit, rest.request, id)),
-        )
-        requests += execute(f"select count(*) {named[0]}", named[1]).get
+        name = (bandit, rest.request, id)
+        requests += execute(f"select count(*) {_REQUEST}", name).get
         if not dry_run:
             execute("update events set body = ? where seq = ?", (rest.body, seq))
-            execute(f"delete {named[0]}", named[1])
-            execute(
-                "delete from subjects where bandit = ? and subject = ? and id = ?",
-                (bandit, rest.subject, id),
-            )
+            execute(f"delete {_REQUEST}", name)
+            execute(f"delete {_SUBJECT}", (bandit, rest.subject, id))
     return Retained(decisions, requests)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from belated.core.arguments import wrong
 from belated.ledger.events import NOBODY, Event, Kind
 from belated.ledger.ids import from_text, to_text
-from belated.ledgering.parquet import CHUNK, write_rows
+from belated.ledgering.parquet import CHUNK, arrow, write_rows
 
 FORMAT, VERSION = "belated-events", 1
 SUFFIXES = (".jsonl", ".parquet")
@@ -82,9 +82,7 @@ def write_events(file: IO[bytes], suffix: str, rows: Iterable[EventRow]) -> int:
 def is_event_file(path: Path) -> bool:
     """Whether this is a file of events, rather than somebody else's log."""
     if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        pa, pq = arrow()
         try:
             return FORMAT.encode() in (pq.read_schema(path).metadata or {})
         except pa.ArrowException as error:
@@ -155,8 +153,7 @@ def _check_version(path: Path, version: int) -> None:
 
 
 def _schema() -> Any:
-    import pyarrow as pa
-
+    pa, _ = arrow()
     types = {
         "tx": pa.int64(),
         "seq": pa.int64(),
@@ -173,9 +170,7 @@ def _schema() -> Any:
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[int, EventRow]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = arrow()
     number = 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -13,7 +13,7 @@ from belated.ledger import Ledger
 from belated.ledger.events import Decided, Event, Kind, is_late
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
-from belated.ledgering.parquet import write_rows
+from belated.ledgering.parquet import arrow, write_rows
 from belated.ledgering.reading import Told, events_of
 from belated.ledgering.times import iso
 
@@ -139,8 +139,7 @@ def _write_csv(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
 
 
 def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
-    import pyarrow as pa
-
+    pa, _ = arrow()
     moment = pa.timestamp("us", "UTC")
     types = {
         "bandit": pa.string(),

@@ -1,4 +1,4 @@
-"""Writing rows to a Parquet file, some thousand at a time."""
+"""Parquet files, which need a library that is an extra."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,11 +9,21 @@ import msgspec
 CHUNK = 20_000  # rows in memory at once
 
 
+def arrow() -> tuple[Any, Any]:
+    """The library, and the part of it that is about Parquet."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ValueError(
+            f"{error}: Parquet needs the extra: pip install 'belated[experiments]'; or use .jsonl"
+        ) from None
+    return pa, pq
+
+
 def write_rows(file: IO[bytes], schema: Any, rows: Iterable[msgspec.Struct]) -> int:
     """Write structs whose fields are the columns of ``schema``; returns how many."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = arrow()
     rows, n = iter(rows), 0
     with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         while chunk := list(islice(rows, CHUNK)):

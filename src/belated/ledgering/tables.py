@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from belated.core.arguments import wrong
+from belated.ledgering.parquet import arrow
 
 FORMATS = ("csv", "parquet", "jsonl", "dsjson")
 WORDS = {"": None, "true": True, "false": False, "null": None}
@@ -36,8 +37,7 @@ def columns_of(path: Path, format: str) -> list[str] | None:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return next(csv.reader(file), [])
     if format == "parquet":
-        import pyarrow.parquet as pq
-
+        _, pq = arrow()
         return list(pq.read_schema(path).names)
     return None
 
@@ -90,9 +90,7 @@ def typed(text: str) -> Any:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = arrow()
     number = 0
     try:
         with pq.ParquetFile(path) as file:

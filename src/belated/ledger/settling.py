@@ -79,11 +79,11 @@ def settle(
         return event
 
     for draft in drafts:
-        if draft.kind == Kind.DECIDED:
-            outcome = _decide(draft, known, settled, write, park_for, accepts)
-        elif not draft.id:
+        if not draft.id:  # about no decision, or about one that was erased
             write(draft, draft.bandit)
             outcome = Outcome(Status.ACCEPTED, draft.bandit)
+        elif draft.kind == Kind.DECIDED:
+            outcome = _decide(draft, known, settled, write, park_for, accepts)
         else:
             facts = known.facts.get(draft.id)
             waiting = known.parked.get(draft.id) if facts is None else None

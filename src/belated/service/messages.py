@@ -227,7 +227,7 @@ class DecisionStory(msgspec.Struct):
     width: float | None
     features: list[float]
     events: list[EventView]
-    context: msgspec.Raw | None = None
+    context: Any = None  # as it came
     request_id: str | None = None
     subject: str | None = None
     proposal: str | None = None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import httpx
 import uvicorn
 
+from belated.ledger.loop import system_clock
 from belated.service.app import new_app
 from belated.service.running import Service
 
@@ -19,9 +20,9 @@ def free_port():
 
 
 @contextmanager
-def served(url="memory://", **options):
+def served(url="memory://", clock=system_clock, **options):
     """The base URL of a service that is ready, and the service."""
-    service = Service(url)
+    service = Service(url, clock=clock)
     port = free_port()
     config = uvicorn.Config(
         new_app(service, **options), port=port, log_level="error", ws="none", lifespan="on"

@@ -7,7 +7,6 @@ late. In the world ``checkout`` good news travels faster than bad, which the das
 import asyncio
 import random
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -108,8 +107,8 @@ WORLDS = (
 
 def run_demo(*, port: int = 8787, seconds: float | None = None, seed: int = 1) -> None:
     """Serve, and simulate, until told to stop or for some ``seconds``."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn hands it on when all is drained
-        signal.signal(number, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn stops, and then hands the signal on
     with TemporaryDirectory(prefix="belated-demo-") as folder:
         asyncio.run(_demo(Path(folder), free_port(HOST, port), seconds, seed))
 
@@ -137,7 +136,8 @@ async def _demo(folder: Path, port: int, seconds: float | None, seed: int) -> No
 
 
 async def _play(url: str, seed: int) -> None:
-    async with AsyncClient(url, timeout=60.0, retries=20) as client:  # kernels may be compiled
+    print("making three bandits; the first time, this compiles for about a minute", flush=True)
+    async with AsyncClient(url, timeout=300.0, retries=20) as client:
         for world in WORLDS:
             await client.put_bandit(world.name, world.settings)
             await client.change_actions(world.name, world.actions)

@@ -28,7 +28,7 @@ def served(url="memory://", clock=system_clock, **options):
         new_app(service, **options), port=port, log_level="error", ws="none", lifespan="on"
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)  # a failed page must not hang
     thread.start()
     try:
         while not (server.started and service.ready):

@@ -1,5 +1,6 @@
 """What goes over the wire: requests that are refused unless they fit, and answers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -226,7 +227,7 @@ class DecisionStory(msgspec.Struct):
     width: float | None
     features: list[float]
     events: list[EventView]
-    context: msgspec.Raw | None = None
+    context: Any = None  # as it came
     request_id: str | None = None
     subject: str | None = None
     proposal: str | None = None
@@ -323,3 +324,25 @@ class Health(msgspec.Struct):
 
     status: Literal["ok", "starting", "draining", "store unavailable"]
     events_behind: int = 0
+
+
+# ------------------------------------------------------------------------------------- errors
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is wrong with a request, and where: in the body, or in a parameter."""
+
+    detail: str
+    pointer: str = ""  # JSON Pointer into the body, such as #/rewards/3/reward
+    parameter: str = ""  # name of a path or query parameter
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RFC 9457 problem document. Some types add members of their own."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: Sequence[Fault] = ()
+    retry_after: int | None = None  # seconds, the same as in the header Retry-After

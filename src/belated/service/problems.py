@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from belated.ledger.protocol import StoreUnavailableError
+from belated.service.messages import Fault as Fault
+from belated.service.messages import ProblemDocument as ProblemDocument
 
 MEDIA_TYPE = "application/problem+json"
 STORE_RETRY_AFTER = 1.0  # seconds: a lost connection or a full disk rarely mends sooner
@@ -45,25 +47,6 @@ INTERNAL = ProblemType(500, "internal-error", "The service made a mistake")
 STORE_UNAVAILABLE = ProblemType(503, "store-unavailable", "The store cannot be used now")
 
 OF_STARLETTE = {404: NOT_FOUND, 405: METHOD_NOT_ALLOWED}
-
-
-class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is wrong with a request, and where: in the body, or in a parameter."""
-
-    detail: str
-    pointer: str = ""  # JSON Pointer into the body, such as #/rewards/3/reward
-    parameter: str = ""  # name of a path or query parameter
-
-
-class ProblemDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An RFC 9457 problem document. Some types add members of their own."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: Sequence[Fault] = ()
-    retry_after: int | None = None  # seconds, the same as in the header Retry-After
 
 
 class Problem(Exception):  # noqa: N818 - it is named for what the caller gets

@@ -39,9 +39,10 @@ class Watch:
     def _about(self, fold: "Fold", now: int) -> BanditFacts:
         spec, tally = fold.spec, self.service.tally
         conversion = spec.loop == "conversion"
+        n_actions = len(fold.actions.listed)  # among which exploration draws
         facts = Facts(
             learns_on_arrival=not conversion,
-            floor=spec.exploration or None,
+            floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
             behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),

@@ -16,6 +16,14 @@ class StoreUnavailableError(LedgerError):
     """The store cannot be read or written now: a full disk, a lost connection. Try again."""
 
 
+class NewBanditError(StoreUnavailableError):
+    """Somebody else has made this bandit, and here its beginning has not been read yet."""
+
+    def __init__(self, bandit: str) -> None:
+        super().__init__(f"bandit {bandit!r} is new here: try again in a moment")
+        self.bandit = bandit
+
+
 Accepts = Callable[[str, Kind, float], bool]  # can this bandit have this reward, or revision?
 
 

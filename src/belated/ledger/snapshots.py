@@ -10,16 +10,18 @@ import logging
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from belated.core.files import sync_folder
 from belated.ledger.events import Erasure, KeyChange, Kind, Position
-from belated.ledger.fold import Fold
 from belated.ledger.loop import Loop
 from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ def save(loop: Loop, folder: Path) -> Path:
     return target
 
 
-def _save_fold(fold: Fold, arrays: Path, actions: Path) -> None:
+def _save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
     with arrays.open("wb") as file:
         np.savez(file, **fold.arrays())
         file.flush()
@@ -118,7 +120,7 @@ def load_one(loop: Loop, path: Path) -> bool:
     return True
 
 
-def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> Fold:
+def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":
     fold = loop.empty_fold(header["name"], msgspec.convert(header["spec"], Spec))
     with np.load(arrays, allow_pickle=False) as file:
         x = np.load(actions, mmap_mode="c").view(np.ndarray)

@@ -29,6 +29,7 @@ from belated.service.problems import (
 )
 
 MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
+MOST_PATHS = 1000  # remembered by an endpoint, as they were decoded
 PARAMETERS = ("path", "query", "body", "call")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = (b"content-type", b"application/json")
@@ -213,7 +214,7 @@ class Resources:
                 if found is not None:
                     scope["path_params"] = found
                     return await resource(scope, receive, send)
-        await self._others(scope, receive, send)
+        return await self._others(scope, receive, send)
 
 
 def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
@@ -272,6 +273,7 @@ class Endpoint:
         self._admit = admit
         self._checks_bandit = checks_bandit
         self._wants_call = "call" in signature(handler).parameters
+        self._paths: dict[tuple[str, ...], Any] = {}
         self._status = next(iter(operation.answers))
         self._decoder = (
             None if operation.body_type is None else msgspec.json.Decoder(operation.body_type)
@@ -314,12 +316,22 @@ class Endpoint:
         arguments = {}
         path_type, query_type = self.operation.path_type, self.operation.query_type
         if path_type is not None:
-            arguments["path"] = parameters(scope["path_params"], path_type)
+            arguments["path"] = self._path(scope["path_params"], path_type)
         if query_type is not None:
             arguments["query"] = parameters(query_of(scope["query_string"]), query_type)
         elif scope["query_string"]:
             parameters(query_of(scope["query_string"]), NoQuery)
         return arguments
+
+    def _path(self, texts: dict[str, str], type: Any) -> Any:
+        """The parameters of a path; the same few paths come again and again."""
+        key = tuple(texts.values())
+        path = self._paths.get(key)
+        if path is None:
+            path = parameters(texts, type)
+            if len(self._paths) < MOST_PATHS:
+                self._paths[key] = path
+        return path
 
     async def _send(self, answer: Answer, send: Send) -> None:
         value, status, more = answer

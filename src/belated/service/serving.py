@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def serve(settings: ServeSettings) -> None:
     check_address(settings)
     os.environ[ENVIRONMENT] = msgspec.json.encode(settings).decode()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only disturb
+    # uvicorn answers what is under way, then raises the signal again: to be told is no failure
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         "belated.service.serving:app_from_environment",
         factory=True,

@@ -119,7 +119,10 @@ def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:
     context: Any = msgspec.json.decode(body.context) if body.context else None
     names = body.eligible or tuple(fold.actions.listed)
     if body.names is None and body.action in names:
-        return list(names), fold.actions.matrix(names, context), True
+        try:
+            return list(names), fold.actions.matrix(names, context), True
+        except ValueError:
+            pass  # the context is gone: the log was told to retain no more than it must
     return [body.action], np.frombuffer(body.x).reshape(1, dim), False
 
 

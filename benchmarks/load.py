@@ -15,7 +15,7 @@ class Load:
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
     failures: int = 0
-    bodies: list[bytes] = field(default_factory=list)
+    cpu: float = 0.0  # seconds that the server worked
 
     @property
     def rate(self) -> float:
@@ -29,27 +29,21 @@ def request(path: str, body: bytes, method: str = "POST") -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-def drive(
-    port: int, requests: Iterator[bytes], connections: int, seconds: float, keep: bool = False
-) -> Load:
+def drive(port: int, requests: Iterator[bytes], connections: int, seconds: float) -> Load:
     """Send ``requests`` until time or they are over."""
-    return uvloop.run(_drive(port, requests, connections, seconds, keep))
+    return uvloop.run(_drive(port, requests, connections, seconds))
 
 
-async def _drive(
-    port: int, requests: Iterator[bytes], connections: int, seconds: float, keep: bool
-) -> Load:
+async def _drive(port: int, requests: Iterator[bytes], connections: int, seconds: float) -> Load:
     load, started = Load(), time.perf_counter()
     await asyncio.gather(
-        *(_connection(port, requests, started + seconds, load, keep) for _ in range(connections))
+        *(_connection(port, requests, started + seconds, load) for _ in range(connections))
     )
     load.seconds = time.perf_counter() - started
     return load
 
 
-async def _connection(
-    port: int, requests: Iterator[bytes], end: float, load: Load, keep: bool
-) -> None:
+async def _connection(port: int, requests: Iterator[bytes], end: float, load: Load) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for message in requests:
         sent = time.perf_counter()
@@ -58,9 +52,7 @@ async def _connection(
         writer.write(message)
         head = await reader.readuntil(b"\r\n\r\n")
         at = head.lower().index(b"content-length:") + 15
-        body = await reader.readexactly(int(head[at : head.index(b"\r", at)]))
+        await reader.readexactly(int(head[at : head.index(b"\r", at)]))
         load.latencies.append(time.perf_counter() - sent)
         load.failures += not head.startswith(b"HTTP/1.1 20")
-        if keep:
-            load.bodies.append(body)
     writer.close()

@@ -23,13 +23,14 @@ from belated.service.logs import KEY
 from belated.service.openapi import Link, Operation, document
 from belated.service.problems import (
     METHOD_NOT_ALLOWED,
+    STARTED,
     ErrorsAsProblems,
     Problem,
     ProblemType,
 )
 
 MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
-MOST_PATHS = 1000  # remembered by an endpoint, as they were decoded
+MOST_PATHS = 1000  # remembered: the same few come again and again
 PARAMETERS = ("path", "query", "body", "call")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = (b"content-type", b"application/json")
@@ -194,27 +195,33 @@ class Resources:
 
     def __init__(self, resources: Mapping[str, "Resource"], others: ASGIApp) -> None:
         self._others = others
-        self._plain = {path: r for path, r in resources.items() if "{" not in path}
+        self._known: dict[str, tuple[Resource, dict[str, str]]] = {}
         self._with_parameters: dict[int, list[tuple[list[str], Resource]]] = {}
         for path, resource in resources.items():
-            if path not in self._plain:
+            if "{" in path:
                 parts = path.split("/")
                 self._with_parameters.setdefault(len(parts), []).append((parts, resource))
+            else:
+                self._known[path] = resource, {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            resource = self._plain.get(scope["path"])
-            if resource is not None:
-                scope["path_params"] = {}
+            found = self._known.get(scope["path"]) or self._find(scope["path"])
+            if found is not None:
+                resource, scope["path_params"] = found
                 return await resource(scope, receive, send)
-            parts = scope["path"].split("/")
-            for names, resource in self._with_parameters.get(len(parts), ()):
-                found = _matched(names, parts)
-                if found is not None:
-                    scope["path_params"] = found
-                    return await resource(scope, receive, send)
         return await self._others(scope, receive, send)
+
+    def _find(self, path: str) -> tuple["Resource", dict[str, str]] | None:
+        parts = path.split("/")
+        for names, resource in self._with_parameters.get(len(parts), ()):
+            parameters = _matched(names, parts)
+            if parameters is not None:
+                if len(self._known) < MOST_PATHS:
+                    self._known[path] = resource, parameters
+                return resource, parameters
+        return None
 
 
 def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
@@ -295,6 +302,7 @@ class Endpoint:
         if self._wants_call:
             arguments["call"] = Call(scope, key, raw)
         result = await self._handler(**arguments)
+        scope[STARTED] = True
         if isinstance(result, Response):
             await result(scope, receive, send)
         elif isinstance(result, Answer):

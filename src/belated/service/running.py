@@ -176,19 +176,15 @@ class Service:
     async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Durable when this returns."""
         try:
-            outcomes = await self._written(drafts)
+            outcomes = await self.writer.write(drafts)
+        except NewBanditError as error:  # nothing was written
+            await self.until_visible(error.bandit)
+            outcomes = await self.writer.write(drafts)
         except StoreUnavailableError as error:
             self._store_failed(error)
             raise
         self._followed()
         return outcomes
-
-    async def _written(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        try:
-            return await self.writer.write(drafts)
-        except NewBanditError as error:  # nothing was written
-            await self.until_visible(error.bandit)
-            return await self.writer.write(drafts)
 
     def _store_failed(self, error: StoreUnavailableError) -> None:
         self.tally.store_errors += 1

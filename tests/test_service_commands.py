@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
+from pathlib import Path
 from unittest.mock import patch
 
 import httpx
@@ -418,3 +420,16 @@ def test_serve_makes_snapshots(tmp_path):
     with serving(*options, cwd=tmp_path) as (process, _):
         until(lambda: list(tmp_path.glob("belated.db.snapshots/*/manifest.json")))
         assert ended(process) == (0, "", "")
+
+
+def test_the_file_of_the_manual(tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "how-to" / "service.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    (tmp_path / "bandits.toml").write_text(text)
+    loop = Loop(open_ledger("memory://"))
+    assert apply_config(loop, tmp_path / "bandits.toml") == ["shop", "prices"]
+    for command in re.findall(r"^    belated (bandits create .*)$", page, re.M):
+        belated(*shlex.split(command), cwd=tmp_path)
+    assert "prices" in belated("bandits", "list", cwd=tmp_path)
+    for command in re.findall(r"^    belated (keys create .*)$", page, re.M):
+        assert belated(*shlex.split(command), cwd=tmp_path).startswith("bel_")

@@ -216,6 +216,8 @@ def test_a_policy_that_draws_does_not_know_its_probabilities():
         ({"contextFeatures": {"a": 1}}, "Expected `array"),
         ({"actions": [{"id": "a", "features": [3]}]}, "Expected `object`"),
         ({"eventId": ""}, "length >= 1"),
+        ({"contextFeatures": [{"a": 10**30}]}, "can't serialize ints"),
+        ({"contextFeatures": [{"a": -(10**30)}]}, "can't serialize ints"),
         ({"slots": []}, "unknown field `slots`"),
     ],
 )

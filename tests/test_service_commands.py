@@ -24,6 +24,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.loop import Ask, Loop
 from belated.service.config import apply_config, make_bandit, read_config
 from belated.service.snapshotting import Snapshots, newest
+from postgres_server import postgres as postgres  # a fixture
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NUMBA_DISABLE_JIT": "1"}
 CONFIG = """
@@ -411,6 +412,28 @@ def test_another_ledger_in_the_place_of_one_gets_its_own(tmp_path):
     assert newest(other, tmp_path / "none").seq == 0
     ledger.close()
     other.close()
+
+
+def test_commands_and_snapshots_with_postgres(postgres, tmp_path, monkeypatch):
+    monkeypatch.setattr("belated.service.snapshotting.LOOK_EVERY", 0.05)
+    url = postgres.new_database("commands")
+    options = ["--ledger", url]
+    create = ["bandits", "create", "b", "--family", "bernoulli", "--dim", "1", *options]
+    belated(*create, "--actions", '{"a": [1]}', cwd=tmp_path)
+    assert belated("keys", "create", "x", "--scope", "read", *options, cwd=tmp_path)
+    assert belated("bandits", "list", *options, cwd=tmp_path).splitlines()[1].startswith("b ")
+    write_decisions(url, 3)
+    thread = Snapshots(url, tmp_path / "snapshots", every=5)
+    thread.start()
+    ledger = open_ledger(url)
+    until(lambda: newest(ledger, tmp_path / "snapshots").seq > 0)
+    thread.stop()
+    loop, replayed = Loop(ledger), Loop(ledger)
+    snapshots.load(loop, tmp_path / "snapshots")
+    replayed.catch_up()
+    assert loop.folds["b"].digest() == replayed.folds["b"].digest()
+    assert list(loop.keys) == list(replayed.keys) != []
+    ledger.close()
 
 
 def test_serve_makes_snapshots(tmp_path):

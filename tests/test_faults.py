@@ -253,7 +253,7 @@ def committing(synchronous):
                     [Draft(Kind.DECIDED, "shop", rng.randbytes(16), 0, body=EMPTY, subject="me")]
                 )
                 ledger.forget("shop", "me", next(clock))
-                yield ledger.erasures(position)[-1]
+                yield ledger.rare(Kind.FORGOTTEN, position)[-1]
             ledger.close()
 
     return workload

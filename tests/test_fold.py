@@ -160,6 +160,24 @@ def test_a_revision_is_as_if_the_first_reward_had_never_been(family):
     assert same(first, replayed(first))
 
 
+def test_a_revision_of_a_late_reward_is_learnt_before_its_expiry_is_in_the_log_and_after():
+    rng, loop = np.random.default_rng(1), new_loop(explicit(window=60.0))
+    ids = [decide(loop, rng) for _ in range(3)]
+    fold = loop.folds["shop"]
+    loop.clock.now += 61 * SECOND
+    assert loop.reward([(id, 0.0) for id in ids]) == ["expired"] * 3
+    assert fold.learner.n_observed == 0
+    first, second, _ = (Draft(Kind.REVISED, "", id, loop.clock(), 1.0) for id in ids)
+    assert loop.commit([first])[0].status == Status.ACCEPTED
+    assert loop.expire() == 2
+    assert loop.commit([second])[0].status == Status.ACCEPTED
+    assert fold.learner.history.y[:2].tolist() == [1.0, 1.0]
+    assert fold.learner.n_observed == 2
+    assert fold.counts.expired == 2
+    assert not fold.pending
+    assert same(loop, replayed(loop))
+
+
 def test_expiry_and_cancellation_in_an_explicit_loop():
     rng, loop = np.random.default_rng(1), new_loop(explicit(window=60.0, late="revise"))
     ids = [decide(loop, rng) for _ in range(3)]

@@ -512,7 +512,7 @@ def test_a_callers_error_leaves_nothing_behind(new):
     decision = decided()
     ledger.commit([decision])
 
-    def accepts(bandit, value):
+    def accepts(bandit, kind, value):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from belated import __version__, service_commands
+from belated.ledgering.commands import app as ledger_app
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 cache = typer.Typer(help="The compiled kernels kept on disk.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(service_commands.bandits, name="bandits")
 app.add_typer(service_commands.keys, name="keys")
 

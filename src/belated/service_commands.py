@@ -236,9 +236,8 @@ def _loop(store: "Ledger", url: str) -> "Loop":
     """All bandits as of now; a snapshot beside the file makes it quick."""
     from belated.ledger import snapshots
     from belated.ledger.loop import Loop
-    from belated.service.snapshotting import default_folder
 
-    loop, folder = Loop(store), default_folder(url)
+    loop, folder = Loop(store), snapshots.default_folder(url)
     if folder is not None:
         snapshots.load(loop, folder)
     loop.catch_up()

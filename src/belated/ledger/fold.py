@@ -5,6 +5,7 @@ same bytes. The estimate is brought up to date once a transaction, where it brou
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heappop, heappush
@@ -50,7 +51,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
 
 
-class Pending(msgspec.Struct):
+class Pending(msgspec.Struct, gc=False):
     """A decision whose story is not over."""
 
     row: int  # in the history
@@ -116,6 +117,7 @@ class Fold:
     ) -> None:
         self.name, self.spec = name, spec
         self.learner: Learner = spec.learner(types)
+        self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first
@@ -150,6 +152,13 @@ class Fold:
         self._flush()
         self._noted.tell(self.statistics)
         self._noted = Noted()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a decision depends on nothing but what is known and what is asked."""
+        spec = self.spec
+        randomised = getattr(self.learner.policy, "randomised", True)
+        return spec.mode == "live" and spec.exploration == 0.0 and not randomised
 
     @property
     def n_rows(self) -> int:
@@ -285,10 +294,14 @@ class Fold:
         if event.value is None:
             return  # erased
         self.counts.revised += 1
-        if event.id in self.pending:
-            self.pending[event.id].held = event.value
-        else:
+        pending = self.pending.get(event.id)
+        if pending is None:
             self._learn_anew(self._row(event.id), event.value)
+        elif self.spec.loop == "conversion":
+            pending.held = event.value
+        else:  # of a late reward that was only kept
+            del self.pending[event.id]
+            self._plan.add(LEARN, pending.row, event.value)
 
     def _learn_anew(self, row: int, reward: float) -> None:
         """Another reward for a row, or the first one for a row that had been given up."""
@@ -303,7 +316,10 @@ class Fold:
         return place // 16
 
     def _configured(self, event: Event) -> None:
-        self.spec = msgspec.json.decode(event.body, type=Spec)
+        new = msgspec.json.decode(event.body, type=Spec)
+        with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
+            self.spec.check_change(new)
+            self.spec = new
 
     def _registered(self, event: Event) -> None:
         change = _change.decode(event.body)

@@ -29,6 +29,7 @@ from belated.service.problems import (
 )
 
 MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
+MOST_PATHS = 1000  # remembered by an endpoint, as they were decoded
 PARAMETERS = ("path", "query", "body", "call")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = (b"content-type", b"application/json")
@@ -123,9 +124,9 @@ class Api:
         async def describe(_: Request) -> Response:
             return Response(described, media_type="application/json")
 
-        routes = [Route(path, resource) for path, resource in self._resources.items()]
-        routes.append(Route("/openapi.json", describe))
-        return ErrorsAsProblems(Router([*routes, *more], redirect_slashes=False, lifespan=lifespan))
+        routes = [Route("/openapi.json", describe), *more]
+        others = Router(routes, redirect_slashes=False, lifespan=lifespan)
+        return ErrorsAsProblems(Resources(self._resources, others))
 
 
 def _operation(
@@ -188,6 +189,46 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The query of an operation that has none."""
 
 
+class Resources:
+    """Finds the resource of a path by looking it up, not by trying one pattern after the other."""
+
+    def __init__(self, resources: Mapping[str, "Resource"], others: ASGIApp) -> None:
+        self._others = others
+        self._plain = {path: r for path, r in resources.items() if "{" not in path}
+        self._with_parameters: dict[int, list[tuple[list[str], Resource]]] = {}
+        for path, resource in resources.items():
+            if path not in self._plain:
+                parts = path.split("/")
+                self._with_parameters.setdefault(len(parts), []).append((parts, resource))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            resource = self._plain.get(scope["path"])
+            if resource is not None:
+                scope["path_params"] = {}
+                return await resource(scope, receive, send)
+            parts = scope["path"].split("/")
+            for names, resource in self._with_parameters.get(len(parts), ()):
+                found = _matched(names, parts)
+                if found is not None:
+                    scope["path_params"] = found
+                    return await resource(scope, receive, send)
+        return await self._others(scope, receive, send)
+
+
+def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
+    """The parameters of a path, where it fits."""
+    found = {}
+    for name, part in zip(names, parts, strict=True):
+        if name == part:
+            continue
+        if not name.startswith("{") or not part:
+            return None
+        found[name[1:-1]] = part
+    return found
+
+
 class Resource:
     """All methods of one path, as an ASGI app."""
 
@@ -232,6 +273,7 @@ class Endpoint:
         self._admit = admit
         self._checks_bandit = checks_bandit
         self._wants_call = "call" in signature(handler).parameters
+        self._paths: dict[tuple[str, ...], Any] = {}
         self._status = next(iter(operation.answers))
         self._decoder = (
             None if operation.body_type is None else msgspec.json.Decoder(operation.body_type)
@@ -274,12 +316,22 @@ class Endpoint:
         arguments = {}
         path_type, query_type = self.operation.path_type, self.operation.query_type
         if path_type is not None:
-            arguments["path"] = parameters(scope["path_params"], path_type)
+            arguments["path"] = self._path(scope["path_params"], path_type)
         if query_type is not None:
             arguments["query"] = parameters(query_of(scope["query_string"]), query_type)
         elif scope["query_string"]:
             parameters(query_of(scope["query_string"]), NoQuery)
         return arguments
+
+    def _path(self, texts: dict[str, str], type: Any) -> Any:
+        """The parameters of a path; the same few paths come again and again."""
+        key = tuple(texts.values())
+        path = self._paths.get(key)
+        if path is None:
+            path = parameters(texts, type)
+            if len(self._paths) < MOST_PATHS:
+                self._paths[key] = path
+        return path
 
     async def _send(self, answer: Answer, send: Send) -> None:
         value, status, more = answer

@@ -235,12 +235,14 @@ def _add_bandits(api: Api, service: Service) -> None:
         await asyncio.to_thread(learner.warm_up)  # seconds, where the compiler has to work
         try:
             draft = service.loop.settings_draft(path.name, spec)
+            if draft is not None:
+                await service.write([draft])
+                await service.until_visible(path.name)
+            fold = service.fold(path.name)
+            fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
-        if draft is not None:
-            await service.write([draft])
-            await service.until_visible(path.name)
-        return Answer(state_of(service.fold(path.name)), 201 if old is None else 200)
+        return Answer(state_of(fold), 201 if old is None else 200)
 
     @api.route(
         "GET",

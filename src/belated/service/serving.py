@@ -25,7 +25,7 @@ from belated.service.app import new_app
 from belated.service.config import apply_config
 from belated.service.logs import write_access_log
 from belated.service.running import Service
-from belated.service.snapshotting import Snapshots, default_folder
+from belated.service.snapshotting import Snapshots
 
 ENVIRONMENT = "BELATED_SERVE"  # how worker processes learn what to serve
 DRAIN_SECONDS = 2  # for requests under way when the service is told to stop
@@ -74,6 +74,7 @@ def serve(settings: ServeSettings) -> None:
             log_level="warning",
             timeout_graceful_shutdown=DRAIN_SECONDS,
             server_header=False,
+            proxy_headers=False,  # nobody looks at the address of a client
             lifespan="on",
         )
     finally:
@@ -145,7 +146,7 @@ def _configure(ledger: Ledger, settings: ServeSettings) -> None:
 
 def _folder(settings: ServeSettings) -> Path | None:
     told = settings.snapshots
-    return default_folder(settings.ledger) if told is None else Path(told)
+    return snapshots.default_folder(settings.ledger) if told is None else Path(told)
 
 
 def _snapshots(settings: ServeSettings) -> Snapshots | None:

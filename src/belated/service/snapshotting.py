@@ -20,6 +20,7 @@ from belated.ledger.protocol import Ledger, LedgerError
 log = logging.getLogger("belated.service")
 
 LOOK_EVERY = 10.0  # seconds
+COMMAND = ("ledger", "snapshot")
 AFTER_FAILURE = 600.0  # seconds until a snapshot is tried again
 
 
@@ -69,7 +70,7 @@ class Snapshots(threading.Thread):
     def _make(self) -> bool:
         """Whether there is a new snapshot; one under way is abandoned where the service stops."""
         process = subprocess.Popen(
-            [sys.executable, "-c", MAKE, self.url, str(self.folder)],
+            [sys.executable, "-m", "belated", *COMMAND, self.url, "--folder", str(self.folder)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -87,16 +88,6 @@ class Snapshots(threading.Thread):
         elif not self._told_to_stop.is_set():
             log.warning("no snapshot was made: %s", said[-500:])
         return process.returncode == 0
-
-
-def default_folder(url: str) -> Path | None:
-    """Where snapshots lie if nobody says otherwise: beside the file, if there is one.
-
-    >>> default_folder("sqlite:///shop.db")
-    PosixPath('shop.db.snapshots')
-    """
-    file = url.removeprefix("sqlite:///")
-    return None if file == url else Path(f"{file}.snapshots")
 
 
 class Manifest(msgspec.Struct):
@@ -119,18 +110,3 @@ def newest(ledger: Ledger, folder: Path) -> Position:
         if complete and (found.version, found.ledger) == (snapshots.VERSION, ledger.identity):
             position = max(position, found.position)
     return position
-
-
-# The same as `belated ledger snapshot URL --folder FOLDER`.
-MAKE = """
-import sys
-from pathlib import Path
-from belated.ledger import open_ledger, snapshots
-from belated.ledger.loop import Loop
-
-url, folder = sys.argv[1], Path(sys.argv[2])
-loop = Loop(open_ledger(url))
-snapshots.load(loop, folder)
-loop.catch_up()
-snapshots.save(loop, folder)
-"""

@@ -1,0 +1,101 @@
+"""A slow and obvious twin of the fold: what should have been learnt from a log, from the rules alone.
+
+The rules are those of ``Spec``: an explicit loop learns a reward when it comes, a conversion loop
+when the window closes; a reward after the window is kept, or revises, as the settings say then.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from belated.ledger.events import Decided, Event, Kind
+from belated.ledger.spec import Spec
+
+
+@dataclass
+class Story:
+    """What became of one decision."""
+
+    x: np.ndarray
+    time: int
+    due: int | None
+    state: str = "pending"  # or learnt, given up, cancelled
+    value: float | None = None  # held, or learnt
+    window_closed: bool = False
+
+
+@dataclass
+class Bandit:
+    """All stories of a bandit, and how often what happened."""
+
+    spec: Spec
+    stories: dict[bytes, Story] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def of_state(self, state: str) -> int:
+        return sum(story.state == state for story in self.stories.values())
+
+    def learnt(self) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors and rewards that the estimate must rest on."""
+        rows = [story for story in self.stories.values() if story.state == "learnt"]
+        x = np.array([story.x for story in rows]).reshape(-1, self.spec.dim)
+        return x, np.array([story.value for story in rows])
+
+
+def read(events: list[Event]) -> dict[str, Bandit]:
+    """Go through the log once."""
+    bandits: dict[str, Bandit] = {}
+    for event in events:
+        if event.kind == Kind.CONFIGURED:
+            spec = msgspec.json.decode(event.body, type=Spec)
+            if event.bandit in bandits:
+                bandits[event.bandit].spec = spec
+            else:
+                bandits[event.bandit] = Bandit(spec)
+        elif event.kind == Kind.DECIDED:
+            _decided(bandits[event.bandit], event)
+        elif event.id:  # nothing else is left of what was erased
+            _about(bandits[event.bandit], bandits[event.bandit].stories[event.id], event)
+    return bandits
+
+
+def _decided(bandit: Bandit, event: Event) -> None:
+    if not event.id:
+        bandit.counts["erased"] += 1
+        return
+    body = msgspec.msgpack.decode(event.body, type=Decided)
+    bandit.stories[event.id] = Story(np.frombuffer(body.x), event.time, event.due)
+
+
+def _about(bandit: Bandit, story: Story, event: Event) -> None:
+    conversion = bandit.spec.loop == "conversion"
+    if event.kind == Kind.REWARDED:
+        bandit.counts["rewarded"] += 1
+        late = story.window_closed or (story.due is not None and event.time > story.due)
+        if late:
+            bandit.counts["late"] += 1
+            if bandit.spec.late == "keep":
+                return
+        _reward(story, event.value, at_once=story.window_closed or not conversion)
+    elif event.kind == Kind.REVISED:
+        bandit.counts["revised"] += 1
+        _reward(story, event.value, at_once=story.window_closed or not conversion)
+    elif event.kind == Kind.CANCELLED:
+        bandit.counts["cancelled"] += 1
+        story.state = "cancelled"
+    elif event.kind == Kind.EXPIRED:
+        assert story.due is not None and event.time > story.due, "a window was closed too early"
+        story.window_closed = True
+        if story.state == "pending":
+            if story.value is None:
+                bandit.counts["expired"] += 1
+                story.value = bandit.spec.default_reward
+            story.state = "learnt" if conversion else "given up"
+
+
+def _reward(story: Story, value: float | None, at_once: bool) -> None:
+    story.value = value
+    if at_once:
+        story.state = "learnt"

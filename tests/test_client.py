@@ -257,6 +257,20 @@ def test_what_was_refused_is_not_tried_again(url, pauses):
     assert pauses == []
 
 
+def test_whole_numbers_that_a_log_cannot_hold(client):
+    for send in (
+        lambda: client.decide("pages", actions={"a": {"price": 10**30}}),
+        lambda: client.decide("pages", actions={"a": {"price": 1}}, context={"x": -(10**30)}),
+        lambda: client.change_actions("pages", {"a": {"price": 10**30}}),
+        lambda: client.put_bandit(
+            "n", {**SHOP, "dim": None, "features": {"categorical": {"a": [10**30]}}}
+        ),
+    ):
+        with pytest.raises(ServiceError, match=r"422 .*Expected `int`"):
+            send()
+    assert client.decide("pages", actions={"a": {"price": 2**53}}).logged
+
+
 def test_pauses_are_limited():
     attempts = Attempts(40)
     longest = [attempts.pause(None) for _ in range(40)]

@@ -8,6 +8,7 @@ import pytest
 from belated.client import Client
 from belated.ledger.events import Status
 from belated.service.personalizer import RankableAction, RankRequest, columns, decision_request
+from postgres_server import postgres as postgres  # a fixture
 from running_service import served
 
 RANK = "/personalizer/v1.0/rank"
@@ -216,6 +217,8 @@ def test_a_policy_that_draws_does_not_know_its_probabilities():
         ({"contextFeatures": {"a": 1}}, "Expected `array"),
         ({"actions": [{"id": "a", "features": [3]}]}, "Expected `object`"),
         ({"eventId": ""}, "length >= 1"),
+        ({"contextFeatures": [{"a": 10**30}]}, "can't serialize ints"),
+        ({"contextFeatures": [{"a": -(10**30)}]}, "can't serialize ints"),
         ({"slots": []}, "unknown field `slots`"),
     ],
 )
@@ -303,3 +306,28 @@ def test_replies_to_both_apis_are_about_the_same_decision(running, http):
     assert client.reward(client_id(service, "mixed"), 1.0) == Status.ACCEPTED
     path = "/personalizer/v1.0/events/mixed/reward"
     assert http.post(path, json={"value": 0.0}).status_code == 409
+
+
+def test_rank_here_and_reward_there(postgres):
+    """Two machines on one PostgreSQL: an event is known to both."""
+    url = postgres.new_database("personalizer")
+    with (
+        served(url, personalizer="pages") as (here, one),
+        served(url, personalizer="pages") as (there, other),
+        httpx.Client() as http,
+    ):
+        with Client(here) as client:
+            client.put_bandit("pages", SETTINGS)
+        while "pages" not in other.loop.folds:
+            time.sleep(0.01)
+        first = http.post(f"{here}{RANK}", json={**BODY, "deferActivation": True}).json()
+        again = http.post(f"{there}{RANK}", json={**BODY, "deferActivation": True}).json()
+        assert again == first
+        path = "/personalizer/v1.0/events/75269AD0"
+        assert http.post(f"{there}{path}/activate").status_code == 204
+        assert http.post(f"{here}{path}/reward", json={"value": 1.0}).status_code == 204
+        assert http.post(f"{there}{path}/reward", json={"value": 1.0}).status_code == 204
+        assert http.post(f"{there}{path}/reward", json={"value": 0.5}).status_code == 409
+        while other.loop.position != one.loop.position:
+            time.sleep(0.01)
+        assert one.fold("pages").digest() == other.fold("pages").digest()

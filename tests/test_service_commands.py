@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
+from pathlib import Path
 from unittest.mock import patch
 
 import httpx
@@ -22,6 +24,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.loop import Ask, Loop
 from belated.service.config import apply_config, make_bandit, read_config
 from belated.service.snapshotting import Snapshots, newest
+from postgres_server import postgres as postgres  # a fixture
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NUMBA_DISABLE_JIT": "1"}
 CONFIG = """
@@ -411,6 +414,28 @@ def test_another_ledger_in_the_place_of_one_gets_its_own(tmp_path):
     other.close()
 
 
+def test_commands_and_snapshots_with_postgres(postgres, tmp_path, monkeypatch):
+    monkeypatch.setattr("belated.service.snapshotting.LOOK_EVERY", 0.05)
+    url = postgres.new_database("commands")
+    options = ["--ledger", url]
+    create = ["bandits", "create", "b", "--family", "bernoulli", "--dim", "1", *options]
+    belated(*create, "--actions", '{"a": [1]}', cwd=tmp_path)
+    assert belated("keys", "create", "x", "--scope", "read", *options, cwd=tmp_path)
+    assert belated("bandits", "list", *options, cwd=tmp_path).splitlines()[1].startswith("b ")
+    write_decisions(url, 3)
+    thread = Snapshots(url, tmp_path / "snapshots", every=5)
+    thread.start()
+    ledger = open_ledger(url)
+    until(lambda: newest(ledger, tmp_path / "snapshots").seq > 0)
+    thread.stop()
+    loop, replayed = Loop(ledger), Loop(ledger)
+    snapshots.load(loop, tmp_path / "snapshots")
+    replayed.catch_up()
+    assert loop.folds["b"].digest() == replayed.folds["b"].digest()
+    assert list(loop.keys) == list(replayed.keys) != []
+    ledger.close()
+
+
 def test_serve_makes_snapshots(tmp_path):
     url = f"sqlite:///{tmp_path}/belated.db"
     write_decisions(url, 20)
@@ -418,3 +443,16 @@ def test_serve_makes_snapshots(tmp_path):
     with serving(*options, cwd=tmp_path) as (process, _):
         until(lambda: list(tmp_path.glob("belated.db.snapshots/*/manifest.json")))
         assert ended(process) == (0, "", "")
+
+
+def test_the_file_of_the_manual(tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "how-to" / "service.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    (tmp_path / "bandits.toml").write_text(text)
+    loop = Loop(open_ledger("memory://"))
+    assert apply_config(loop, tmp_path / "bandits.toml") == ["shop", "prices"]
+    for command in re.findall(r"^    belated (bandits create .*)$", page, re.M):
+        belated(*shlex.split(command), cwd=tmp_path)
+    assert "prices" in belated("bandits", "list", cwd=tmp_path)
+    for command in re.findall(r"^    belated (keys create .*)$", page, re.M):
+        assert belated(*shlex.split(command), cwd=tmp_path).startswith("bel_")

@@ -26,6 +26,7 @@ from belated.service.messages import (
     DecisionRequest,
     Request,
 )
+from belated.service.openapi import Link
 from belated.service.problems import FORBIDDEN, INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.running import NO_BANDIT, NOT_READY, Service
 
@@ -86,6 +87,7 @@ class EventPath(Request, rename="camel"):
 
 def add_personalizer(api: Api, service: Service, bandit: str) -> None:
     """Serve the three operations with this bandit."""
+    event = {"eventId": "$response.body#/eventId"}
 
     @api.route(
         "POST",
@@ -93,6 +95,7 @@ def add_personalizer(api: Api, service: Service, bandit: str) -> None:
         answers={201: RankResponse},
         needs="decide",
         problems=[*UNWELL, REQUEST_CHANGED],
+        links=[Link("reward_event", event), Link("activate_event", event)],
         checks_bandit=True,
     )
     async def rank(body: RankRequest, call: Call) -> RankResponse:
@@ -166,7 +169,7 @@ def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
         digest = blake2b(msgspec.msgpack.encode(body, order="deterministic"), digest_size=16)
         ask = ask_of(request)._replace(digest=digest.digest())
         return service.loop.propose(bandit, ask)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # the last: a whole number too large
         raise Problem(INVALID, str(error)) from None
 
 

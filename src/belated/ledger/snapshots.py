@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 VERSION = 1
 KEEP = 2  # the newest may be damaged
 BLOCK = 65_536  # rows written at a time
+ABANDONED = 86_400.0  # seconds after which an unfinished snapshot is nobody's
 
 
 def default_folder(url: str) -> Path | None:
@@ -43,7 +45,7 @@ def default_folder(url: str) -> Path | None:
 def save(loop: Loop, folder: Path) -> Path:
     """Write what ``loop`` knows; older snapshots but the last are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{loop.position.tx:020}-{loop.position.seq:020}"
+    name = f"{_prefix(loop)}{loop.position.tx:020}-{loop.position.seq:020}"
     target, part = folder / name, folder / f"{name}.{os.getpid()}.part"
     if target.exists():
         return target
@@ -62,9 +64,28 @@ def save(loop: Loop, folder: Path) -> Path:
     sync_folder(part)
     part.rename(target)
     sync_folder(folder)
-    for old in found(folder)[:-KEEP]:
+    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop))]
+    for old in ours[:-KEEP]:
         shutil.rmtree(old)
+    for part in folder.glob("*.part"):  # of a process that was killed
+        if time.time() - part.stat().st_mtime > ABANDONED:
+            shutil.rmtree(part)
+    drop_erased(loop, folder)
     return target
+
+
+def drop_erased(loop: Loop, folder: Path) -> None:
+    """Delete the snapshots that hold what was erased since."""
+    for path in found(folder):
+        if path.name.startswith(_prefix(loop)):
+            tx, seq = map(int, path.name.removeprefix(_prefix(loop)).split("-"))
+            if _erased_since(loop, Position(tx, seq)):
+                shutil.rmtree(path)
+
+
+def _prefix(loop: Loop) -> str:
+    """Snapshots of another ledger may lie in the same folder: one that was here before."""
+    return f"{loop.ledger.identity[:8]}-"
 
 
 def _save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:

@@ -5,6 +5,7 @@ takes time from the event loop. A snapshot that fails costs nothing but a slower
 """
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,8 @@ from belated.ledger.protocol import Ledger, LedgerError
 log = logging.getLogger("belated.service")
 
 LOOK_EVERY = 10.0  # seconds
-COMMAND = ("ledger", "snapshot")
+URL = "BELATED_SNAPSHOT_LEDGER"
+COMMAND = ("ledger", "snapshot", f"env:{URL}")
 AFTER_FAILURE = 600.0  # seconds until a snapshot is tried again
 
 
@@ -70,7 +72,8 @@ class Snapshots(threading.Thread):
     def _make(self) -> bool:
         """Whether there is a new snapshot; one under way is abandoned where the service stops."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "belated", *COMMAND, self.url, "--folder", str(self.folder)],
+            [sys.executable, "-m", "belated", *COMMAND, "--folder", str(self.folder)],
+            env={**os.environ, URL: self.url},  # a password in a command is there for all to see
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

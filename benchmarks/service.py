@@ -227,6 +227,7 @@ def commit_seconds(path: str) -> float:
 
 
 def our_server(port: int, url: str, folder: str | None = None) -> None:
+    sys.stdout = sys.stderr  # this page is no place for what the service says
     serve(ServeSettings(ledger=url, port=port, snapshots=folder))
 
 
@@ -385,7 +386,7 @@ def start_times(folder: Path, events: int) -> None:
             f"serve(ServeSettings(ledger={url!r}, port={port}, snapshots={where!r}))"
         )
         started = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-c", script])
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
         wait_until_ready(port)
         seconds = time.perf_counter() - started
         process.terminate()

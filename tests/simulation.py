@@ -325,10 +325,13 @@ class World:
     def live(self, days: int) -> Iterator[int]:
         """A day at a time."""
         self.begin()
-        often, rarely = [self.decide] * 3 + [self.deliver] * 4 + [self.expire] * 2, [
-            *[self.cancel, self.revise, self.forget, self.configure, self.register],
-            *[self.snapshot, self.crash, self.jump_back],
-        ]
+        often, rarely = (
+            [self.decide] * 3 + [self.deliver] * 4 + [self.expire] * 2,
+            [
+                *[self.cancel, self.revise, self.forget, self.configure, self.register],
+                *[self.snapshot, self.crash, self.jump_back],
+            ],
+        )
         for day in range(1, days + 1):
             end = 1_700_000_000 * SECOND + day * DAY
             while self.now < end:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
-from belated.ledger import snapshots
-from belated.ledger.events import Draft, Kind, Status
+from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger.events import START, Draft, Kind, Status
 from belated.ledger.loop import Ask, Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.spec import Spec
@@ -215,6 +215,35 @@ def test_a_forgotten_subject_leaves_no_trace_in_the_model():
     assert same(with_me, replayed(with_me))
     decide(with_me, rng)
     assert same(with_me, replayed(with_me))
+
+
+class FailsWhenArmed(MemoryLedger):
+    """Cannot be read from the start while ``armed``."""
+
+    armed = False
+
+    def follow(self, after, limit=100_000):
+        if self.armed and after == START:
+            raise StoreUnavailableError("armed")
+        return super().follow(after, limit)
+
+
+def test_a_store_that_fails_while_a_subject_is_forgotten_makes_nothing_count_twice():
+    loop = new_loop(explicit(), FailsWhenArmed())
+    loop.configure("other", explicit())
+    rng = np.random.default_rng(1)
+    decide(loop, rng, subject="me")
+    replica = replayed(loop)
+    decide(loop, rng, "other")
+    loop.ledger.forget("shop", "me", loop.clock())
+    replica.ledger.armed = True
+    with pytest.raises(StoreUnavailableError):
+        replica.catch_up()
+    replica.ledger.armed = False
+    replica.catch_up()
+    loop.catch_up()
+    assert replica.folds["other"].learner.n_decided == 1
+    assert same(loop, replica)
 
 
 def test_snapshots(tmp_path):

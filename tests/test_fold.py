@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+import naive_ledger
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.ledger import StoreUnavailableError, snapshots
 from belated.ledger.events import START, Draft, Kind, Status
@@ -19,6 +20,7 @@ from belated.ledger.spec import Spec
 from belated.ledger.sqlite import SQLiteLedger
 from belated.policies.greedy import Greedy
 from belated.policies.thompson import Thompson
+from simulation_checks import check_counts, check_estimate
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -388,9 +390,19 @@ class AnyLoop(RuleBasedStateMachine):
         if hasattr(self, "loop"):
             assert same(self.loop, replayed(self.loop))
 
+    @invariant()
+    def the_rules_are_kept(self):
+        """What is pending, learnt and counted is what a slow twin makes of the log."""
+        if hasattr(self, "loop"):
+            check_counts(self.fold, self.twin())
+
+    def twin(self):
+        return naive_ledger.read(self.loop.ledger.follow(START)[0])["shop"]
+
     def teardown(self):
         if not getattr(self, "ids", None):
             return
+        check_estimate(self.fold, self.twin())
         learner = self.fold.learner
         n = learner.n_decided
         X, y = learner.history.x[:n], learner.history.y[:n]

@@ -13,7 +13,8 @@ Label = Annotated[str, Meta(min_length=1, max_length=200)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]
-Value = str | int | float | bool | None
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # what the log can hold
+Value = str | Whole | float | bool | None
 Columns = dict[str, Value]  # features by name
 Vector = Annotated[list[float], Meta(min_length=1, max_length=4096)]
 

@@ -81,12 +81,16 @@ def answer(method, path, body):
     return asyncio.run(one())
 
 
+HUGE = {"hashed": {"a": 1000, "b": 1000}, "interactions": [["a", "b"]]}  # a million columns
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
         ("PATCH", "/v1/bandits/rich/actions", {"put": {"a": {"ad": 10**30}}}, 422),
         ("POST", "/v1/bandits/rich/decisions", {"context": {"user": 2**64}}, 422),
         ("PATCH", "/v1/bandits/plain/actions", {"put": {"a": [1e308, 1e308]}}, 422),
+        ("PUT", "/v1/bandits/huge", {"family": "bernoulli", "features": HUGE}, 422),
     ],
 )
 def test_what_was_once_a_mistake(method, path, body, status):

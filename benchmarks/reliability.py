@@ -1,8 +1,9 @@
 """The long runs behind the promises of docs/reliability.md, one after the other.
 
 ``python benchmarks/reliability.py`` takes about half an hour on two cores and prints the table; with
-``--quick`` the sizes are those of the test suite. Progress goes to standard error. Each run is a
-test with another size: what it prints is what stands in the table.
+``--write`` it also puts it into the page; with ``--quick`` the sizes are those of the test suite.
+Progress goes to standard error. Each run is a test with another size: what the test prints is what
+stands in the table.
 """
 
 import os
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reliability.md"
+MARK = "<!-- below: the output of benchmarks/reliability.py -->"
 
 
 class Run(NamedTuple):
@@ -75,15 +78,24 @@ RUNS = [
 
 def main() -> None:
     quick = "--quick" in sys.argv[1:]
-    print(f"Measured on {machine()}, Python {platform.python_version()}.\n")
-    print("| promise | what | result | failed | seconds |")
-    print("|---|---|---|---|---|")
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    say(f"Measured on {machine()}, Python {platform.python_version()}.\n")
+    say("| promise | what | result | failed | seconds |")
+    say("|---|---|---|---|---|")
     for run in RUNS:
         print(f"{run.promise}: {run.what} ...", file=sys.stderr, flush=True)
         started = time.perf_counter()
         said, failed = result(run, {} if quick else run.size)
         seconds = time.perf_counter() - started
-        print(f"| {run.promise} | {run.what} | {said} | {failed} | {seconds:.0f} |", flush=True)
+        say(f"| {run.promise} | {run.what} | {said} | {failed} | {seconds:.0f} |")
+    if "--write" in sys.argv[1:]:
+        page, _, _ = PAGE.read_text().partition(MARK)
+        PAGE.write_text("\n".join([page + MARK, "", *lines, ""]))
 
 
 def result(run: Run, size: dict[str, str]) -> tuple[str, int]:

@@ -4,10 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo test test-peers lint setup lock docs clean
+.PHONY: demo demo-service test test-peers lint setup lock docs clean
 
 demo: .venv/ready
 	$(BIN)/belated demo
+
+# A page that moves: the service with a simulated world behind it, until Ctrl-C.
+demo-service: .venv/ready
+	$(BIN)/belated demo-service
 
 test: .venv/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
@@ -47,6 +51,7 @@ docs: .venv/ready
 	$(BIN)/python benchmarks/online.py > docs/performance.new
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	$(BIN)/python benchmarks/policies.py >> docs/performance.new
+	$(BIN)/python benchmarks/service.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
 	$(BIN)/python benchmarks/widths.py > docs/widths.md
 	$(BIN)/belated demo --out docs

@@ -18,6 +18,7 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from belated.features import Features, Transformed
+from belated.features.prepared import Prepared
 
 ROWS = [
     {"price": 10.0, "country": "NO", "ad": "a", "user": "u1"},
@@ -562,3 +563,38 @@ def test_bad_output_of_a_transformer_is_refused_and_changes_nothing(output, mess
 def test_max_norm_of_transformed_is_checked():
     with pytest.raises(ValueError, match="max_norm = -1"):
         Transformed(StandardScaler(), max_norm=-1)
+
+
+@given(st.data())
+def test_prepared_actions_equal_transformed_ones(data):
+    """Same rows, or the same complaint, whatever the actions and contexts."""
+    rows = st.fixed_dictionaries(
+        {}, optional={"price": st.floats(-5, 20), "ad": st.sampled_from("abz"), "odd": st.just(1)}
+    )
+    actions = data.draw(st.lists(rows, min_size=1, max_size=4))
+    about = st.fixed_dictionaries(
+        {},
+        optional={
+            "hour": st.floats(0, 24),
+            "user": st.sampled_from(["u", 1, None, 2.5]),
+            "price": st.floats(0, 1),
+        },
+    )
+    context = data.draw(st.none() | about)
+    features = Features(
+        numeric=["price", "hour"],
+        categorical=["ad"],
+        hashed={"user": 4},
+        interactions=[("price", "ad"), ("hour", "user"), ("hour", "ad")],
+        intercept=data.draw(st.booleans()),
+    )
+    features.fit(
+        [{"price": 0.0, "ad": "a", "hour": 0, "user": 1}, {"price": 9, "ad": "b", "hour": 24}]
+    )
+    try:
+        expected = features.transform(actions, context)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"column|key"):
+            Prepared(features, actions).transform(context)
+    else:
+        assert np.array_equal(Prepared(features, actions).transform(context), expected)

@@ -282,8 +282,11 @@ def test_snapshots(tmp_path):
     assert snapshots.load(older, tmp_path) > (0, 0)
     older.catch_up()
     assert same(loop, older)
-    strangers = Loop(MemoryLedger(), clock=loop.clock)
-    assert snapshots.load(strangers, tmp_path) == (0, 0)
+    strangers = new_loop(explicit())
+    assert snapshots.load(strangers, tmp_path) == strangers.position
+    theirs = snapshots.save(strangers, tmp_path)  # positions of another ledger mean nothing here
+    assert len(snapshots.found(tmp_path)) == 3
+    assert theirs in snapshots.found(tmp_path)
 
 
 def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
@@ -294,11 +297,15 @@ def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
     assert loop.ledger.forget("shop", "you", loop.clock()) == 1
     fresh = Loop(loop.ledger, clock=loop.clock)
     assert snapshots.load(fresh, tmp_path) > (0, 0)  # it holds nothing of you
+    snapshots.drop_erased(loop, tmp_path)
+    assert len(snapshots.found(tmp_path)) == 1
     assert loop.ledger.forget("shop", "me", loop.clock()) == 1
     fresh = Loop(loop.ledger, clock=loop.clock)
     assert snapshots.load(fresh, tmp_path) == (0, 0)
     fresh.catch_up()
     loop.catch_up()
+    snapshots.drop_erased(loop, tmp_path)
+    assert snapshots.found(tmp_path) == []
     assert fresh.folds["shop"].learner.n_decided == 0
     assert same(loop, fresh)
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from belated import __version__
+from belated import __version__, service_commands
+from belated.ledgering.commands import app as ledger_app
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -20,6 +21,9 @@ app = typer.Typer(
 )
 cache = typer.Typer(help="The compiled kernels kept on disk.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(service_commands.bandits, name="bandits")
+app.add_typer(service_commands.keys, name="keys")
 
 
 class Kind(StrEnum):
@@ -341,6 +345,10 @@ def demo(
 
     picture = run_demo(out, rounds=rounds, runs=runs, seed=seed)
     typer.echo(f"picture: {picture}")
+
+
+app.command()(service_commands.serve)
+app.command()(service_commands.demo_service)
 
 
 @cache.command()

@@ -17,14 +17,17 @@ from belated.core.protocols import (
     radius,
     revise,
 )
+from belated.core.pruning import DecisionSet, decision_set
 from belated.core.state import DECIDED, OBSERVED, grown, new_history
 from belated.core.steps import (
     DECIDE,
     LEARN,
+    choose_from_step,
     choose_step,
     first_state,
     fold_step,
     half_width,
+    is_within,
     learn_step,
 )
 from belated.core.types import Integers, Matrix, Vector
@@ -116,6 +119,20 @@ class Learner:
             raise self.too_long(actions, [f"actions[{k}]" for k in range(len(actions))])
         return Choice(int(index), *map(float, numbers))
 
+    def options(self, actions: Matrix) -> DecisionSet:
+        """Actions to choose from again and again, checked once."""
+        for k, x in enumerate(actions):
+            if not is_within(x, self.max_norm * NORM_ROUNDING):
+                raise self.too_long(actions[k : k + 1], [f"actions[{k}]"])
+        return decision_set(actions)
+
+    def choose_from(self, options: DecisionSet, rng: np.random.Generator) -> Choice:
+        """``choose`` for actions that were prepared."""
+        index, *numbers = choose_from_step(
+            self.policy, self.state, self.history, options, self.stream(rng)
+        )
+        return Choice(int(index), *map(float, numbers))
+
     def fold(
         self, moves: Integers, X: Matrix, rows: Integers, rewards: Vector, last: Integers
     ) -> None:
@@ -138,6 +155,7 @@ class Learner:
         """Let the compiler do its work now; call it on a learner that is not needed afterwards."""
         x = np.zeros((1, self.dim))
         self.choose(x, np.random.default_rng(0))
+        self.choose_from(self.options(x), np.random.default_rng(0))
         zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
         self.fold(one, x, zero, np.zeros(2), one)
         self.interval_width(x[0])

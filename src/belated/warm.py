@@ -22,10 +22,12 @@ from belated.core.steps import covers
 from belated.delays import Constant
 from belated.engine import Lane, WorldSettings, play_world
 from belated.environments import FixedArms, UnitBall, sample
+from belated.learner import Learner
 
 # All policies with all families would take hours: those that most will use
 COMMON = ("delayed-ofu-glm", "ducb-ridge", "ducb-literal", "thompson", "greedy", "uniform")
-IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")  # the paper's
+# the paper's: in the engine, and behind a ledger
+IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")
 
 
 def jobs() -> Iterator[Callable[[], None]]:
@@ -37,6 +39,7 @@ def jobs() -> Iterator[Callable[[], None]]:
             yield partial(_use_bandit, policy, family)
             if policy_name in IN_THE_ENGINE[0] and family_name in IN_THE_ENGINE[1]:
                 yield partial(_use_lane, policy, family)
+                yield Learner(2, family, policy, 1.0).warm_up
     for name in registry.DELAYS:
         yield partial(_use_delay, registry.load(registry.DELAYS, name)())
     for name in registry.ENVIRONMENTS:

@@ -18,7 +18,7 @@ from belated.core.protocols import (
     set_norm,
     take_in,
 )
-from belated.core.pruning import decision_set, renew
+from belated.core.pruning import DecisionSet, decision_set, renew
 from belated.core.state import (
     OBSERVED,
     History,
@@ -57,6 +57,19 @@ def choose_step(
     for a in range(actions.shape[0]):
         if not is_within(actions[a], max_norm):
             return -1, 0.0, 0.0, 0.0
+    draw_parameter(policy, state, history, rng)
+    return choose(policy, state, options, rng)
+
+
+@allocating_kernel
+def choose_from_step(
+    policy: Any,
+    state: State,
+    history: History,
+    options: DecisionSet,
+    rng: np.random.Generator | None,
+) -> tuple[int, float, float, float]:
+    """The same for a decision set that was made, and checked, before."""
     draw_parameter(policy, state, history, rng)
     return choose(policy, state, options, rng)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from belated.core.arguments import positive, whole, wrong
 from belated.core.types import Integers, Matrix, Vector
-from belated.features.rows import MISSING, Key, merged, numbers_in, text_of, texts_in
+from belated.features.rows import MISSING, Key, Record, merged, numbers_in, text_of, texts_in
 
 # A block of features has at most one nonzero entry a row: its position in the block, its value.
 Slot: TypeAlias = tuple[int, int]
@@ -118,24 +118,33 @@ class Features:
 
     def transform(self, actions: Any, context: Any = None) -> Matrix:
         """One row of features for each action, of shape (K, dim)."""
-        names, ranges, slots, _ = self._need_fit()
+        self._need_fit()
         records = merged(actions, context)
-        n = len(records)
-        entries: dict[Any, Entries] = {}
-        for column in self.numeric:
-            entries[column] = _scaled(numbers_in(column, records), *ranges[column])
-        for column in self.categorical:
-            texts = texts_in(column, records)
-            entries[column] = _arrays([slots[column].get(text, NOTHING) for text in texts])
-        for column, buckets in self.hashed.items():
-            texts = texts_in(column, records)
-            entries[column] = _arrays([_hash_slot(text, buckets) for text in texts])
+        return self.rows_of({c: self.entries(c, records) for c in self.columns}, len(records))
+
+    @property
+    def columns(self) -> list[Key]:
+        """All columns that are looked at."""
+        return [*self.numeric, *self.categorical, *self.hashed]
+
+    def entries(self, column: Key, records: list[Record]) -> Entries:
+        """Where the block of a column is not zero, in each row, and its value there."""
+        _, ranges, slots, _ = self._need_fit()
+        if column in ranges:
+            return _scaled(numbers_in(column, records), *ranges[column])
+        texts = texts_in(column, records)
+        if column in slots:
+            return _arrays([slots[column].get(text, NOTHING) for text in texts])
+        return _arrays([_hash_slot(text, self.hashed[column]) for text in texts])
+
+    def rows_of(self, blocks: dict[Key, Entries], n: int) -> Matrix:
+        """The rows that these entries of the columns give; those of one row stand for all."""
+        names, entries = self._need_fit().names, dict[Any, Entries](blocks)
         for left, right in self.interactions:
-            (i, a), (j, b) = entries[left], entries[right]
+            (i, a), (j, b) = blocks[left], blocks[right]
             entries[left, right] = i * len(names[right]) + j, a * b
         if self.intercept:
-            entries[None] = np.zeros(n, np.int64), np.ones(n)
-
+            entries[None] = np.zeros(1, np.int64), np.ones(1)
         # No entry exceeds this and a row has one per block, so rounding cannot add up: the norm
         # stays within a few ulps of max_norm whatever the number of blocks.
         scale = self.max_norm / math.sqrt(len(entries))

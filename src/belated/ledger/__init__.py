@@ -6,6 +6,8 @@
 []
 """
 
+import os
+
 from belated.core.arguments import wrong
 from belated.ledger.protocol import Ledger, LedgerError, StoreUnavailableError
 
@@ -21,10 +23,16 @@ def open_ledger(url: str) -> Ledger:
     ----------
     url
         ``sqlite:///file.db`` (three slashes, then a path; a fourth for an absolute one),
-        ``postgresql://...`` (needs ``belated[postgres]``) or ``memory://``.
+        ``postgresql://...`` (needs ``belated[postgres]``) or ``memory://``; or ``env:NAME``, the
+        environment variable that holds one of these, so that no password is seen in a command.
     """
     if not isinstance(url, str):
         raise wrong("ledger", url, EXPECTED)
+    if url.startswith("env:"):
+        name = url.removeprefix("env:")
+        if name not in os.environ:
+            raise wrong("ledger", url, "the name of an environment variable that is set")
+        url = os.environ[name]
     scheme, found, rest = url.partition("://")
     if scheme == "memory" and found:
         from belated.ledger.memory import MemoryLedger

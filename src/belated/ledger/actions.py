@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from belated.core.arguments import array_of_numbers, shown, wrong
+from belated.core.pruning import DecisionSet
 from belated.core.types import Matrix
-from belated.features import FeatureMap
+from belated.features import FeatureMap, Features
+from belated.features.prepared import Prepared
+from belated.learner import NORM_ROUNDING, Learner
 
 
 class Actions:
@@ -24,32 +27,52 @@ class Actions:
     def __init__(self, dim: int, features: FeatureMap | None) -> None:
         self.dim, self.features = dim, features
         self.listed: dict[str, Any] = {}  # features by name, as JSON has them
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is worked out of the registered actions, once and for all of them."""
         self._matrix: Matrix | None = None
+        self._prepared: Prepared | None = None
+        self._options: DecisionSet | None = None
+        self._places: dict[str, int] | None = None
 
     def change(self, put: Mapping[str, Any], drop: Iterable[str]) -> None:
         """Register and withdraw, as a checked event says."""
         for name in drop:
             self.listed.pop(name, None)
         self.listed |= put
-        self._matrix = None
+        self._forget()
 
     def restore(self, listed: dict[str, Any]) -> None:
         """Take over what a snapshot holds."""
-        self.listed, self._matrix = listed, None
+        self.listed = listed
+        self._forget()
 
     def matrix(self, names: Sequence[str] | None, context: Any) -> Matrix:
         """Vectors of the registered actions of these names, or of all."""
-        if self.features is not None:
-            rows = [*self.listed.values()] if names is None else [self.listed[n] for n in names]
-            return self.vectors(rows, context)
-        if self._matrix is None:
-            self._matrix = self.vectors([*self.listed.values()], None)
-        if context is not None:
-            raise wrong("context", context, "None for a bandit without features")
+        matrix = self._all(context)
         if names is None:
-            return self._matrix
-        places = {name: place for place, name in enumerate(self.listed)}
-        return self._matrix[[places[name] for name in names]]
+            return matrix
+        if self._places is None:
+            self._places = {name: place for place, name in enumerate(self.listed)}
+        return matrix[[self._places[name] for name in names]]
+
+    def _all(self, context: Any) -> Matrix:
+        if isinstance(self.features, Features):
+            if self._prepared is None:
+                self._prepared = Prepared(self.features, list(self.listed.values()))
+            return self._prepared.transform(context)
+        if self.features is not None or context is not None:
+            return self.vectors(list(self.listed.values()), context)
+        if self._matrix is None:
+            self._matrix = self.vectors(list(self.listed.values()), None)
+        return self._matrix
+
+    def options(self, learner: Learner) -> DecisionSet:
+        """All registered actions of a bandit without features, ready to be chosen from."""
+        if self._options is None:
+            self._options = learner.options(self.matrix(None, None))
+        return self._options
 
     def vectors(self, rows: Sequence[Any], context: Any) -> Matrix:
         """Vectors of actions that come with their features."""
@@ -71,7 +94,7 @@ class Actions:
             if self.features is None:
                 vector = self.vectors([features], None)[0]
                 norm = math.hypot(*vector)  # which does not overflow
-                if not norm <= max_norm:
+                if not norm <= max_norm * NORM_ROUNDING:
                     raise ValueError(
                         f"action {shown(name)} has norm {norm:.9g}: expected at most max_norm = "
                         f"{max_norm:g}"

@@ -290,6 +290,56 @@ def check_many(new: NewLedger) -> None:
     assert len({event.tx for event in log}) == 2
 
 
+def check_batches(new: NewLedger) -> None:
+    """Many batches at once are one transaction each, judged one after the other."""
+    writer = _Writer(new())
+    first, second = writer.decided(request="r", digest=b"1"), writer.decided()
+    again = writer.decided(request="r", digest=b"1")
+    rewards = [writer.about(Kind.REWARDED, draft.id, 1.0) for draft in (first, second)]
+    erased = [Draft(Kind.DECIDED, "shop", b"", NOW)] * 2
+    batches = [[first, second], [again], [], rewards, rewards[:1], erased]
+    outcomes = writer.ledger.commit_all(batches)
+    statuses = [[outcome.status for outcome in of_batch] for of_batch in outcomes]
+    ok, duplicate = Status.ACCEPTED, Status.DUPLICATE
+    assert statuses == [[ok, ok], [duplicate], [], [ok, ok], [duplicate], [ok, ok]]
+    log = _log(writer.ledger)
+    assert [event.id for event in log] == [first.id, second.id, first.id, second.id, b"", b""]
+    assert [event.tx == log[0].tx for event in log] == [True, True, False, False, False, False]
+    assert len({event.tx for event in log}) == 3
+    assert writer.ledger.commit_all([]) == []
+
+
+def check_retention(new: NewLedger) -> None:
+    """Old decisions lose what the state does not depend on, and nothing else does."""
+    writer = _Writer(new())
+    old = [writer.decided(subject="me", request=f"r{k}") for k in range(3)]
+    plain, stranger = writer.decided(), writer.decided()
+    writer.commit(*old, plain, writer.about(Kind.REWARDED, old[0].id, 0.5))
+    assert writer.reward(stranger.id, 1.0) == Status.PARKED
+    writer.now += SECOND
+    young = writer.decided(subject="me", request="young")
+    writer.commit(young)
+    before = _log(writer.ledger)
+    assert writer.ledger.retain(NOW + 1, dry_run=True) == (3, 3, 1)
+    assert _log(writer.ledger) == before
+    assert writer.ledger.requested("shop", "r0") is not None
+    assert writer.ledger.retain(NOW + 1) == (3, 3, 1)
+    for then, now in zip(before, _log(writer.ledger), strict=True):
+        if then.kind == Kind.DECIDED and then.id in {draft.id for draft in old}:
+            body = msgspec.msgpack.decode(then.body, type=Decided)
+            rest = msgspec.structs.replace(body, context=b"", subject="", request="", matrix=b"")
+            assert now == then._replace(body=msgspec.msgpack.encode(rest))
+        else:
+            assert now == then
+    assert writer.ledger.retain(NOW + 1) == (0, 0, 0)
+    assert writer.ledger.parked() == []
+    assert writer.ledger.subject("shop", "me") == [young.id]
+    assert writer.ledger.requested("shop", "r0") is None
+    assert writer.ledger.requested("shop", "young") is not None
+    assert writer.reward(old[1].id, 1.0) == Status.ACCEPTED
+    assert writer.ledger.problems() == []
+
+
 LEDGER_CHECKS = (
     check_log_keeps_everything,
     check_follow_is_exact,
@@ -301,6 +351,8 @@ LEDGER_CHECKS = (
     check_invalid_rewards,
     check_forgetting,
     check_many,
+    check_batches,
+    check_retention,
 )
 
 

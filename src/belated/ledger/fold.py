@@ -51,7 +51,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
 
 
-class Pending(msgspec.Struct):
+class Pending(msgspec.Struct, gc=False):
     """A decision whose story is not over."""
 
     row: int  # in the history
@@ -117,6 +117,7 @@ class Fold:
     ) -> None:
         self.name, self.spec = name, spec
         self.learner: Learner = spec.learner(types)
+        self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first
@@ -151,6 +152,13 @@ class Fold:
         self._flush()
         self._noted.tell(self.statistics)
         self._noted = Noted()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a decision depends on nothing but what is known and what is asked."""
+        spec = self.spec
+        randomised = getattr(self.learner.policy, "randomised", True)
+        return spec.mode == "live" and spec.exploration == 0.0 and not randomised
 
     @property
     def n_rows(self) -> int:

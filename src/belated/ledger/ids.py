@@ -27,7 +27,9 @@ class Ids:
 
     def __init__(self, clock: Clock, seed: int | None = None) -> None:
         self._clock = clock
-        self._bits = (random.SystemRandom() if seed is None else random.Random(seed)).getrandbits
+        # ids must differ, not be secret; drawing each from the system costs a call of its own
+        start = random.SystemRandom().getrandbits(256) if seed is None else seed
+        self._bits = random.Random(start).getrandbits
         self._last = 0  # milliseconds and counter
 
     def __call__(self) -> bytes:

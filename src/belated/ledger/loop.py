@@ -6,8 +6,9 @@ learns the same way; being behind is one more delay.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,10 +28,12 @@ from belated.ledger.events import (
     Position,
     Status,
 )
-from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock, Ids
 from belated.ledger.protocol import Ledger, NewBanditError
 from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
 Progress = Callable[[int], None]  # told how many events were taken in
@@ -59,6 +62,9 @@ class Ask(NamedTuple):
     request: str = ""
     digest: bytes = b""
     subject: str = ""
+
+
+NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 
 
 class Proposal(NamedTuple):
@@ -104,6 +110,7 @@ class Loop:
         self.keys: dict[str, KeyChange] = {}
         self.keys_changed = False
         self.position = START
+        self._kept: dict[str, tuple[int, Decided, bytes]] = {}
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
 
@@ -123,19 +130,19 @@ class Loop:
 
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
-        by_bandit: dict[str, list[Event]] = {}
+        by_bandit: dict[str, list[Event]] = defaultdict(list)
+        erased = set()
         for event in events:
             if event.kind == Kind.KEYS:
                 key = msgspec.msgpack.decode(event.body, type=KeyChange)
                 self.keys[key.id] = key
                 self.keys_changed = True
-            elif self._only in (None, event.bandit):
-                by_bandit.setdefault(event.bandit, []).append(event)
-        anew = {  # first, because the store may fail here, and then nothing must have changed
-            name: self._anew(name, position)
-            for name, its_events in by_bandit.items()
-            if any(event.kind == Kind.FORGOTTEN for event in its_events)
-        }
+            elif self._only is None or event.bandit == self._only:
+                by_bandit[event.bandit].append(event)
+                if event.kind == Kind.FORGOTTEN:
+                    erased.add(event.bandit)
+        # first, because the store may fail here, and then nothing must have changed
+        anew = {name: self._anew(name, position) for name in erased}
         for name, its_events in by_bandit.items():
             if name in anew:
                 self.folds[name] = anew[name]
@@ -145,15 +152,17 @@ class Loop:
             self.folds[name].apply(its_events)
         self.position = position
 
-    def new_fold(self, name: str, first: Event) -> Fold:
+    def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""
         return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
 
-    def empty_fold(self, name: str, spec: Spec) -> Fold:
+    def empty_fold(self, name: str, spec: Spec) -> "Fold":
         """A bandit that has taken in nothing yet."""
+        from belated.ledger.fold import Fold
+
         return Fold(name, spec, self._types, self._features.get(name))
 
-    def _anew(self, name: str, end: Position) -> Fold:
+    def _anew(self, name: str, end: Position) -> "Fold":
         """The fold of a log from which something was erased: as if it had never been there."""
         fold, position = None, START
         while position < end:
@@ -165,7 +174,7 @@ class Loop:
         assert fold is not None
         return fold
 
-    def fold(self, name: str) -> Fold:
+    def fold(self, name: str) -> "Fold":
         """The bandit of this name."""
         if name not in self.folds:
             known = ", ".join(self.folds) or "none yet"
@@ -184,9 +193,9 @@ class Loop:
         """Whether a bandit can have such a reward, or revision."""
         if bandit not in self.folds:
             raise NewBanditError(bandit)
-        learner = self.folds[bandit].learner
-        possible = kind != Kind.REVISED or learner.can_revise
-        return possible and learner.family.support.contains(reward)
+        fold = self.folds[bandit]
+        possible = kind != Kind.REVISED or fold.learner.can_revise
+        return possible and fold.support.contains(reward)
 
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""
@@ -254,16 +263,44 @@ class Loop:
     def propose(self, name: str, ask: Ask) -> Proposal:
         """Draw up a decision; nothing is written."""
         fold = self.fold(name)
+        if ask is NOTHING_SAID and fold.repeatable:
+            body, encoded = self._same_again(fold)
+        else:
+            body = self._decide(fold, ask)
+            encoded = msgspec.msgpack.encode(body)
+        now, window = self.clock(), fold.spec.window
+        draft = Draft(
+            Kind.DECIDED,
+            name,
+            self.ids(),
+            now,
+            None,
+            None if window is None else now + round(window * 1e6),
+            encoded,
+            ask.request,
+            ask.digest,
+            ask.subject,
+        )
+        return Proposal(draft, body)
+
+    def _same_again(self, fold: "Fold") -> tuple[Decided, bytes]:
+        """As long as nothing is learnt, the same question has the same answer."""
+        kept = self._kept.get(fold.name)
+        if kept is None or kept[0] != fold.version:
+            body = self._decide(fold, NOTHING_SAID)
+            kept = fold.version, body, msgspec.msgpack.encode(body)
+            self._kept[fold.name] = kept
+        return kept[1], kept[2]
+
+    def _decide(self, fold: "Fold", ask: Ask) -> Decided:
+        learner, spec = fold.learner, fold.spec
         names, matrix = self._options(fold, ask)
-        learner, spec, n = fold.learner, fold.spec, len(matrix)
-        choice = learner.choose(matrix, self.rng)
-        index, propensity = choice.index, 1.0 if learner.stream(self.rng) is None else None
-        if spec.exploration > 0.0:
-            if self.rng.random() < spec.exploration:
-                index = int(self.rng.integers(n))
-            if propensity is not None:
-                greedy = 1.0 - spec.exploration if index == choice.index else 0.0
-                propensity = spec.exploration / n + greedy
+        registered = ask.rows is None and ask.matrix is None
+        if registered and ask.eligible is None and fold.actions.features is None:
+            choice = learner.choose_from(fold.actions.options(learner), self.rng)
+        else:
+            choice = learner.choose(matrix, self.rng)
+        index, propensity = self._explored(fold, choice.index, len(matrix))
         proposal = ""
         if spec.mode == "shadow":
             played = ask.played or spec.baseline
@@ -277,9 +314,7 @@ class Loop:
         if index != choice.index:
             estimate, width = float(x @ learner.state.theta), learner.interval_width(x)
             score = estimate + width
-        registered = ask.rows is None and ask.matrix is None
-        now = self.clock()
-        body = Decided(
+        return Decided(
             x.tobytes(),
             names[index],
             index,
@@ -297,20 +332,19 @@ class Loop:
             ask.request,
             ask.subject,
         )
-        draft = Draft(
-            Kind.DECIDED,
-            name,
-            self.ids(),
-            now,
-            due=None if spec.window is None else now + round(spec.window * 1e6),
-            body=msgspec.msgpack.encode(body),
-            request=ask.request,
-            digest=ask.digest,
-            subject=ask.subject,
-        )
-        return Proposal(draft, body)
 
-    def _options(self, fold: Fold, ask: Ask) -> tuple[Sequence[str], Matrix]:
+    def _explored(self, fold: "Fold", best: int, n: int) -> tuple[int, float | None]:
+        """The action to take and its probability, where that is known."""
+        share = fold.spec.exploration
+        deterministic = fold.learner.stream(self.rng) is None
+        index = best
+        if share > 0.0 and self.rng.random() < share:
+            index = int(self.rng.integers(n))
+        if not deterministic:
+            return index, None
+        return index, share / n + (1.0 - share if index == best else 0.0)
+
+    def _options(self, fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
         """Names and vectors of the actions to choose from."""
         actions = fold.actions
         if ask.rows is not None:

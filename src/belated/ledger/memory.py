@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from uuid import uuid4
 
 import msgspec
 
 from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
-from belated.ledger.protocol import Accepts
+from belated.ledger.protocol import Accepts, LedgerError
 from belated.ledger.settling import Known, mentioned, settle
+from belated.ledger.upkeep import Retained, blanked
 
 PARK_FOR = 120_000_000  # two minutes
 
@@ -51,6 +53,12 @@ class MemoryLedger:
         for id in settled.unpark:
             del self._parked[id]
         return settled.outcomes
+
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+    ) -> list[list[Outcome]]:
+        """See ``Ledger.commit_all``."""
+        return [self.commit(drafts, accepts) for drafts in batches]
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """See ``Ledger.follow``."""
@@ -103,6 +111,36 @@ class MemoryLedger:
     def behind(self, after: Position) -> int:
         """See ``Ledger.behind``."""
         return len(self._events) - after.seq
+
+    def retain(self, before: int, *, dry_run: bool = False) -> Retained:
+        """See ``Ledger.retain``."""
+        old = [waiting.id for waiting in self._parked.values() if waiting.time < before]
+        decisions = requests = 0
+        for place, event in enumerate(self._events):
+            mine = event.kind == Kind.DECIDED and event.id and event.time < before
+            rest = blanked(event.body) if mine else None
+            if rest is None:
+                continue
+            decisions += 1
+            request, subject = (event.bandit, rest.request), (event.bandit, rest.subject)
+            requests += request in self._requests
+            if not dry_run:
+                self._events[place] = event._replace(body=rest.body)
+                self._requests.pop(request, None)
+                if subject in self._subjects:
+                    self._subjects[subject].remove(event.id)
+        if not dry_run:
+            for id in old:
+                del self._parked[id]
+        return Retained(decisions, requests, len(old))
+
+    def problems(self) -> list[str]:
+        """See ``Ledger.problems``."""
+        return []
+
+    def backup(self, target: Path) -> None:
+        """See ``Ledger.backup``."""
+        raise LedgerError("memory://: expected a ledger that is in a file")
 
     def close(self) -> None:
         """See ``Ledger.close``."""

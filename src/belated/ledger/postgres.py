@@ -7,6 +7,7 @@ everything a transaction builds on has been read, so a reward always comes after
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, LiteralString
 
 import msgspec
@@ -14,8 +15,10 @@ import msgspec
 from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.memory import PARK_FOR
 from belated.ledger.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
-from belated.ledger.protocol import Accepts, StoreUnavailableError
+from belated.ledger.postgres_upkeep import blank_old, drop_parked, problems_of
+from belated.ledger.protocol import Accepts, LedgerError, StoreUnavailableError
 from belated.ledger.settling import Known, Settled, mentioned, settle
+from belated.ledger.upkeep import Retained
 
 TRIES = 10  # to settle a batch while others write about the same decisions
 _COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
@@ -139,6 +142,12 @@ class PostgresLedger:
         if settled.unpark:
             db.execute("delete from parked where id = any(%b::bytea[])", [settled.unpark])
 
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+    ) -> list[list[Outcome]]:
+        """See ``Ledger.commit_all``: the number of a transaction is PostgreSQL's, so one by one."""
+        return [self.commit(drafts, accepts) for drafts in batches]
+
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """See ``Ledger.follow``."""
         with self._session.connected() as db:
@@ -211,6 +220,27 @@ class PostgresLedger:
         with self._session.connected() as db:
             query = "select count(*) from events where (tx, seq) > (%s, %s)"
             return int(only(db.execute(query, after))[0])
+
+    def retain(self, before: int, *, dry_run: bool = False) -> Retained:
+        """See ``Ledger.retain``. The space is freed by PostgreSQL's next vacuum, not at once."""
+        total, position = Retained(), Position()
+        while True:
+            with self._session.connected() as db, db.transaction():
+                db.execute(_ALONE)  # nothing is forgotten meanwhile
+                taken, last = blank_old(db, before, position, dry_run=dry_run)
+                total = total.plus(taken)
+                if last is None:
+                    return total.plus(drop_parked(db, before, dry_run=dry_run))
+                position = last
+
+    def problems(self) -> list[str]:
+        """See ``Ledger.problems``."""
+        with self._session.connected() as db:
+            return problems_of(db)
+
+    def backup(self, target: Path) -> None:
+        """See ``Ledger.backup``."""
+        raise LedgerError(f"{self._session.name}: expected SQLite; PostgreSQL has pg_dump for it")
 
     def close(self) -> None:
         """See ``Ledger.close``."""

@@ -1,9 +1,11 @@
 """What a store must be able to do to be a ledger. ``check_ledger`` tests all of it."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from belated.ledger.events import Draft, Event, Kind, Outcome, Position, Waiting
+from belated.ledger.upkeep import Retained
 
 
 class LedgerError(RuntimeError):
@@ -42,6 +44,15 @@ class Ledger(Protocol):
         nothing was written.
         """
 
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+    ) -> list[list[Outcome]]:
+        """As ``commit`` of one batch after the other, for whoever has many of them.
+
+        Each is a transaction of its own in the log. A store may make them durable together: after
+        an error, or when the process is killed, the first few of them are there and the others not.
+        """
+
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """The next events in commit order, whole transactions, about ``limit`` of them.
 
@@ -72,6 +83,24 @@ class Ledger(Protocol):
 
     def behind(self, after: Position) -> int:
         """How many committed events there are after a position, whether they can be read or not."""
+
+    def retain(self, before: int, *, dry_run: bool = False) -> Retained:
+        """Take from decisions made before a time what the state does not depend on.
+
+        Their context, subject, request and the features of other actions are blanked, the requests
+        that led to them dropped, and so are rewards parked before that time. Vector, action,
+        propensity and rewards stay: every fold of the log is what it was. Interrupted, it is done
+        in part, and can be done again.
+        """
+
+    def problems(self) -> list[str]:
+        """What is wrong with the store itself, in words; what is in the log is not looked at."""
+
+    def backup(self, target: Path) -> None:
+        """Copy the whole ledger, as of now, to a new file; it gets an identity of its own.
+
+        Raises ``LedgerError`` where the store has tools of its own for that.
+        """
 
     def close(self) -> None:
         """Let go of the store."""

@@ -35,7 +35,7 @@ class Known:
             self.facts[id] = Facts(bandit, due)
         elif id in self.facts:
             facts = self.facts[id]
-            if kind in (Kind.REWARDED, Kind.REVISED):
+            if kind == Kind.REWARDED or kind == Kind.REVISED:
                 facts.value = value
             elif kind == Kind.EXPIRED:
                 facts.expired = True
@@ -72,39 +72,31 @@ def settle(
     settled = Settled()
 
     def write(draft: Draft, bandit: str) -> Event:
-        event = Event(
-            tx,
-            next(seqs),
-            draft.kind,
-            bandit,
-            draft.id,
-            draft.time,
-            draft.value,
-            draft.due,
-            draft.body,
-        )
+        kind, _, id, time, value, due, body = draft[:7]
+        event = Event(tx, next(seqs), kind, bandit, id, time, value, due, body)
         settled.events.append(event)
-        known.add(draft.id, draft.kind, bandit, draft.due, draft.value)
+        known.add(id, kind, bandit, due, value)
         return event
 
     for draft in drafts:
-        if draft.kind == Kind.DECIDED:
-            settled.outcomes.append(_decide(draft, known, settled, write, park_for, accepts))
-            continue
-        if not draft.id:
+        if not draft.id:  # about no decision, or about one that was erased
             write(draft, draft.bandit)
-            settled.outcomes.append(Outcome(Status.ACCEPTED, draft.bandit))
-            continue
-        facts = known.facts.get(draft.id)
-        status = judge(draft, facts, known.parked.get(draft.id), park_for, accepts)
-        bandit = facts.bandit if facts else draft.bandit
-        if status in WRITTEN:
-            write(draft, bandit)
-        elif status == Status.PARKED and draft.value is not None:
-            waiting = Waiting(draft.id, draft.time, draft.value)
-            known.parked[draft.id] = waiting
-            settled.park.append(waiting)
-        settled.outcomes.append(Outcome(status, bandit))
+            outcome = Outcome(Status.ACCEPTED, draft.bandit)
+        elif draft.kind == Kind.DECIDED:
+            outcome = _decide(draft, known, settled, write, park_for, accepts)
+        else:
+            facts = known.facts.get(draft.id)
+            waiting = known.parked.get(draft.id) if facts is None else None
+            status = judge(draft, facts, waiting, park_for, accepts)
+            bandit = draft.bandit if facts is None else facts.bandit
+            if status in WRITTEN:
+                write(draft, bandit)
+            elif status == Status.PARKED and draft.value is not None:
+                waiting = Waiting(draft.id, draft.time, draft.value)
+                known.parked[draft.id] = waiting
+                settled.park.append(waiting)
+            outcome = Outcome(status, bandit)
+        settled.outcomes.append(outcome)
     return settled
 
 

@@ -9,30 +9,43 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from belated.core.files import sync_folder
 from belated.ledger.events import Erasure, KeyChange, Kind, Position
-from belated.ledger.fold import Fold
 from belated.ledger.loop import Loop
 from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
 KEEP = 2  # the newest may be damaged
 BLOCK = 65_536  # rows written at a time
+ABANDONED = 86_400.0  # seconds after which an unfinished snapshot is nobody's
+
+
+def default_folder(url: str) -> Path | None:
+    """Where the snapshots of a ledger lie if nobody says otherwise: beside its file, if it has one.
+
+    >>> default_folder("sqlite:///shop.db")
+    PosixPath('shop.db.snapshots')
+    """
+    file = url.removeprefix("sqlite:///")
+    return None if file == url else Path(f"{file}.snapshots")
 
 
 def save(loop: Loop, folder: Path) -> Path:
     """Write what ``loop`` knows; older snapshots but the last are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{loop.position.tx:020}-{loop.position.seq:020}"
+    name = f"{_prefix(loop)}{loop.position.tx:020}-{loop.position.seq:020}"
     target, part = folder / name, folder / f"{name}.{os.getpid()}.part"
     if target.exists():
         return target
@@ -51,12 +64,31 @@ def save(loop: Loop, folder: Path) -> Path:
     sync_folder(part)
     part.rename(target)
     sync_folder(folder)
-    for old in sorted(_complete(folder))[:-KEEP]:
+    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop))]
+    for old in ours[:-KEEP]:
         shutil.rmtree(old)
+    for part in folder.glob("*.part"):  # of a process that was killed
+        if time.time() - part.stat().st_mtime > ABANDONED:
+            shutil.rmtree(part)
+    drop_erased(loop, folder)
     return target
 
 
-def _save_fold(fold: Fold, arrays: Path, actions: Path) -> None:
+def drop_erased(loop: Loop, folder: Path) -> None:
+    """Delete the snapshots that hold what was erased since."""
+    for path in found(folder):
+        if path.name.startswith(_prefix(loop)):
+            tx, seq = map(int, path.name.removeprefix(_prefix(loop)).split("-"))
+            if _erased_since(loop, Position(tx, seq)):
+                shutil.rmtree(path)
+
+
+def _prefix(loop: Loop) -> str:
+    """Snapshots of another ledger may lie in the same folder: one that was here before."""
+    return f"{loop.ledger.identity[:8]}-"
+
+
+def _save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
     with arrays.open("wb") as file:
         np.savez(file, **fold.arrays())
         file.flush()
@@ -69,18 +101,29 @@ def _save_fold(fold: Fold, arrays: Path, actions: Path) -> None:
     x.flush()
 
 
+def found(folder: Path) -> list[Path]:
+    """The complete snapshots in a folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix != ".part")
+
+
 def load(loop: Loop, folder: Path) -> Position:
     """Let a fresh ``loop`` go on from the newest snapshot that fits; returns its position."""
-    for path in sorted(_complete(folder), reverse=True):
+    for path in reversed(found(folder)):
         try:
-            if _load(loop, path):
+            if load_one(loop, path):
                 break
         except Exception as error:  # damaged bytes can break a reader anywhere
             log.warning("%s: not a snapshot that can be read (%s); going without", path, error)
     return loop.position
 
 
-def _load(loop: Loop, path: Path) -> bool:
+def load_one(loop: Loop, path: Path) -> bool:
+    """Let a fresh ``loop`` go on from this snapshot; returns whether it is one of its ledger.
+
+    One that holds what was erased since is none any more.
+    """
     manifest = json.loads((path / "manifest.json").read_bytes())
     if manifest["version"] != VERSION or manifest["ledger"] != loop.ledger.identity:
         return False
@@ -98,7 +141,7 @@ def _load(loop: Loop, path: Path) -> bool:
     return True
 
 
-def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> Fold:
+def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":
     fold = loop.empty_fold(header["name"], msgspec.convert(header["spec"], Spec))
     with np.load(arrays, allow_pickle=False) as file:
         x = np.load(actions, mmap_mode="c").view(np.ndarray)
@@ -113,11 +156,6 @@ def _erased_since(loop: Loop, position: Position) -> bool:
         if first is not None and first <= position:
             return True
     return False
-
-
-def _complete(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (path for path in folder.iterdir() if path.suffix != ".part")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from belated import snapshot
 from belated.core.arguments import shown, wrong
-from belated.core.protocols import Family, Policy, draw_parameter, feedback_of
 from belated.features import FeatureMap
-from belated.learner import Learner
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.core.protocols import Family, Policy
+    from belated.learner import Learner
 
 # Another value would give the past another meaning: a new bandit is needed for it.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
@@ -68,8 +69,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_actions: bool = False
 
     @classmethod
-    def of(cls, dim: int, family: Family, policy: Policy, **settings: Any) -> Self:
+    def of(cls, dim: int, family: "Family", policy: "Policy", **settings: Any) -> Self:
         """The settings of a bandit of these parts, checked."""
+        from belated import snapshot
+
         described: dict[str, Any] = {
             "family": snapshot.describe("FAMILIES", family),
             "policy": snapshot.describe("POLICIES", policy),
@@ -81,9 +84,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """What turns actions into vectors: ``given``, where a log cannot hold it."""
+        from belated import snapshot
+
         return given or snapshot.rebuild_features({"features": self.features}, None)
 
-    def learner(self, types: Iterable[type] = ()) -> Learner:
+    def learner(self, types: Iterable[type] = ()) -> "Learner":
         """A learner that knows nothing yet, after all settings were checked.
 
         Parameters
@@ -91,6 +96,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         types
             Policy and family types that are not part of belated.
         """
+        from belated import snapshot
+        from belated.learner import Learner
+
         own = list(types)
         family = snapshot.rebuild("FAMILIES", self.family, own)
         policy = snapshot.rebuild("POLICIES", self.policy, own)
@@ -99,14 +107,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         self._check_loop(learner)
         return learner
 
-    def _check_policy(self, learner: Learner) -> None:
+    def _check_policy(self, learner: "Learner") -> None:
+        from belated.core.protocols import draw_parameter, feedback_of
+
         policy = learner.policy
         if feedback_of(policy) not in ("identified", "any"):
             raise wrong("policy", policy, "one that learns from identified rewards")
         if type(policy) in draw_parameter.cases:
             raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
 
-    def _check_loop(self, learner: Learner) -> None:
+    def _check_loop(self, learner: "Learner") -> None:
         if self.window is not None and not 0.0 < self.window < math.inf:
             raise wrong("window", self.window, "a positive number of seconds")
         if self.loop == "conversion":

@@ -21,11 +21,18 @@ from belated.ledger.memory import PARK_FOR
 from belated.ledger.migrations import missing
 from belated.ledger.protocol import Accepts, LedgerError, StoreUnavailableError
 from belated.ledger.settling import Known, Settled, mentioned, settle
+from belated.ledger.sqlite_upkeep import blank_old, copy_to, problems_of
+from belated.ledger.upkeep import Retained
 
 BUSY_MS = 10_000  # wait this long for another process to finish writing
 LONGEST_TAIL = 100_000
+RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
 _COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
 _KINDS = list(Kind)
+# cross join: look each id up, whatever the planner thinks of the sizes
+_FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
+    from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
+_PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
 
 
 class SQLiteLedger:
@@ -58,26 +65,37 @@ class SQLiteLedger:
 
     def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
+        return self.commit_all([drafts], accepts)[0]
+
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+    ) -> list[list[Outcome]]:
+        """See ``Ledger.commit_all``: all of them are durable, or none."""
+        events: list[Event] = []
+        outcomes = []
         with self._writing() as execute:
             tx, last = execute("select tx, seq from events order by seq desc limit 1").get or (0, 0)
-            known = self._known(drafts)
-            settled = settle(drafts, known, last + 1, count(last + 1), self.park_for, accepts)
-            self._write(settled)
+            known = self._known([draft for drafts in batches for draft in drafts])
+            for drafts in batches:
+                first = last + 1 + len(events)
+                settled = settle(drafts, known, first, count(first), self.park_for, accepts)
+                self._write(settled)
+                events += settled.events
+                outcomes.append(settled.outcomes)
         if not self._tail or self._tail[-1].seq != last or len(self._tail) > LONGEST_TAIL:
             self._tail, self._tail_after = [], Position(tx, last)
-        self._tail += settled.events
-        return settled.outcomes
+        self._tail += events
+        return outcomes
 
     def _known(self, drafts: Sequence[Draft]) -> Known:
         known, execute = Known(), self._db.execute
-        any_parked = execute("select exists (select 1 from parked)").get
-        for id in mentioned(drafts):
-            rows = execute("select kind, bandit, due, value from events where id = ?", (id,))
-            for kind, bandit, due, value in rows:
-                known.add(id, kind, bandit, due, value)
-            if any_parked:
-                for row in execute("select * from parked where id = ?", (id,)):
-                    known.parked[id] = Waiting(*row)
+        ids = mentioned(drafts)
+        if ids:  # one query for all: four times as fast as one for each
+            several = (apsw.carray(tuple(ids), flags=apsw.SQLITE_CARRAY_BLOB),)
+            for row in execute(_FACTS, several):
+                known.add(*row)
+            for row in execute(_PARKED, several):
+                known.parked[row[0]] = Waiting(*row)
         for draft in drafts:
             if draft.request:
                 earlier = self._requested(draft.bandit, draft.request)
@@ -172,9 +190,7 @@ class SQLiteLedger:
             (last,) = execute("select coalesce(max(seq), 0) from events").fetchone()
             event = Event(last + 1, last + 1, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
             self._write(Settled(events=[event]))
-        self._tail = []  # it may hold what was erased
-        with self._reading() as execute:
-            execute("pragma wal_checkpoint(truncate)").fetchall()  # nor may the write-ahead log
+        self._empty_log_file()
         return len(ids)
 
     def parked(self) -> list[Waiting]:
@@ -197,6 +213,32 @@ class SQLiteLedger:
         """See ``Ledger.behind``."""
         with self._reading() as execute:
             return int(execute("select count(*) from events where seq > ?", (after.seq,)).get)
+
+    def retain(self, before: int, *, dry_run: bool = False) -> Retained:
+        """See ``Ledger.retain``."""
+        with self._reading() as execute:
+            last = execute("select coalesce(max(seq), 0) from events").get
+            parked = execute("select count(*) from parked where time < ?", (before,)).get
+        total = Retained(parked=parked)
+        for first in range(1, last + 1, RETAIN_ROWS):
+            rows = range(first, first + RETAIN_ROWS)
+            with self._reading() if dry_run else self._writing() as execute:
+                total = total.plus(blank_old(execute, before, rows, dry_run=dry_run))
+        if not dry_run:
+            with self._writing() as execute:
+                execute("delete from parked where time < ?", (before,))
+            self._empty_log_file()
+        return total
+
+    def problems(self) -> list[str]:
+        """See ``Ledger.problems``."""
+        with self._reading() as execute:
+            return problems_of(execute)
+
+    def backup(self, target: Path) -> None:
+        """See ``Ledger.backup``."""
+        with self._reading() as execute:
+            copy_to(execute, target)
 
     def close(self) -> None:
         """See ``Ledger.close``."""
@@ -237,6 +279,12 @@ class SQLiteLedger:
             if version == 1:
                 self._db.execute("insert into ledger values (?)", (str(uuid4()),))
         self._db.execute("commit")
+
+    def _empty_log_file(self) -> None:
+        """What was erased must not stay in the write-ahead log, nor in memory."""
+        self._tail = []
+        with self._reading() as execute:
+            execute("pragma wal_checkpoint(truncate)").fetchall()
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:

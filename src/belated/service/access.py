@@ -150,8 +150,8 @@ class RateLimit:
 
 
 def presented_key(headers: Headers) -> str | None:
-    """What stands in X-API-Key, or else in Authorization after Bearer."""
-    text = headers.get(b"x-api-key")
+    """What stands in X-API-Key, in Personalizer's own header, or in Authorization after Bearer."""
+    text = headers.get(b"x-api-key", headers.get(b"ocp-apim-subscription-key"))
     if text is None:
         scheme, _, text = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":

@@ -23,12 +23,14 @@ from belated.service.logs import KEY
 from belated.service.openapi import Link, Operation, document
 from belated.service.problems import (
     METHOD_NOT_ALLOWED,
+    STARTED,
     ErrorsAsProblems,
     Problem,
     ProblemType,
 )
 
 MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
+MOST_PATHS = 1000  # remembered: the same few come again and again
 PARAMETERS = ("path", "query", "body", "call")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = (b"content-type", b"application/json")
@@ -123,9 +125,9 @@ class Api:
         async def describe(_: Request) -> Response:
             return Response(described, media_type="application/json")
 
-        routes = [Route(path, resource) for path, resource in self._resources.items()]
-        routes.append(Route("/openapi.json", describe))
-        return ErrorsAsProblems(Router([*routes, *more], redirect_slashes=False, lifespan=lifespan))
+        routes = [Route("/openapi.json", describe), *more]
+        others = Router(routes, redirect_slashes=False, lifespan=lifespan)
+        return ErrorsAsProblems(Resources(self._resources, others))
 
 
 def _operation(
@@ -188,6 +190,52 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The query of an operation that has none."""
 
 
+class Resources:
+    """Finds the resource of a path by looking it up, not by trying one pattern after the other."""
+
+    def __init__(self, resources: Mapping[str, "Resource"], others: ASGIApp) -> None:
+        self._others = others
+        self._known: dict[str, tuple[Resource, dict[str, str]]] = {}
+        self._with_parameters: dict[int, list[tuple[list[str], Resource]]] = {}
+        for path, resource in resources.items():
+            if "{" in path:
+                parts = path.split("/")
+                self._with_parameters.setdefault(len(parts), []).append((parts, resource))
+            else:
+                self._known[path] = resource, {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            found = self._known.get(scope["path"]) or self._find(scope["path"])
+            if found is not None:
+                resource, scope["path_params"] = found
+                return await resource(scope, receive, send)
+        return await self._others(scope, receive, send)
+
+    def _find(self, path: str) -> tuple["Resource", dict[str, str]] | None:
+        parts = path.split("/")
+        for names, resource in self._with_parameters.get(len(parts), ()):
+            parameters = _matched(names, parts)
+            if parameters is not None:
+                if len(self._known) < MOST_PATHS:
+                    self._known[path] = resource, parameters
+                return resource, parameters
+        return None
+
+
+def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
+    """The parameters of a path, where it fits."""
+    found = {}
+    for name, part in zip(names, parts, strict=True):
+        if name == part:
+            continue
+        if not name.startswith("{") or not part:
+            return None
+        found[name[1:-1]] = part
+    return found
+
+
 class Resource:
     """All methods of one path, as an ASGI app."""
 
@@ -232,6 +280,7 @@ class Endpoint:
         self._admit = admit
         self._checks_bandit = checks_bandit
         self._wants_call = "call" in signature(handler).parameters
+        self._paths: dict[tuple[str, ...], Any] = {}
         self._status = next(iter(operation.answers))
         self._decoder = (
             None if operation.body_type is None else msgspec.json.Decoder(operation.body_type)
@@ -253,6 +302,7 @@ class Endpoint:
         if self._wants_call:
             arguments["call"] = Call(scope, key, raw)
         result = await self._handler(**arguments)
+        scope[STARTED] = True
         if isinstance(result, Response):
             await result(scope, receive, send)
         elif isinstance(result, Answer):
@@ -274,12 +324,22 @@ class Endpoint:
         arguments = {}
         path_type, query_type = self.operation.path_type, self.operation.query_type
         if path_type is not None:
-            arguments["path"] = parameters(scope["path_params"], path_type)
+            arguments["path"] = self._path(scope["path_params"], path_type)
         if query_type is not None:
             arguments["query"] = parameters(query_of(scope["query_string"]), query_type)
         elif scope["query_string"]:
             parameters(query_of(scope["query_string"]), NoQuery)
         return arguments
+
+    def _path(self, texts: dict[str, str], type: Any) -> Any:
+        """The parameters of a path; the same few paths come again and again."""
+        key = tuple(texts.values())
+        path = self._paths.get(key)
+        if path is None:
+            path = parameters(texts, type)
+            if len(self._paths) < MOST_PATHS:
+                self._paths[key] = path
+        return path
 
     async def _send(self, answer: Answer, send: Send) -> None:
         value, status, more = answer

@@ -1,5 +1,6 @@
 """The service as an ASGI app."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,13 +13,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from belated.service.access import RateLimit
 from belated.service.dashboard.page import dashboard_page
 from belated.service.logs import AccessLog
+from belated.service.logs import logger as access_logger
 from belated.service.metrics import Metrics
+from belated.service.personalizer import add_personalizer
 from belated.service.routes import new_api
 from belated.service.running import Service
 
 
-def new_app(service: Service, limit: RateLimit | None = None) -> ASGIApp:
-    """Everything that is served, with what happens by itself while it is."""
+def new_app(
+    service: Service, limit: RateLimit | None = None, personalizer: str | None = None
+) -> ASGIApp:
+    """Everything that is served, with what happens by itself while it is.
+
+    ``personalizer`` names the bandit behind the Personalizer endpoints, which are there for it.
+    """
     metrics = Metrics(service)
 
     async def scrape(_: Request) -> Response:
@@ -37,8 +45,11 @@ def new_app(service: Service, limit: RateLimit | None = None) -> ASGIApp:
         return Response(html, media_type="text/html", headers=headers)
 
     api = new_api(service, limit)
+    if personalizer is not None:
+        add_personalizer(api, service, personalizer)
     app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)
-    return AccessLog(_Counted(app, service))
+    counted = _Counted(app, service)
+    return AccessLog(counted) if access_logger.isEnabledFor(logging.INFO) else counted
 
 
 class _Counted:

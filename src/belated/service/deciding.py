@@ -12,7 +12,7 @@ from belated.core.arguments import array_of_numbers, shown, wrong
 from belated.core.types import Matrix
 from belated.ledger.events import Decided, Outcome, Status
 from belated.ledger.ids import to_text
-from belated.ledger.loop import Ask, Proposal
+from belated.ledger.loop import NOTHING_SAID, Ask, Proposal
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.messages import Base64Matrix, DecisionAnswer, DecisionRequest
 from belated.service.problems import INVALID, Problem, ProblemType
@@ -22,6 +22,7 @@ from belated.service.settings import finite
 REQUEST_CHANGED = ProblemType(
     409, "request-id-reused", "The request_id was used before with another body"
 )
+EMPTY = DecisionRequest()
 _canonical = msgspec.msgpack.Encoder(order="deterministic")
 _decided = msgspec.msgpack.Decoder(Decided)
 
@@ -48,6 +49,8 @@ async def decide(service: Service, name: str, request: DecisionRequest) -> Decis
 
 def ask_of(request: DecisionRequest) -> Ask:
     """The request as the loop takes it."""
+    if request == EMPTY:
+        return NOTHING_SAID
     given = [request.eligible, request.actions, request.matrix]
     if sum(part is not None for part in given) > 1:
         raise ValueError("expected one of eligible, actions and matrix at most")

@@ -1,7 +1,7 @@
 """The whole story of a decision: what the model knew, what it thought of every action."""
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -9,12 +9,14 @@ import numpy as np
 from belated.core.types import Matrix
 from belated.ledger import snapshots
 from belated.ledger.events import Decided, Event, Kind, is_late
-from belated.ledger.fold import Fold
 from belated.ledger.ids import to_text
 from belated.ledger.loop import Loop
 from belated.service.messages import ActionView, DecisionStory, EventView, Explanation
 from belated.service.running import Service
 from belated.service.settings import finite
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 Ending = Literal["pending", "rewarded", "expired", "late", "cancelled"]
 
@@ -86,7 +88,7 @@ def explain(service: Service, first: Event) -> Explanation:
     )
 
 
-def _fold_at(service: Service, name: str, version: int) -> Fold:
+def _fold_at(service: Service, name: str, version: int) -> "Fold":
     """A bandit as it was after its first ``version`` events."""
     loop = Loop(service.ledger, only=name)
     if service.snapshot_folder is not None:
@@ -107,7 +109,7 @@ def _fold_at(service: Service, name: str, version: int) -> Fold:
     return fold
 
 
-def _options(fold: Fold, body: Decided) -> tuple[list[str], Matrix, bool]:
+def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:
     """Names and vectors of the actions there were, as far as the log holds them."""
     dim = fold.learner.dim
     if body.matrix:
@@ -117,7 +119,10 @@ def _options(fold: Fold, body: Decided) -> tuple[list[str], Matrix, bool]:
     context: Any = msgspec.json.decode(body.context) if body.context else None
     names = body.eligible or tuple(fold.actions.listed)
     if body.names is None and body.action in names:
-        return list(names), fold.actions.matrix(names, context), True
+        try:
+            return list(names), fold.actions.matrix(names, context), True
+        except ValueError:
+            pass  # the context is gone: the log was told to retain no more than it must
     return [body.action], np.frombuffer(body.x).reshape(1, dim), False
 
 

@@ -1,5 +1,6 @@
 """What goes over the wire: requests that are refused unless they fit, and answers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +15,8 @@ Label = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]
-Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # what the log can hold
+# beyond this a float is not exact, and the log cannot hold much larger ones
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value]  # features by name
 # A model of d features holds several d x d matrices, and others wait while it is made.
@@ -230,7 +232,7 @@ class DecisionStory(msgspec.Struct):
     width: float | None
     features: list[float]
     events: list[EventView]
-    context: msgspec.Raw | None = None
+    context: Any = None  # as it came
     request_id: str | None = None
     subject: str | None = None
     proposal: str | None = None
@@ -327,3 +329,25 @@ class Health(msgspec.Struct):
 
     status: Literal["ok", "starting", "draining", "store unavailable"]
     events_behind: int = 0
+
+
+# ------------------------------------------------------------------------------------- errors
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is wrong with a request, and where: in the body, or in a parameter."""
+
+    detail: str
+    pointer: str = ""  # JSON Pointer into the body, such as #/rewards/3/reward
+    parameter: str = ""  # name of a path or query parameter
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RFC 9457 problem document. Some types add members of their own."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: Sequence[Fault] = ()
+    retry_after: int | None = None  # seconds, the same as in the header Retry-After

@@ -1,6 +1,7 @@
 """What Prometheus scrapes: counted as requests pass, read off the bandits when asked."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -11,12 +12,14 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from belated.ledger.fold import Fold
 from belated.logs.histogram import AGES, Histogram
 from belated.service.running import Service
 
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
+
 COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
-GAUGES: tuple[tuple[str, str, Callable[[Fold], float]], ...] = (
+GAUGES: tuple[tuple[str, str, Callable[["Fold"], float]], ...] = (
     ("belated_model_version", "Events taken in", lambda f: f.version),
     ("belated_rewards_learnt", "Rewards the estimate rests on", lambda f: f.learner.n_observed),
     ("belated_expired", "Windows that closed without a reward", lambda f: f.counts.expired),
@@ -91,7 +94,7 @@ class Metrics:
         ):
             yield GaugeMetricFamily(name, text, value)
 
-    def _bandits(self, folds: list[Fold]) -> Iterator[Metric]:
+    def _bandits(self, folds: "list[Fold]") -> Iterator[Metric]:
         now = self.service.loop.clock()
         pending = GaugeMetricFamily(
             "belated_pending", "Decisions without reward, of this age", labels=["bandit", "le"]

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.ledger.protocol import StoreUnavailableError
+from belated.service.messages import Fault as Fault
+from belated.service.messages import ProblemDocument as ProblemDocument
 
 MEDIA_TYPE = "application/problem+json"
+STARTED = "belated.started"  # in the scope of a request whose answer is being sent
 STORE_RETRY_AFTER = 1.0  # seconds: a lost connection or a full disk rarely mends sooner
 
 logger = logging.getLogger("belated.service")
@@ -45,25 +48,6 @@ INTERNAL = ProblemType(500, "internal-error", "The service made a mistake")
 STORE_UNAVAILABLE = ProblemType(503, "store-unavailable", "The store cannot be used now")
 
 OF_STARLETTE = {404: NOT_FOUND, 405: METHOD_NOT_ALLOWED}
-
-
-class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is wrong with a request, and where: in the body, or in a parameter."""
-
-    detail: str
-    pointer: str = ""  # JSON Pointer into the body, such as #/rewards/3/reward
-    parameter: str = ""  # name of a path or query parameter
-
-
-class ProblemDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An RFC 9457 problem document. Some types add members of their own."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: Sequence[Fault] = ()
-    retry_after: int | None = None  # seconds, the same as in the header Retry-After
 
 
 class Problem(Exception):  # noqa: N818 - it is named for what the caller gets
@@ -135,21 +119,14 @@ class ErrorsAsProblems:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         scope["app"] = self  # tells Starlette's router to raise its 404 instead of answering it
-        started = False
-
-        async def noting_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
-            await self.app(scope, receive, noting_send)
+            await self.app(scope, receive, send)
         except Exception as error:
             problem = problem_of(error)
             if problem.type is INTERNAL:
                 logger.error("%s %s", scope["method"], scope["path"], exc_info=error)
             elif problem.type is STORE_UNAVAILABLE:  # a line only: every request may bring one
                 logger.warning("%s %s: %s", scope["method"], scope["path"], error)
-            if started:  # too late for another answer: the server must cut the connection
+            if STARTED in scope:  # too late for another answer: the server must cut the connection
                 raise
             await problem.response()(scope, receive, send)

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import msgspec
 
+from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
 from belated.ledger.ids import from_text, to_text
 from belated.service.access import Gate, RateLimit, new_key
@@ -305,6 +306,8 @@ def _add_privacy(api: Api, service: Service) -> None:
         now = service.loop.clock()
         erased = service.ledger.forget(path.name, path.subject, now)
         await service.write([])
+        if service.snapshot_folder is not None:
+            snapshots.drop_erased(service.loop, service.snapshot_folder)
         return Erased(erased)
 
 

@@ -1,21 +1,26 @@
 """A running service: the bandits of a ledger, who may use them, and what happens by itself."""
 
 import asyncio
+import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
-from belated.ledger.fold import Fold
 from belated.ledger.ids import Clock
 from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.service.access import Key, KeyRing
 from belated.service.problems import Problem, ProblemType
 from belated.service.writer import Writer
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 log = logging.getLogger("belated.service")
 
@@ -25,6 +30,7 @@ HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
 READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
+GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
 
 
@@ -95,6 +101,9 @@ class Service:
         for fold in self.loop.folds.values():
             fold.spec.learner().warm_up()
         self._followed()
+        gc.collect()
+        gc.freeze()  # what is known by now stays: looking at it again and again costs
+        gc.set_threshold(*GC_THRESHOLD)
         self.ready = True
 
     async def start(self) -> None:
@@ -108,6 +117,8 @@ class Service:
             except Exception:
                 log.exception("the log cannot be read; this is tried again")
                 await asyncio.sleep(READ_AGAIN_AFTER)
+        # the first bandit must not have to wait for it
+        await asyncio.to_thread(import_module, "belated.ledger.fold")
         await asyncio.gather(
             _forever(FOLLOW_EVERY, self.follow), _forever(EXPIRE_EVERY, self.expire)
         )
@@ -165,19 +176,15 @@ class Service:
     async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Durable when this returns."""
         try:
-            outcomes = await self._written(drafts)
+            outcomes = await self.writer.write(drafts)
+        except NewBanditError as error:  # nothing was written
+            await self.until_visible(error.bandit)
+            outcomes = await self.writer.write(drafts)
         except StoreUnavailableError as error:
             self._store_failed(error)
             raise
         self._followed()
         return outcomes
-
-    async def _written(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        try:
-            return await self.writer.write(drafts)
-        except NewBanditError as error:  # nothing was written
-            await self.until_visible(error.bandit)
-            return await self.writer.write(drafts)
 
     def _store_failed(self, error: StoreUnavailableError) -> None:
         self.tally.store_errors += 1
@@ -205,7 +212,7 @@ class Service:
             await asyncio.sleep(0.001)
             await self.follow()
 
-    def fold(self, name: str) -> Fold:
+    def fold(self, name: str) -> "Fold":
         """The bandit of this name."""
         self.check_ready()
         fold = self.loop.folds.get(name)

@@ -3,23 +3,33 @@
 import ipaddress
 import os
 import signal
+import socket
 import sys
+import threading
+import time
+import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
-from belated.core.arguments import wrong
-from belated.ledger import open_ledger
+from belated.core.arguments import positive, whole, wrong
+from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import START, Kind
+from belated.ledger.loop import Loop
+from belated.ledger.protocol import Ledger
 from belated.service.access import RateLimit
 from belated.service.app import new_app
+from belated.service.config import apply_config
 from belated.service.logs import write_access_log
 from belated.service.running import Service
+from belated.service.snapshotting import Snapshots
 
 ENVIRONMENT = "BELATED_SERVE"  # how worker processes learn what to serve
 DRAIN_SECONDS = 2  # for requests under way when the service is told to stop
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listens on all addresses: one to ask at
 
 
 class ServeSettings(msgspec.Struct, kw_only=True):
@@ -27,33 +37,49 @@ class ServeSettings(msgspec.Struct, kw_only=True):
 
     ledger: str
     host: str = "127.0.0.1"
-    port: int = 8787
+    port: int = 8787  # 0: any that is free
     workers: int = 1
+    config: str | None = None
     without_keys: bool = False
     requests_per_second: float | None = None
     access_log: bool = False
-    snapshots: str | None = None
+    snapshots: str | None = None  # folder; beside the file of a SQLite ledger by default
+    snapshot_every: int = 1_000_000  # events
+    personalizer: str | None = None  # the bandit behind the Personalizer endpoints
 
 
 def serve(settings: ServeSettings) -> None:
     """Serve until told to stop."""
-    check_address(settings)
+    settings.port = free_port(settings.host, settings.port)
+    _check(settings)
+    with closing(open_ledger(settings.ledger)) as ledger:  # made or refused before a worker starts
+        check_address(ledger, settings)
+        if settings.config is not None:
+            _configure(ledger, settings)
     os.environ[ENVIRONMENT] = msgspec.json.encode(settings).decode()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only disturb
-    # uvicorn answers what is under way, then raises the signal again: to be told is no failure
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    uvicorn.run(
-        "belated.service.serving:app_from_environment",
-        factory=True,
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        access_log=False,  # it would log query strings
-        log_level="warning",
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-        server_header=False,
-        lifespan="on",
-    )
+    snapshotting = _snapshots(settings)
+    threading.Thread(target=_announce, args=[settings], daemon=True).start()
+    # uvicorn drains, and then hands on the signal that told it to: the end, and no failure
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    try:
+        uvicorn.run(
+            "belated.service.serving:app_from_environment",
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            access_log=False,  # it would log query strings
+            log_level="warning",
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+            server_header=False,
+            proxy_headers=False,  # nobody looks at the address of a client
+            lifespan="on",
+        )
+    finally:
+        if snapshotting is not None:
+            snapshotting.stop()
 
 
 def app_from_environment() -> ASGIApp:
@@ -61,27 +87,46 @@ def app_from_environment() -> ASGIApp:
     settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=ServeSettings)
     if settings.access_log:
         write_access_log(sys.stderr)
-    folder = None if settings.snapshots is None else Path(settings.snapshots)
-    service = Service(settings.ledger, snapshot_folder=folder)
+    service = Service(settings.ledger, snapshot_folder=_folder(settings))
     rate = settings.requests_per_second
-    return new_app(service, None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate)))
+    limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))
+    return new_app(service, limit, settings.personalizer)
 
 
-def check_address(settings: ServeSettings) -> None:
-    """Refuse to let the world in without keys."""
-    if settings.without_keys or _is_private(settings.host):
-        return
-    ledger = open_ledger(settings.ledger)
+# ------------------------------------------------------------------------------- before the start
+
+
+def free_port(host: str, port: int) -> int:
+    """The port, or a free one for 0; an error in a line where it cannot be had."""
+    if not 0 <= port < 65536:
+        raise wrong("port", port, "0 to 65535")
     try:
-        if not ledger.rare(Kind.KEYS, START):
-            raise wrong(
-                "host",
-                settings.host,
-                "127.0.0.1 as long as there are no API keys; make one with `belated keys create`, "
-                "or pass --without-keys",
-            )
-    finally:
-        ledger.close()
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, port), family=family) as server:
+            return int(server.getsockname()[1])
+    except OSError as error:
+        raise wrong("port", port, f"one that is free at {host} ({error.strerror})") from None
+
+
+def _check(settings: ServeSettings) -> None:
+    whole("workers", settings.workers)
+    whole("snapshot-every", settings.snapshot_every)
+    if settings.requests_per_second is not None:
+        positive("requests-per-second", settings.requests_per_second)
+    if settings.ledger.startswith("memory:") and (settings.workers > 1 or settings.config):
+        raise wrong("ledger", settings.ledger, "a file or PostgreSQL: no process shares its memory")
+
+
+def check_address(ledger: Ledger, settings: ServeSettings) -> None:
+    """Refuse to let the world in without keys."""
+    if settings.without_keys or _is_private(settings.host) or ledger.rare(Kind.KEYS, START):
+        return
+    raise wrong(
+        "host",
+        settings.host,
+        "127.0.0.1 as long as there are no API keys; make one with `belated keys create`, "
+        "or pass --without-keys",
+    )
 
 
 def _is_private(host: str) -> bool:
@@ -90,3 +135,48 @@ def _is_private(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _configure(ledger: Ledger, settings: ServeSettings) -> None:
+    loop, folder = Loop(ledger), _folder(settings)
+    if folder is not None:
+        snapshots.load(loop, folder)
+    apply_config(loop, Path(settings.config or ""))
+
+
+def _folder(settings: ServeSettings) -> Path | None:
+    told = settings.snapshots
+    return snapshots.default_folder(settings.ledger) if told is None else Path(told)
+
+
+def _snapshots(settings: ServeSettings) -> Snapshots | None:
+    folder = _folder(settings)
+    if folder is None:
+        return None
+    thread = Snapshots(settings.ledger, folder, settings.snapshot_every)
+    thread.start()
+    return thread
+
+
+# --------------------------------------------------------------------------------- when it is ready
+
+
+def _announce(settings: ServeSettings) -> None:
+    """Say where the page is, once the log has been read."""
+    until_ready(_address(ANYWHERE.get(settings.host, settings.host), settings.port))
+    print(f"dashboard and API: {_address(settings.host, settings.port)} (Ctrl-C stops)", flush=True)
+
+
+def until_ready(url: str) -> None:
+    """Wait for a service to have read its log."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while True:
+        try:
+            direct.open(f"{url}readyz", timeout=5.0).close()
+            return
+        except OSError:  # nobody listens yet, or 503
+            time.sleep(0.05)
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,18 +1,19 @@
 """From what a caller sends to what a ledger holds, and back."""
 
-from typing import Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from belated import registry
 from belated.core.arguments import wrong
-from belated.core.protocols import sqrt_beta
-from belated.core.state import ERROR
 from belated.features import Features
-from belated.ledger.fold import Fold
 from belated.ledger.spec import Spec
 from belated.service.messages import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 
 def spec_of(settings: BanditSettings) -> Spec:
@@ -70,8 +71,11 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
     )
 
 
-def state_of(fold: Fold) -> BanditState:
+def state_of(fold: "Fold") -> BanditState:
     """What a bandit is and knows."""
+    from belated.core.protocols import sqrt_beta
+    from belated.core.state import ERROR
+
     learner, counts = fold.learner, fold.counts
     width = float(sqrt_beta(learner.policy, learner.state)) if learner.has_set else None
     return BanditState(
@@ -93,4 +97,4 @@ def state_of(fold: Fold) -> BanditState:
 
 def finite(number: float) -> float | None:
     """JSON has no infinite numbers."""
-    return number if np.isfinite(number) else None
+    return number if isfinite(number) else None

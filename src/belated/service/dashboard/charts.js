@@ -203,7 +203,8 @@ function drawAxes(svg, spec, { box, low, high, first, last, toX, toY }) {
   }
   for (const [value, text] of spec.xTicks(first, last, Math.floor((box.right - box.left) / 64))) {
     line("axis", toX(value), toX(value), box.bottom, box.bottom + 4);
-    write(toX(value), box.bottom + 17, "middle", text);
+    const cut = toX(value) > box.right - 20; // a text in the middle would stand out of the picture
+    write(cut ? box.right : toX(value), box.bottom + 17, cut ? "end" : "middle", text);
   }
   line("axis", box.left, box.right, toY(0), toY(0));
   write(box.right, box.bottom + 33, "end", spec.xLabel);

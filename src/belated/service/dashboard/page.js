@@ -108,7 +108,7 @@ function showNumbers(bandit) {
   const current = bandit.behind_seconds < 1 && !bandit.behind_decisions;
   const lag = span(bandit.behind_seconds, ROUGH) + ", " + number(bandit.behind_decisions) + " decisions";
   const silence = Math.max(page.data.time - bandit.last_reward, 0);
-  const ago = bandit.last_reward === null ? "none yet" : "last " + span(silence, ROUGH) + " ago";
+  const ago = bandit.last_reward === null ? "none yet" : silence < 1 ? "last just now" : "last " + span(silence, ROUGH) + " ago";
   const cells = [
     ["Decisions a second", number(bandit.decisions_a_second), "last minute"],
     ["Rewards a second", number(bandit.rewards_a_second), ago],

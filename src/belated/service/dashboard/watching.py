@@ -1,11 +1,15 @@
 """The dashboard's data of a running service, worked out at most once a second."""
 
+from typing import TYPE_CHECKING
+
 from belated.ledger.events import Status
-from belated.ledger.fold import Fold
 from belated.logs.health import Facts
 from belated.service.dashboard.data import BanditFacts, BanditView, Dashboard
 from belated.service.dashboard.view import bandit_view
 from belated.service.running import Service
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 SECOND = 1_000_000
 
@@ -32,12 +36,13 @@ class Watch:
             self._kept[name] = now, view
         return view
 
-    def _about(self, fold: Fold, now: int) -> BanditFacts:
+    def _about(self, fold: "Fold", now: int) -> BanditFacts:
         spec, tally = fold.spec, self.service.tally
         conversion = spec.loop == "conversion"
+        n_actions = len(fold.actions.listed)  # among which exploration draws
         facts = Facts(
             learns_on_arrival=not conversion,
-            floor=spec.exploration or None,
+            floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
             behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),

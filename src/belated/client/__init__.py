@@ -1,0 +1,15 @@
+"""Clients of the service: decisions and rewards over HTTP, sent again where that may help.
+
+``Client`` waits for each answer, ``AsyncClient`` is the same with ``await``. Needs the extra
+``belated[client]``.
+
+>>> from belated.client import Client
+>>> client = Client("http://127.0.0.1:8787", key=None, timeout=2.0, retries=5)
+>>> client.close()
+"""
+
+from belated.client.asynchronous import AsyncClient
+from belated.client.calls import ServiceError
+from belated.client.synchronous import Client
+
+__all__ = ["AsyncClient", "Client", "ServiceError"]

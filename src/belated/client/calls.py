@@ -1,0 +1,268 @@
+"""What the clients send, and how they read answers and failures: all but the sending itself."""
+
+import base64
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+import msgspec
+import numpy as np
+
+from belated.core.arguments import positive, shown, whole, wrong
+from belated.service.messages import (
+    ActionChange,
+    ActionList,
+    ActionRow,
+    BanditList,
+    BanditSettings,
+    BanditState,
+    Base64Matrix,
+    DecisionAnswer,
+    DecisionRequest,
+    DecisionStory,
+    Erased,
+    ProblemDocument,
+    RewardAnswer,
+    RewardBatch,
+    RewardItem,
+    StatusAnswer,
+)
+
+T = TypeVar("T")
+Features: TypeAlias = Mapping[str, Any] | Sequence[float]
+
+BATCH = 1_000  # rewards in one request
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds between attempts
+# The service is busy (429), starting or without its store (503), or a proxy does not reach it.
+WORTH_A_RETRY = frozenset((429, 502, 503, 504))
+
+
+class ServiceError(Exception):
+    """The service refused a request.
+
+    Attributes
+    ----------
+    problem
+        The RFC 9457 problem document: ``type``, ``title``, ``status``, ``detail`` and ``errors``.
+    """
+
+    def __init__(self, problem: ProblemDocument) -> None:
+        super().__init__(f"{problem.status} {problem.title}: {problem.detail}")
+        self.problem = problem
+
+
+class Call(NamedTuple, Generic[T]):
+    """A request, its bytes fixed before it is first sent, and the type of its answer."""
+
+    method: str
+    path: str
+    answer: type[T]
+    content: bytes | None = None
+
+    def request(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+        """The request as ``http`` sends it."""
+        headers = {} if self.content is None else {"Content-Type": "application/json"}
+        return http.build_request(self.method, self.path, content=self.content, headers=headers)
+
+    def read(self, response: httpx.Response) -> T:
+        """The answer, or the error that it is."""
+        if response.is_success:
+            return msgspec.json.decode(response.content, type=self.answer)
+        raise ServiceError(_problem(response))
+
+
+class Attempts:
+    """When to send a request again: after failures that may pass, a little later each time.
+
+    Each request may be sent twice without harm: a decision has a request id, and for the rest the
+    service finds out that it was done before.
+    """
+
+    def __init__(self, retries: int) -> None:
+        self._left, self._pause = retries, FIRST_PAUSE
+
+    def pause(self, response: httpx.Response | None) -> float | None:
+        """Seconds to wait before the next attempt, or None: this was the last one.
+
+        ``response`` is None where there was none.
+        """
+        if response is not None and response.status_code not in WORTH_A_RETRY:
+            return None
+        if self._left == 0:
+            return None
+        self._left -= 1
+        backoff = self._pause * random.uniform(0.5, 1.0)  # clients must not come back in step
+        self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+        return max(backoff, 0.0 if response is None else _retry_after(response))
+
+
+def outcome(
+    call: Call[T], response: httpx.Response | None, failure: httpx.TransportError | None
+) -> T:
+    """What the last attempt came to."""
+    if response is not None:
+        return call.read(response)
+    raise ConnectionError(f"{call.method} {call.path}: no answer ({failure!r})") from failure
+
+
+def _retry_after(response: httpx.Response) -> float:
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), 6.0 * LONGEST_PAUSE) if text.isdecimal() else 0.0
+
+
+def _problem(response: httpx.Response) -> ProblemDocument:
+    """What the service says is wrong; a proxy on the way may not speak of problems."""
+    try:
+        return msgspec.json.decode(response.content, type=ProblemDocument)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = response.status_code
+        known = status in set(HTTPStatus)
+        title = HTTPStatus(status).phrase if known else "Unknown status"
+        return ProblemDocument("about:blank", title, status, response.text[:200])
+
+
+def http_options(
+    base_url: str, key: str | None, timeout: float, transport: Any
+) -> dict[str, Any]:  # of httpx.Client and httpx.AsyncClient alike
+    """The checked settings of a client."""
+    if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
+        raise wrong("base_url", base_url, "an address such as http://127.0.0.1:8787")
+    return {
+        "base_url": base_url,
+        "headers": {} if key is None else {"X-API-Key": key},
+        "timeout": positive("timeout", timeout),
+        "transport": transport,
+    }
+
+
+def checked_retries(retries: int) -> int:
+    """How often to try again."""
+    return whole("retries", retries, least=0)
+
+
+# ---------------------------------------------------------------------------------- operations
+
+
+def decision(
+    bandit: str,
+    *,
+    context: Mapping[str, Any] | None,
+    eligible: Sequence[str] | None,
+    actions: Mapping[str, Features] | None,
+    matrix: Any,
+    subject: str | None,
+    request_id: str | None,
+    played: str | None,
+    propensity: float | None,
+) -> Call[DecisionAnswer]:
+    """Choose an action; always with a request id, so that it can be sent again."""
+    rows = None
+    if actions is not None:
+        rows = [ActionRow(name, _features(features)) for name, features in actions.items()]
+    body = DecisionRequest(
+        context=None if context is None else dict(context),
+        eligible=None if eligible is None else list(eligible),
+        actions=rows,
+        matrix=None if matrix is None else _matrix(matrix),
+        request_id=str(uuid4()) if request_id is None else request_id,
+        subject=subject,
+        played=played,
+        propensity=propensity,
+    )
+    return Call("POST", f"/v1/bandits/{_quoted(bandit)}/decisions", DecisionAnswer, _json(body))
+
+
+def rewards(items: Iterable[RewardItem]) -> Iterator[Call[RewardAnswer]]:
+    """Rewards in as many requests as it takes."""
+    left = iter(items)
+    while batch := list(islice(left, BATCH)):
+        yield Call("POST", "/v1/rewards", RewardAnswer, _json(RewardBatch(batch)))
+
+
+def reward_item(decision_id: str, reward: Any, revise: bool = False) -> RewardItem:
+    """A reward; NaN would arrive as null and be refused with a message nobody understands."""
+    try:
+        value = float(reward)
+        if np.isfinite(value):
+            return RewardItem(decision_id, value, revise)
+    except (TypeError, ValueError):
+        pass
+    raise wrong(f"reward of {shown(decision_id)}", reward, "a finite number")
+
+
+def cancellation(decision_id: str) -> Call[StatusAnswer]:
+    """A decision was not carried out."""
+    return Call("POST", f"/v1/decisions/{_quoted(decision_id)}/cancel", StatusAnswer)
+
+
+def story(decision_id: str, explain: bool) -> Call[DecisionStory]:
+    """What became of a decision."""
+    query = "?explain=true" if explain else ""
+    return Call("GET", f"/v1/decisions/{_quoted(decision_id)}{query}", DecisionStory)
+
+
+def bandit_list() -> Call[BanditList]:
+    """All bandits."""
+    return Call("GET", "/v1/bandits", BanditList)
+
+
+def bandit_state(name: str) -> Call[BanditState]:
+    """A bandit and what it knows."""
+    return Call("GET", f"/v1/bandits/{_quoted(name)}", BanditState)
+
+
+def bandit_settings(name: str, settings: Mapping[str, Any] | BanditSettings) -> Call[BanditState]:
+    """Make or change a bandit."""
+    return Call("PUT", f"/v1/bandits/{_quoted(name)}", BanditState, _json(settings))
+
+
+def action_list(bandit: str) -> Call[ActionList]:
+    """The registered actions."""
+    return Call("GET", f"/v1/bandits/{_quoted(bandit)}/actions", ActionList)
+
+
+def action_change(
+    bandit: str, put: Mapping[str, Features], drop: Iterable[str]
+) -> Call[ActionList]:
+    """Register and withdraw actions."""
+    change = ActionChange({name: _features(given) for name, given in put.items()}, list(drop))
+    return Call("PATCH", f"/v1/bandits/{_quoted(bandit)}/actions", ActionList, _json(change))
+
+
+def erasure(bandit: str, subject: str) -> Call[Erased]:
+    """Erase what concerns a subject."""
+    return Call("DELETE", f"/v1/bandits/{_quoted(bandit)}/subjects/{_quoted(subject)}", Erased)
+
+
+def _features(given: Features) -> Any:
+    return dict(given) if isinstance(given, Mapping) else [float(value) for value in given]
+
+
+def _matrix(given: Any) -> Base64Matrix:
+    """Three times as quick to read as JSON lists, and exact."""
+    matrix = np.ascontiguousarray(given, "<f8")
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"matrix has shape {matrix.shape}: expected a row for each action")
+    return Base64Matrix(len(matrix), base64.b64encode(matrix.tobytes()).decode())
+
+
+def _quoted(part: str) -> str:
+    if not isinstance(part, str) or not part:
+        raise wrong("name", part, "text that is not empty")
+    return quote(part, safe="")
+
+
+def _json(body: Any) -> bytes:
+    """Numbers of numpy are numbers."""
+    return msgspec.json.encode(body, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{shown(value)}: expected what JSON can hold, got {type(value).__name__}")

@@ -1,0 +1,92 @@
+"""Looking after a SQLite file: is it sound, what is old in it, and a copy of it."""
+
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import apsw
+
+from belated.core.files import TEMPORARY, sync_folder
+from belated.ledger.protocol import LedgerError
+from belated.ledger.upkeep import Retained, blanked
+
+MOST_PROBLEMS = 20
+_REQUEST = "from requests where bandit = ? and request = ? and id = ?"
+_SUBJECT = "from subjects where bandit = ? and subject = ? and id = ?"
+
+# (what is wrong, how many rows it is wrong of); seq and tx are as ``SQLiteLedger.commit`` makes
+# them, without gaps
+_RULES = (
+    ("events are missing", "select coalesce(max(seq), 0) - count(*) from events"),
+    (
+        "transactions lack their first event",
+        "select count(*) from (select tx from events group by tx having min(seq) != tx)",
+    ),
+    (
+        "requests have no decision",
+        "select count(*) from requests r where not exists "
+        "(select 1 from events e where e.id = r.id and e.kind = 0 and e.bandit = r.bandit)",
+    ),
+    (
+        "subjects have no decision",
+        "select count(*) from subjects s where not exists "
+        "(select 1 from events e where e.id = s.id and e.kind = 0 and e.bandit = s.bandit)",
+    ),
+)
+
+
+def problems_of(execute: Any) -> list[str]:
+    """What is wrong with the file and between its tables, in words."""
+    try:
+        found = [text for (text,) in execute(f"pragma integrity_check({MOST_PROBLEMS})")]
+        if found != ["ok"]:
+            return found
+        counts = [(what, execute(query).get) for what, query in _RULES]
+    except apsw.CorruptError as error:
+        return [str(error)]
+    return [f"{count} {what}" for what, count in counts if count]
+
+
+def blank_old(execute: Any, before: int, rows: range, *, dry_run: bool) -> Retained:
+    """Take from old decisions among these rows of the log what retention takes."""
+    old = execute(
+        "select seq, bandit, id, body from events "
+        "where seq between ? and ? and kind = 0 and time < ? and id != x''",
+        (rows.start, rows.stop - 1, before),
+    ).fetchall()
+    decisions = requests = 0
+    for seq, bandit, id, body in old:
+        rest = blanked(body)
+        if rest is None:
+            continue
+        decisions += 1
+        name = (bandit, rest.request, id)
+        requests += execute(f"select count(*) {_REQUEST}", name).get
+        if not dry_run:
+            execute("update events set body = ? where seq = ?", (rest.body, seq))
+            execute(f"delete {_REQUEST}", name)
+            execute(f"delete {_SUBJECT}", (bandit, rest.subject, id))
+    return Retained(decisions, requests)
+
+
+def copy_to(execute: Any, target: Path) -> None:
+    """A copy as of now in a new file, under an identity of its own.
+
+    Snapshots know the log they were taken of by its identity. A log that is restored from a copy
+    goes on differently from the one that was copied, so theirs are not its own.
+    """
+    if target.exists():
+        raise LedgerError(f"{target} exists: expected the name of a new file")
+    part = target.parent / f"{TEMPORARY}{uuid4().hex}"
+    try:
+        execute("vacuum into ?", (str(part),))
+        copy = apsw.Connection(str(part))
+        copy.execute("update ledger set identity = ?", (str(uuid4()),))
+        copy.close()
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(target.parent)

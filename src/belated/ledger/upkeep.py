@@ -1,0 +1,43 @@
+"""What retention takes from old decisions; the part that all stores share.
+
+Events themselves are kept: the state of a bandit is a fold over them. What the fold does not read
+(the context, whom a decision concerns, the caller's request, the features of the other actions)
+can go, and the state stays what it was, bit for bit.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from belated.ledger.events import Decided
+
+_decided = msgspec.msgpack.Decoder(Decided)
+
+
+class Retained(NamedTuple):
+    """What retention took, or would take."""
+
+    decisions: int = 0  # blanked
+    requests: int = 0  # names under which callers could ask again for their decision
+    parked: int = 0  # rewards whose decision never came
+
+    def plus(self, other: "Retained") -> "Retained":
+        """Both together."""
+        return Retained(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Blanked(NamedTuple):
+    """The body of a decision without what retention takes, and under which names it was found."""
+
+    body: bytes
+    request: str
+    subject: str
+
+
+def blanked(body: bytes) -> Blanked | None:
+    """What stays of the body of a decision; None where there is nothing left to take."""
+    decided = _decided.decode(body)
+    if not (decided.context or decided.subject or decided.request or decided.matrix):
+        return None
+    rest = msgspec.structs.replace(decided, context=b"", subject="", request="", matrix=b"")
+    return Blanked(msgspec.msgpack.encode(rest), decided.request, decided.subject)

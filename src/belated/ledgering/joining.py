@@ -1,0 +1,159 @@
+"""Decisions with what became of them, one row each: what off-policy evaluation reads."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from belated.ledger import Ledger
+from belated.ledger.events import Decided, Event, Kind, is_late
+from belated.ledger.ids import to_text
+from belated.ledger.spec import Spec
+from belated.ledgering.parquet import arrow, write_rows
+from belated.ledgering.reading import Told, events_of
+from belated.ledgering.times import iso
+
+SUFFIXES = (".jsonl", ".parquet", ".csv")
+_decided = msgspec.msgpack.Decoder(Decided)
+
+
+class JoinedRow(msgspec.Struct, gc=False):
+    """A decision and what became of it. Times are in microseconds since 1970."""
+
+    bandit: str
+    id: str
+    time: int
+    action: str
+    propensity: float | None
+    context: str | None  # JSON
+    x: list[float]
+    model_version: int
+    policy: str
+    reward: float | None
+    reward_time: int | None
+    delay_seconds: float | None
+    status: str
+
+
+@dataclass(slots=True)
+class Ending:
+    """What became of a decision so far."""
+
+    due: int | None
+    reward: float | None = None
+    time: int | None = None
+    expired: bool = False
+    status: str = "pending"
+
+    def take(self, event: Event) -> None:
+        """One event more about the decision."""
+        if event.kind in (Kind.REWARDED, Kind.REVISED):
+            late = event.kind == Kind.REWARDED and is_late(event.time, self.due, self.expired)
+            self.status = "late" if late else "rewarded"
+            self.reward = event.value
+            self.time = event.time if self.time is None else self.time  # a revision is no delay
+        elif event.kind == Kind.EXPIRED:
+            self.expired = True
+            self.status = "expired" if self.status == "pending" else self.status
+        elif event.kind == Kind.CANCELLED:
+            self.status = "cancelled"
+
+
+def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
+    """The decisions that are wanted, in the order of the log. Erased ones are not among them.
+
+    What became of a decision comes after it, maybe much later: the log is read twice.
+    """
+    endings: dict[bytes, Ending] = {}
+    defaults: dict[str, float | None] = {}
+    for event in events_of(ledger, told):
+        if event.kind == Kind.CONFIGURED:
+            spec = msgspec.json.decode(event.body, type=Spec)
+            conversion = spec.loop == "conversion"
+            defaults[event.bandit] = spec.default_reward if conversion else None
+        elif event.kind == Kind.DECIDED and event.id and wanted(event):
+            endings[event.id] = Ending(event.due)
+        elif event.id in endings:
+            endings[event.id].take(event)
+    for event in events_of(ledger, told):
+        if event.kind == Kind.DECIDED and event.id in endings:
+            yield _row(event, endings[event.id], defaults[event.bandit])
+
+
+def _row(event: Event, ending: Ending, default: float | None) -> JoinedRow:
+    body = _decided.decode(event.body)
+    delay = None if ending.time is None else (ending.time - event.time) / 1e6
+    return JoinedRow(
+        event.bandit,
+        to_text(event.id),
+        event.time,
+        body.action,
+        body.propensity,
+        body.context.decode() or None,
+        np.frombuffer(body.x).tolist(),
+        body.version,
+        body.policy,
+        default if ending.status == "expired" else ending.reward,
+        ending.time,
+        delay,
+        ending.status,
+    )
+
+
+def write_joined(file: IO[bytes], suffix: str, rows: Iterable[JoinedRow]) -> int:
+    """Write a file of decisions; returns how many."""
+    writers = {".jsonl": _write_lines, ".parquet": _write_parquet, ".csv": _write_csv}
+    return writers[suffix](file, rows)
+
+
+def _plain(row: JoinedRow) -> dict[str, Any]:
+    """With times that people can read."""
+    cells = msgspec.structs.asdict(row)
+    late = row.reward_time
+    return cells | {"time": iso(row.time), "reward_time": None if late is None else iso(late)}
+
+
+def _write_lines(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
+    encode, n = msgspec.json.Encoder().encode, 0
+    for row in rows:
+        n += 1
+        context = None if row.context is None else msgspec.Raw(row.context.encode())
+        file.write(encode(_plain(row) | {"context": context}) + b"\n")
+    return n
+
+
+def _write_csv(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
+    encode, n = msgspec.json.encode, 0
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.DictWriter(text, JoinedRow.__struct_fields__)
+    writer.writeheader()
+    for row in rows:
+        n += 1
+        writer.writerow(_plain(row) | {"x": encode(row.x).decode()})
+    text.detach()
+    return n
+
+
+def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
+    pa, _ = arrow()
+    moment = pa.timestamp("us", "UTC")
+    types = {
+        "bandit": pa.string(),
+        "id": pa.string(),
+        "time": moment,
+        "action": pa.string(),
+        "propensity": pa.float64(),
+        "context": pa.string(),
+        "x": pa.list_(pa.float64()),
+        "model_version": pa.int64(),
+        "policy": pa.string(),
+        "reward": pa.float64(),
+        "reward_time": moment,
+        "delay_seconds": pa.float64(),
+        "status": pa.string(),
+    }
+    return write_rows(file, pa.schema(types.items()), rows)

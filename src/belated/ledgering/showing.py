@@ -1,0 +1,75 @@
+"""What a command shows: progress while somebody looks, then a table or JSON."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+MOST_COLUMNS = 5  # of a table that fits a terminal
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A function to be told of every step; it draws a bar, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda steps: bar.advance(task, steps)
+
+
+def show(result: Mapping[str, Any], as_json: bool) -> None:
+    """A result: as JSON, or a line for each of its numbers and a table for each of its lists."""
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    for name, value in result.items():
+        title = name.replace("_", " ")
+        if isinstance(value, list):
+            _table(title, value)
+        elif isinstance(value, Mapping):
+            shown = ", ".join(f"{_cell(v)} {k.replace('_', ' ')}" for k, v in value.items())
+            typer.echo(f"{title}: {shown or 'none'}")
+        else:
+            typer.echo(f"{title}: {_cell(value)}")
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    names = [name.replace("_", " ") for name in rows[0]]
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    if len(names) > MOST_COLUMNS:  # on its side: a column for each row
+        first, *rest = zip(*cells, strict=True)
+        names, cells = [names[0], *first], [[n, *c] for n, c in zip(names[1:], rest, strict=True)]
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+_FORMS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "-",
+    bool: lambda value: "yes" if value else "no",
+    int: lambda value: f"{value:,}",
+    float: lambda value: f"{value:.4g}",
+    list: lambda value: " ".join(map(_cell, value)),
+}
+
+
+def _cell(value: Any) -> str:
+    return _FORMS.get(type(value), str)(value)

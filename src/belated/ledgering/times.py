@@ -1,0 +1,78 @@
+"""Times as people and files write them, and as a ledger holds them: microseconds since 1970."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from belated.core.arguments import any_number, wrong
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+OLDEST = 946_684_800 * SECOND  # the year 2000: an earlier time is a mistake
+LATEST = 1e17  # the year 5138; a number of milliseconds taken for seconds is far beyond
+EXPECTED = "an ISO time such as 2026-03-31T12:00:00Z, or seconds since 1970"
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+def now() -> int:
+    """The time."""
+    return time.time_ns() // 1000
+
+
+def microseconds(name: str, value: Any) -> int:
+    """A time in any of the forms that logs have; ``name`` is what errors call it.
+
+    Numbers are seconds, milliseconds or microseconds, told apart by their size. A time without
+    zone is in UTC.
+
+    >>> microseconds("time", "2023-11-14T22:13:20Z") == microseconds("time", 1_700_000_000)
+    True
+    >>> microseconds("time", 1_700_000_000_500)
+    1700000000500000
+    """
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(moment, datetime):
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return (aware - EPOCH) // MICROSECOND
+        number = any_number(moment)
+        for unit in (SECOND, 1000, 1):
+            if abs(number) * unit < LATEST:
+                return round(number * unit)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise wrong(name, value, EXPECTED)
+
+
+def plausible(name: str, time: int, latest: int) -> int:
+    """``time``, or an error where it is before 2000 or after ``latest``."""
+    if not OLDEST <= time <= latest:
+        raise wrong(name, iso(time), f"a time from 2000 to {iso(latest)[:10]}")
+    return time
+
+
+def iso(time: int) -> str:
+    """A time as ISO 8601 has it, to the microsecond.
+
+    >>> iso(1_700_000_000_500_000)
+    '2023-11-14T22:13:20.500000Z'
+    """
+    try:
+        return (EPOCH + time * MICROSECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except OverflowError:
+        return f"{time} microseconds since 1970"
+
+
+def duration(name: str, text: str) -> int:
+    """Microseconds of a duration such as 90d, 12h or 30m.
+
+    >>> duration("older-than", "90d") == 90 * DAY
+    True
+    """
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip())
+    if found is None:
+        raise wrong(name, text, "a number and a unit (s, m, h, d or w), such as 90d")
+    return int(found[1]) * UNITS[found[2]] * SECOND

@@ -1,0 +1,300 @@
+"""Rank, reward and activate as Azure Personalizer v1.0 had them, for programs written for it.
+
+One bandit stands behind them. The caller's ``eventId`` is the request id of a decision: a rank
+call may be sent again. Differences that a caller can see are in docs/how-to/service.md.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Annotated, Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Meta
+
+from belated.core.arguments import shown, wrong
+from belated.ledger.events import Decided, Draft, Event, Kind, Status
+from belated.ledger.loop import Proposal
+from belated.service.api import Api, Call
+from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of
+from belated.service.logs import DECISION
+from belated.service.messages import (
+    MOST_ACTIONS,
+    ActionName,
+    ActionRow,
+    DecisionAnswer,
+    DecisionRequest,
+    Request,
+)
+from belated.service.openapi import Link
+from belated.service.problems import FORBIDDEN, INVALID, STORE_UNAVAILABLE, Problem, ProblemType
+from belated.service.running import NO_BANDIT, NOT_READY, Service
+
+NO_EVENT = ProblemType(404, "unknown-event", "There is no event of this id")
+NOT_ACTIVE = ProblemType(409, "event-not-activated", "The event was deferred and never activated")
+OTHER_REWARD = ProblemType(409, "other-reward", "The event has another reward already")
+UNWELL = (NO_BANDIT, NOT_READY, STORE_UNAVAILABLE)
+ACTIVATED = "belated:activated:"  # before an eventId: the request that activation makes of it
+DEEPEST = 8  # objects in objects
+
+EventId = Annotated[str, Meta(min_length=1, max_length=256)]
+FeatureSets = list[dict[str, Any]]
+
+
+class RankableAction(Request):
+    """An action to choose from."""
+
+    id: ActionName
+    features: FeatureSets | None = None
+
+
+class RankRequest(Request, rename="camel"):
+    """Actions, one of which is to be chosen."""
+
+    actions: Annotated[list[RankableAction], Meta(min_length=1, max_length=MOST_ACTIONS)]
+    context_features: FeatureSets | None = None
+    excluded_actions: list[str] | None = None
+    event_id: EventId | None = None
+    defer_activation: bool | None = None
+
+
+class RankedAction(msgspec.Struct):
+    """An action and the probability with which it was to be chosen."""
+
+    id: str
+    probability: float | None  # null where the policy draws and does not know it
+
+
+class RankResponse(msgspec.Struct, rename="camel"):
+    """``rewardActionId`` is the action to take."""
+
+    ranking: list[RankedAction]
+    event_id: str
+    reward_action_id: str
+
+
+class RewardRequest(Request):
+    """The reward of an event."""
+
+    value: float
+
+
+class EventPath(Request, rename="camel"):
+    """Which event."""
+
+    event_id: EventId
+
+
+def add_personalizer(api: Api, service: Service, bandit: str) -> None:
+    """Serve the three operations with this bandit."""
+    event = {"eventId": "$response.body#/eventId"}
+
+    @api.route(
+        "POST",
+        "/personalizer/v1.0/rank",
+        answers={201: RankResponse},
+        needs="decide",
+        problems=[*UNWELL, REQUEST_CHANGED],
+        links=[Link("reward_event", event), Link("activate_event", event)],
+        checks_bandit=True,
+    )
+    async def rank(body: RankRequest, call: Call) -> RankResponse:
+        """Choose one of the actions.
+
+        With ``deferActivation`` nothing is learnt from it before it is activated.
+        """
+        check_key(call, bandit)
+        answer = await decide(service, bandit, body)
+        call.state[DECISION] = answer.decision_id
+        return response_of(body, answer)
+
+    @api.route(
+        "POST",
+        "/personalizer/v1.0/events/{eventId}/reward",
+        answers={204: None},
+        needs="reward",
+        problems=[*UNWELL, NO_EVENT, NOT_ACTIVE, OTHER_REWARD],
+        checks_bandit=True,
+    )
+    async def reward_event(path: EventPath, body: RewardRequest, call: Call) -> None:
+        """Hand in the reward of an event."""
+        check_key(call, bandit)
+        await reward(service, bandit, path.event_id, body.value)
+
+    @api.route(
+        "POST",
+        "/personalizer/v1.0/events/{eventId}/activate",
+        answers={204: None},
+        needs="reward",
+        problems=[*UNWELL, NO_EVENT],
+        checks_bandit=True,
+    )
+    async def activate_event(path: EventPath, call: Call) -> None:
+        """Say that a deferred event was shown: from now on its reward is waited for."""
+        check_key(call, bandit)
+        await activate(service, bandit, path.event_id)
+
+
+def check_key(call: Call, bandit: str) -> None:
+    """Refuse a key for another bandit."""
+    if call.key is not None and not call.key.covers(bandit):
+        raise Problem(FORBIDDEN, f"The key {call.key.id} is for the bandit {call.key.bandit!r}.")
+
+
+# ----------------------------------------------------------------------------------------- rank
+
+
+async def decide(service: Service, bandit: str, body: RankRequest) -> DecisionAnswer:
+    """Choose and write; a deferred decision is cancelled in the same breath."""
+    if body.event_id is None:
+        body.event_id = str(uuid4())
+    proposal = _proposal(service, bandit, body)
+    drafts = [proposal.draft]
+    if body.defer_activation:
+        drafts.append(Draft(Kind.CANCELLED, bandit, proposal.draft.id, proposal.draft.time))
+    outcome = (await service.write(drafts))[0]
+    if outcome.status == Status.ACCEPTED:
+        service.tally.decisions[bandit] += 1
+    return answer_of(proposal, outcome)
+
+
+def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
+    fold = service.fold(bandit)
+    try:
+        request = decision_request(body)
+        if fold.spec.mode == "shadow":  # Personalizer's apprentice mode plays the first action
+            assert request.actions is not None
+            request.played, request.propensity = request.actions[0].id, 1.0
+        # what was asked for, whatever the mode was at that time
+        digest = blake2b(msgspec.msgpack.encode(body, order="deterministic"), digest_size=16)
+        ask = ask_of(request)._replace(digest=digest.digest())
+        return service.loop.propose(bandit, ask)
+    except (TypeError, ValueError, OverflowError) as error:  # the last: a whole number too large
+        raise Problem(INVALID, str(error)) from None
+
+
+def decision_request(body: RankRequest) -> DecisionRequest:
+    """The same in the words of our own API.
+
+    >>> body = RankRequest(
+    ...     [RankableAction("news", [{"type": "text"}]), RankableAction("film")],
+    ...     [{"user": {"age": 31, "seen": ["a", "b"]}}],
+    ...     excluded_actions=["film"],
+    ... )
+    >>> request = decision_request(body)
+    >>> request.context
+    {'user.age': 31, 'user.seen.0': 'a', 'user.seen.1': 'b'}
+    >>> request.actions
+    [ActionRow(id='news', features={'id': 'news', 'type': 'text'})]
+    """
+    excluded = set(body.excluded_actions or ())
+    rows = [
+        ActionRow(action.id, {"id": action.id, **columns(f"features of {action.id!r}", features)})
+        for action in body.actions
+        if action.id not in excluded
+        for features in [action.features]
+    ]
+    if not rows:
+        raise wrong("excludedActions", body.excluded_actions, "one action at least left")
+    context = columns("contextFeatures", body.context_features)
+    return DecisionRequest(context=context or None, actions=rows, request_id=body.event_id)
+
+
+def columns(name: str, sets: FeatureSets | None) -> dict[str, Any]:
+    """Features in objects as columns with a name each: ``namespace.key``."""
+    found: dict[str, Any] = {}
+    for features in sets or ():
+        for key, value in _leaves(name, features, DEEPEST):
+            if key in found:
+                raise ValueError(f"{name}: {shown(key)} is there twice, expected once")
+            found[key] = value
+    return found
+
+
+def _leaves(name: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
+    """Paths and values of all that is no object and no list."""
+    if depth == 0:
+        raise ValueError(f"{name}: expected objects in objects, {DEEPEST} deep at most")
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        if isinstance(inner, dict | list):
+            for path, leaf in _leaves(name, inner, depth - 1):
+                yield f"{key}.{path}", leaf
+        else:
+            yield str(key), inner
+
+
+def response_of(body: RankRequest, answer: DecisionAnswer) -> RankResponse:
+    """The chosen action first, then the others as they came; excluded ones keep their places.
+
+    The probability of the chosen action is the one that is logged. The rest is shared out among
+    the others, which is what an exploration floor does.
+    """
+    excluded = set(body.excluded_actions or ())
+    chosen, p = answer.action, answer.propensity
+    others = [a.id for a in body.actions if a.id not in excluded and a.id != chosen]
+    rest = None if p is None else (1.0 - p) / max(len(others), 1)
+    ranked = iter([RankedAction(chosen, p), *(RankedAction(id, rest) for id in others)])
+    ranking = [
+        RankedAction(action.id, 0.0) if action.id in excluded else next(ranked)
+        for action in body.actions
+    ]
+    return RankResponse(ranking, body.event_id or "", chosen)
+
+
+# ------------------------------------------------------------------------- reward and activation
+
+
+async def reward(service: Service, bandit: str, event_id: str, value: float) -> None:
+    """Hand in a reward, or say why it cannot be used."""
+    fold = service.fold(bandit)
+    event = _requested(service, bandit, ACTIVATED + event_id) or _requested(
+        service, bandit, event_id
+    )
+    if event is None:
+        raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
+    now = service.loop.clock()
+    (outcome,) = await service.write([Draft(Kind.REWARDED, bandit, event.id, now, value)])
+    service.tally.reward(bandit, service.loop.answer(outcome), now)
+    if outcome.status == Status.INVALID:
+        expected = fold.learner.family.support
+        raise Problem(INVALID, f"value = {shown(value)}: expected {expected}.")
+    if outcome.status == Status.CONFLICT:
+        raise _conflict(service, event, event_id)
+
+
+def _conflict(service: Service, event: Event, event_id: str) -> Problem:
+    if _is_cancelled(service, event):
+        return Problem(NOT_ACTIVE, f"POST .../events/{event_id}/activate comes first.")
+    return Problem(OTHER_REWARD, "The first reward of an event stays.")
+
+
+async def activate(service: Service, bandit: str, event_id: str) -> None:
+    """Make a decision of a deferred one: the same choice, its window open from now on."""
+    fold = service.fold(bandit)
+    event = _requested(service, bandit, event_id)
+    if event is None:
+        raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
+    if not _is_cancelled(service, event):
+        return  # it was not deferred
+    request, now, window = ACTIVATED + event_id, service.loop.clock(), fold.spec.window
+    body = msgspec.msgpack.decode(event.body, type=Decided)
+    draft = Draft(
+        Kind.DECIDED,
+        bandit,
+        service.loop.ids(),
+        now,
+        due=None if window is None else now + round(window * 1e6),
+        body=msgspec.msgpack.encode(msgspec.structs.replace(body, request=request)),
+        request=request,
+    )
+    await service.write([draft])  # a second activation is a duplicate
+
+
+def _requested(service: Service, bandit: str, request: str) -> Event | None:
+    found = service.ledger.requested(bandit, request)
+    return None if found is None else found[0]
+
+
+def _is_cancelled(service: Service, event: Event) -> bool:
+    return any(e.kind == Kind.CANCELLED for e in service.ledger.story(event.id))

@@ -1,0 +1,115 @@
+"""Snapshots made while the service runs, so that the next start need not read the whole log.
+
+A thread looks how long the log has become, and a process of its own reads it and writes: neither
+takes time from the event loop. A snapshot that fails costs nothing but a slower start.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from belated.ledger import open_ledger, snapshots
+from belated.ledger.events import START, Kind, Position
+from belated.ledger.protocol import Ledger, LedgerError
+
+log = logging.getLogger("belated.service")
+
+LOOK_EVERY = 10.0  # seconds
+URL = "BELATED_SNAPSHOT_LEDGER"
+COMMAND = ("ledger", "snapshot", f"env:{URL}")
+AFTER_FAILURE = 600.0  # seconds until a snapshot is tried again
+
+
+class Snapshots(threading.Thread):
+    """Makes a snapshot whenever a start would have to read ``every`` events or more.
+
+    Parameters
+    ----------
+    url, folder
+        Of the ledger, and where its snapshots lie.
+    every
+        Events that a start may have to read.
+    """
+
+    def __init__(self, url: str, folder: Path, every: int) -> None:
+        super().__init__(name="snapshots", daemon=True)
+        self.url, self.folder, self.every = url, folder, every
+        self._told_to_stop = threading.Event()
+
+    def stop(self) -> None:
+        """Give up what is under way."""
+        self._told_to_stop.set()
+        self.join(timeout=1.0)  # it may wait for a store that is down: nobody else has to
+
+    def run(self) -> None:
+        """Look, and look again."""
+        position: Position | None = None
+        wait = 0.0
+        while not self._told_to_stop.wait(wait):
+            wait = LOOK_EVERY
+            try:
+                with closing(open_ledger(self.url)) as ledger:
+                    if position is None:
+                        position = newest(ledger, self.folder)
+                        # may hold what was erased since, and then a start reads the whole log
+                        if ledger.rare(Kind.FORGOTTEN, position):
+                            position = START
+                    if ledger.behind(position) < self.every:
+                        continue
+                    if self._make():
+                        position = newest(ledger, self.folder)
+                    else:
+                        wait = AFTER_FAILURE
+            except (LedgerError, OSError) as error:
+                log.warning("no snapshot was made: %s", error)
+
+    def _make(self) -> bool:
+        """Whether there is a new snapshot; one under way is abandoned where the service stops."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "belated", *COMMAND, "--folder", str(self.folder)],
+            env={**os.environ, URL: self.url},  # a password in a command is there for all to see
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the service, which then stops this
+        )
+        while True:
+            try:
+                said = process.communicate(timeout=0.1)[1].decode(errors="replace").strip()
+                break
+            except subprocess.TimeoutExpired:
+                if self._told_to_stop.is_set():
+                    process.kill()
+        if process.returncode == 0:
+            log.info("made a snapshot in %s", self.folder)
+        elif not self._told_to_stop.is_set():
+            log.warning("no snapshot was made: %s", said[-500:])
+        return process.returncode == 0
+
+
+class Manifest(msgspec.Struct):
+    """What must be known of a snapshot to tell whether a start would use it."""
+
+    version: int
+    ledger: str
+    position: Position
+
+
+def newest(ledger: Ledger, folder: Path) -> Position:
+    """Where the newest snapshot of this ledger was taken; the start, where there is none."""
+    position = START
+    for path in folder.glob("*/manifest.json"):
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except (msgspec.DecodeError, OSError):
+            continue  # damaged, or removed at this moment
+        complete = path.parent.suffix != ".part"
+        if complete and (found.version, found.ledger) == (snapshots.VERSION, ledger.identity):
+            position = max(position, found.position)
+    return position

@@ -42,8 +42,9 @@ ACTIONS = {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0], "c": [0.5, 0.5, 0.5]}
 class Acknowledged:
     """What clients were told, and what they asked without hearing of it any more."""
 
-    decisions: list[tuple[str, str, str, str]] = field(default_factory=list)  # bandit, request,
-    rewards: list[tuple[str, float]] = field(default_factory=list)  # ... id, action
+    decisions: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Bandit, request, id and action."""
+    rewards: list[tuple[str, float]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     open_decisions: list[tuple[str, str]] = field(default_factory=list)
     open_rewards: list[tuple[str, float]] = field(default_factory=list)
@@ -259,7 +260,7 @@ def check_acknowledged(events: list[Event], told: Acknowledged) -> int:
     ]
     lost += [id for id, value in told.rewards if rewarded.get(from_text(id) or b"") != value]
     lost += [id for id in told.cancelled if from_text(id) not in cancelled]
-    assert lost == []
+    assert lost == [], "acknowledged, and not in the log"
     return len(lost)
 
 

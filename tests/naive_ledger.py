@@ -1,4 +1,4 @@
-"""A slow and obvious twin of the fold: what should have been learnt from a log, from the rules alone.
+"""A slow and obvious twin of the fold: what should have been learnt, from the rules alone.
 
 The rules are those of ``Spec``: an explicit loop learns a reward when it comes, a conversion loop
 when the window closes; a reward after the window is kept, or revises, as the settings say then.
@@ -86,7 +86,8 @@ def _about(bandit: Bandit, story: Story, event: Event) -> None:
         bandit.counts["cancelled"] += 1
         story.state = "cancelled"
     elif event.kind == Kind.EXPIRED:
-        assert story.due is not None and event.time > story.due, "a window was closed too early"
+        assert story.due is not None
+        assert event.time > story.due, "a window was closed too early"
         story.window_closed = True
         if story.state == "pending":
             if story.value is None:

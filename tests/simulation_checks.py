@@ -85,6 +85,7 @@ def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     family, policy = bandit.spec.family["type"], learner.policy
     if family == "gaussian":
         expected = naive.mle("gaussian", x, y, policy.lam)
-    else:
-        expected = naive.mle(family, x, y, policy.lam * policy.kappa, policy.m1)
+    else:  # the ridge is lam times the least slope of the mean, which is at the end
+        kappa = naive.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
+        expected = naive.mle(family, x, y, policy.lam * kappa, policy.m1)
     assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)

@@ -153,10 +153,14 @@ def test_a_disk_that_is_really_full(small_disk):
     url, ballast = f"sqlite:///{small_disk}/ledger.db", small_disk / "ballast"
     with LiveServer(url) as server:
 
-        def break_it(acknowledged):
-            with pytest.raises(OSError, match="No space"), ballast.open("wb", buffering=0) as file:
+        def write_until_full():
+            with ballast.open("wb", buffering=0) as file:
                 while True:
                     file.write(bytes(4096))
+
+        def break_it(acknowledged):
+            with pytest.raises(OSError, match="No space"):
+                write_until_full()
             fill(server, acknowledged)
 
         break_and_mend(server, url, break_it, ballast.unlink)

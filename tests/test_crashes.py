@@ -6,6 +6,7 @@ BELATED_KILLS=1000 for the long run, which ``benchmarks/reliability.py`` does.
 
 import os
 import socket
+import sys
 import time
 
 from belated.ledger.ids import from_text
@@ -17,7 +18,7 @@ KILLS = int(os.environ.get("BELATED_KILLS", "5"))
 
 
 def test_a_server_killed_under_load_has_all_that_it_acknowledged():
-    report = crash(KILLS, seed=1)
+    report = crash(KILLS, 1, lambda n: n % 50 or print(f"{n} kills so far", file=sys.stderr))
     print(report)
     assert report.kills == KILLS
     assert report.lost == 0

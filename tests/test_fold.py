@@ -10,15 +10,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+import naive_ledger
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
-from belated.ledger import snapshots
-from belated.ledger.events import Draft, Kind, Status
+from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger.events import START, Draft, Kind, Status
 from belated.ledger.loop import Ask, Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.spec import Spec
 from belated.ledger.sqlite import SQLiteLedger
 from belated.policies.greedy import Greedy
 from belated.policies.thompson import Thompson
+from simulation_checks import check_counts, check_estimate
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -217,6 +219,35 @@ def test_a_forgotten_subject_leaves_no_trace_in_the_model():
     assert same(with_me, replayed(with_me))
 
 
+class FailsWhenArmed(MemoryLedger):
+    """Cannot be read from the start while ``armed``."""
+
+    armed = False
+
+    def follow(self, after, limit=100_000):
+        if self.armed and after == START:
+            raise StoreUnavailableError("armed")
+        return super().follow(after, limit)
+
+
+def test_a_store_that_fails_while_a_subject_is_forgotten_makes_nothing_count_twice():
+    loop = new_loop(explicit(), FailsWhenArmed())
+    loop.configure("other", explicit())
+    rng = np.random.default_rng(1)
+    decide(loop, rng, subject="me")
+    replica = replayed(loop)
+    decide(loop, rng, "other")
+    loop.ledger.forget("shop", "me", loop.clock())
+    replica.ledger.armed = True
+    with pytest.raises(StoreUnavailableError):
+        replica.catch_up()
+    replica.ledger.armed = False
+    replica.catch_up()
+    loop.catch_up()
+    assert replica.folds["other"].learner.n_decided == 1
+    assert same(loop, replica)
+
+
 def test_snapshots(tmp_path):
     rng, loop = np.random.default_rng(1), new_loop(conversion())
     loop.configure("other", explicit(Gaussian(sd=1.0), Thompson()))
@@ -366,9 +397,19 @@ class AnyLoop(RuleBasedStateMachine):
         if hasattr(self, "loop"):
             assert same(self.loop, replayed(self.loop))
 
+    @invariant()
+    def the_rules_are_kept(self):
+        """What is pending, learnt and counted is what a slow twin makes of the log."""
+        if hasattr(self, "loop"):
+            check_counts(self.fold, self.twin())
+
+    def twin(self):
+        return naive_ledger.read(self.loop.ledger.follow(START)[0])["shop"]
+
     def teardown(self):
         if not getattr(self, "ids", None):
             return
+        check_estimate(self.fold, self.twin())
         learner = self.fold.learner
         n = learner.n_decided
         X, y = learner.history.x[:n], learner.history.y[:n]

@@ -117,6 +117,14 @@ def test_one_request_at_two_replicas_gets_one_decision(replicas):
     assert two.call("POST", "/v1/bandits/shop/decisions", changed).status == 409
 
 
+def test_what_a_store_cannot_hold_is_refused_alike_by_all(replicas):
+    one, _ = replicas
+    make_shop(one)
+    for body in ({"request_id": "a\0b"}, {"subject": "\0"}):
+        assert one.call("POST", "/v1/bandits/shop/decisions", body).status == 422
+    decide(one, request_id="\n\U0001f642\u202e", subject="\x01")
+
+
 def test_one_bandit_made_at_two_replicas_at_once_is_one_bandit(url):
     """Whichever comes first in the log counts, for all."""
     one, two = (Loop(open_ledger(url)) for _ in range(2))

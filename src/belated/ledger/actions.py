@@ -1,9 +1,8 @@
 """The actions that a bandit knows by name, and vectors of those in a request."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers, shown, wrong
 from belated.core.types import Matrix
@@ -96,10 +95,11 @@ class Actions:
                 raise wrong("action", name, "a name of 1 to 200 characters")
             if self.features is None:
                 vector = self.vectors([features], None)[0]
-                if not np.linalg.norm(vector) <= max_norm * NORM_ROUNDING:
+                norm = math.hypot(*vector)  # which does not overflow
+                if not norm <= max_norm * NORM_ROUNDING:
                     raise ValueError(
-                        f"action {shown(name)} has norm {np.linalg.norm(vector):.9g}: expected at "
-                        f"most max_norm = {max_norm:g}"
+                        f"action {shown(name)} has norm {norm:.9g}: expected at most max_norm = "
+                        f"{max_norm:g}"
                     )
             elif not isinstance(features, Mapping):
                 raise wrong(f"features of action {shown(name)}", features, "an object")

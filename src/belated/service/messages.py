@@ -10,7 +10,8 @@ from belated.ledger.events import Status
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
 ActionName = Annotated[str, Meta(min_length=1, max_length=200)]
-Label = Annotated[str, Meta(min_length=1, max_length=200)]
+# PostgreSQL cannot hold a NUL in a text.
+Label = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]
@@ -18,7 +19,9 @@ Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value]  # features by name
-Vector = Annotated[list[float], Meta(min_length=1, max_length=4096)]
+# A model of d features holds several d x d matrices, and others wait while it is made.
+MOST_FEATURES = 1024
+Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 
 MOST_ACTIONS = 10_000
 MOST_REWARDS = 10_000
@@ -76,7 +79,7 @@ class FeatureSettings(Request):
 
     numeric: dict[str, tuple[float, float]] = {}  # ranges
     categorical: dict[str, list[Value]] = {}  # categories
-    hashed: dict[str, Annotated[int, Meta(ge=1, le=4096)]] = {}  # buckets
+    hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
 
@@ -86,7 +89,7 @@ class BanditSettings(Request):
 
     family: Annotated[str, Meta(max_length=200, examples=["bernoulli", "gaussian:sd=0.5"])]
     policy: Annotated[str, Meta(max_length=500)] = "delayed-ofu-glm"
-    dim: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    dim: Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None = None
     features: FeatureSettings | None = None
     max_norm: Annotated[float, Meta(gt=0.0)] = 1.0
     loop: Literal["explicit", "conversion"] = "explicit"

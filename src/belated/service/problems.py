@@ -97,7 +97,8 @@ def problem_of(error: Exception) -> Problem:
         case StoreUnavailableError():
             return Problem(
                 STORE_UNAVAILABLE,
-                "Nothing was written. Send the request again.",
+                # where the connection broke in a commit, nobody knows whether it took place
+                "Send the request again: rewards, and decisions with a request_id, count once.",
                 retry_after=STORE_RETRY_AFTER,
             )
     return Problem(INTERNAL, "The error is in the log of the service, not in the request.")

@@ -72,7 +72,8 @@ def new_api(service: Service, limit: RateLimit | None = None) -> Api:
 
 def _add_loop(api: Api, service: Service) -> None:
     rewarding = Link(
-        "send_rewards", body={"rewards": [{"decision_id": "$response.body#/decision_id"}]}
+        "send_rewards",
+        body={"rewards": [{"decision_id": "$response.body#/decision_id", "reward": 1}]},
     )
     reading = Link("read_decision", {"id": "$response.body#/decision_id"})
     cancelling = Link("cancel_decision", {"id": "$response.body#/decision_id"})
@@ -195,7 +196,16 @@ def _add_bandits(api: Api, service: Service) -> None:
     deciding = Link("make_decision", {"name": "$response.body#/name"})
     looking = Link("read_bandit", {"name": "$response.body#/name"})
 
-    @api.route("GET", "/v1/bandits", answers={200: BanditList}, needs="read", problems=UNWELL)
+    first = {"name": "$response.body#/bandits/0"}
+
+    @api.route(
+        "GET",
+        "/v1/bandits",
+        answers={200: BanditList},
+        needs="read",
+        problems=UNWELL,
+        links=[Link("make_decision", first, body={}), Link("list_actions", first)],
+    )
     async def list_bandits() -> BanditList:
         """List the bandits."""
         service.check_ready()

@@ -10,7 +10,7 @@ from belated import registry
 from belated.core.arguments import wrong
 from belated.features import Features
 from belated.ledger.spec import Spec
-from belated.service.messages import BanditSettings, BanditState, FeatureSettings
+from belated.service.messages import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -27,6 +27,8 @@ def spec_of(settings: BanditSettings) -> Spec:
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
         dim = features.dim
+        if dim > MOST_FEATURES:  # interactions multiply
+            raise wrong("features", f"{dim} columns", f"{MOST_FEATURES} at most")
     if dim is None:
         raise wrong("dim", None, "the number of features of an action, or features")
     same = ("max_norm", "loop", "window", "default_reward", "late", "mode", "exploration")

@@ -1,0 +1,127 @@
+"""The long runs behind the promises of docs/reliability.md, one after the other.
+
+``python benchmarks/reliability.py`` takes about half an hour on two cores and prints the table; with
+``--write`` it also puts it into the page; with ``--quick`` the sizes are those of the test suite.
+Progress goes to standard error. Each run is a test with another size: what the test prints is what
+stands in the table.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reliability.md"
+MARK = "<!-- below: the output of benchmarks/reliability.py -->"
+
+
+class Run(NamedTuple):
+    """One row of the table."""
+
+    promise: str
+    what: str
+    test: str
+    size: dict[str, str]  # environment variables; without them, the size in the test suite
+    compiled: bool = False
+
+
+RUNS = [
+    Run(
+        "R1, R5, R7",
+        "server killed with SIGKILL under 16-way load",
+        "test_crashes.py::test_a_server_killed_under_load_has_all_that_it_acknowledged",
+        {"BELATED_KILLS": "1000"},
+    ),
+    Run(
+        "R2",
+        "power cut, simulated down to the sector",
+        "test_faults.py::test_the_ledger_loses_nothing_when_the_power_goes",
+        {"POWER_CUT_SEEDS": "10000"},
+    ),
+    Run(
+        "R3",
+        "PostgreSQL killed under load",
+        "test_postgres.py::test_a_server_killed_under_load_has_all_that_it_acknowledged",
+        {"POSTGRES_KILLS": "20"},
+    ),
+    Run(
+        "R6",
+        "4 writers and 2 readers on PostgreSQL",
+        "test_postgres.py::test_readers_see_every_event_once_whoever_commits_when",
+        {"POSTGRES_ROUNDS": "1000"},
+    ),
+    Run(
+        "R10",
+        "simulated days with faults",
+        "test_simulated_days.py::test_every_day_holds_whatever_fails",
+        {"BELATED_SIMULATED_DAYS": "5000"},
+    ),
+    Run(
+        "R11",
+        "schemathesis, all checks and phases",
+        "test_api_conformance.py",
+        {"BELATED_API_EXAMPLES": "100"},
+        compiled=True,
+    ),
+    Run(
+        "bad input",
+        "mutated requests",
+        "test_fuzz.py::test_mutated_requests_are_served_or_refused",
+        {"BELATED_FUZZED": "1000000"},
+    ),
+]
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv[1:]
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    say(f"Measured on {machine()}, Python {platform.python_version()}.\n")
+    say("| promise | what | result | failed | seconds |")
+    say("|---|---|---|---|---|")
+    for run in RUNS:
+        print(f"{run.promise}: {run.what} ...", file=sys.stderr, flush=True)
+        started = time.perf_counter()
+        said, failed = result(run, {} if quick else run.size)
+        seconds = time.perf_counter() - started
+        say(f"| {run.promise} | {run.what} | {said} | {failed} | {seconds:.0f} |")
+    if "--write" in sys.argv[1:]:
+        page, _, _ = PAGE.read_text().partition(MARK)
+        PAGE.write_text("\n".join([page + MARK, "", *lines, ""]))
+
+
+def result(run: Run, size: dict[str, str]) -> tuple[str, int]:
+    """The line that the test printed, and how many tests failed."""
+    jit = {} if run.compiled else {"NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, str(ROOT / "tests" / run.test)],
+        env={**os.environ, **jit, **size},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        return "see above", 1
+    lines = [line for line in done.stdout.splitlines() if line and line[0].isdigit()]
+    return lines[0].rstrip("."), 0
+
+
+def machine() -> str:
+    """In words, without names."""
+    return (
+        f"{os.cpu_count()} cores of a shared {platform.machine()} machine with {platform.system()}"
+    )
+
+
+if __name__ == "__main__":
+    main()

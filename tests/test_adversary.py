@@ -1,0 +1,144 @@
+"""What an adversary found in the ledger and the service: each test failed before its repair."""
+
+import asyncio
+import json
+import logging
+import threading
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedOFUGLM
+from belated.features import Features
+from belated.ledger.events import START, Draft, Kind, Position, Status
+from belated.ledger.ids import Ids, from_text
+from belated.ledger.loop import Ask, Loop
+from belated.ledger.memory import MemoryLedger
+from belated.ledger.protocol import StoreUnavailableError
+from belated.ledger.spec import Spec
+from belated.ledger.sqlite import SQLiteLedger
+from belated.service import logs
+from belated.service.app import new_app
+from belated.service.running import Service
+from belated.service.writer import Writer
+
+SECOND = 1_000_000
+NOW = 1_700_000_000 * SECOND
+ACTIONS = {"a": [0.6, 0.0], "b": [0.0, 0.8]}
+MATRIX = np.array([[0.6, 0.0], [0.0, 0.8]])
+
+
+class Client:
+    """Calls the app in this process."""
+
+    def __init__(self, ledger=None, ready=True, in_thread=False):
+        self.now = NOW
+        ledger = MemoryLedger() if ledger is None else ledger
+        self.service = Service("memory://", ledger=ledger, clock=lambda: self.now, seed=1)
+        self.service.writer.in_thread = in_thread
+        if ready:
+            self.service.read_log()
+        self.transport = httpx.ASGITransport(new_app(self.service))
+        self.key = None
+
+    def answers(self, *requests):
+        """Answers to requests (method, path, body) that are sent at the same time."""
+
+        async def send():
+            headers = {} if self.key is None else {"X-API-Key": self.key}
+            async with httpx.AsyncClient(
+                transport=self.transport, base_url="http://test", headers=headers
+            ) as client:
+                calls = [client.request(m, path, json=body) for m, path, body in requests]
+                return await asyncio.gather(*calls)
+
+        return asyncio.run(send())
+
+    def __call__(self, method, path, body=None, status=200):
+        (answer,) = self.answers((method, path, body))
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    def shop(self, **settings):
+        settings = {"family": "bernoulli", "dim": 2} | settings
+        self("PUT", "/v1/bandits/shop", settings, 201)
+        self("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS})
+        return self
+
+    def decide(self, status=200, **body):
+        return self("POST", "/v1/bandits/shop/decisions", body, status)
+
+    def reward(self, id, value):
+        item = {"decision_id": id, "reward": value}
+        return self("POST", "/v1/rewards", {"rewards": [item]})["statuses"][0]
+
+
+def kinds(ledger):
+    return [event.kind for event in ledger.follow(START)[0]]
+
+
+def spec(**settings):
+    return Spec.of(2, Bernoulli(), DelayedOFUGLM(), **settings)
+
+
+def new_loop(ledger=None, names=("shop",)):
+    loop = Loop(MemoryLedger() if ledger is None else ledger, clock=lambda: NOW, seed=1)
+    for name in names:
+        loop.configure(name, spec())
+    return loop
+
+
+def decide(loop, name="shop"):
+    proposal = loop.propose(name, Ask(matrix=MATRIX))
+    loop.commit([proposal.draft])
+    return proposal.draft.id
+
+
+def replayed(loop):
+    again = Loop(loop.ledger)
+    again.catch_up()
+    return {name: fold.digest() for name, fold in again.folds.items()}
+
+
+def digests(loop):
+    return {name: fold.digest() for name, fold in loop.folds.items()}
+
+
+# --------------------------------------------------------------- half taken in, live != replay
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("place", ["fold", "apply"])
+def test_an_interrupted_fold_is_not_taken_in_twice(monkeypatch, error, place):
+    """No memory for a longer history, or Ctrl-C: what is known must still be the fold of the log.
+
+    Events that one bandit has taken in, and another one not, were given to both again.
+    """
+    loop = new_loop(names=("one", "two"))
+    ids = [decide(loop, "one"), decide(loop, "two")]
+    broken = loop.folds["two"]
+    target = broken.learner if place == "fold" else broken
+
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, place, fail)
+        with pytest.raises(error):
+            loop.reward([(id, 1.0) for id in ids])
+    loop.catch_up()
+    assert digests(loop) == replayed(loop)
+    assert [fold.learner.n_observed for fold in loop.folds.values()] == [1, 1]
+    ids = [decide(loop, "one"), decide(loop, "two")]
+    assert loop.reward([(id, 0.0) for id in ids]) == [Status.ACCEPTED] * 2
+    assert digests(loop) == replayed(loop)
+
+
+def test_a_reward_without_a_decision_in_the_log_is_an_error_not_an_endless_search():
+    fold = new_loop().folds["shop"]
+    fold.ids += bytes(range(16))
+    with pytest.raises(LookupError):
+        fold._row(b"?" * 16)

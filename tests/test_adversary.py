@@ -142,3 +142,34 @@ def test_a_reward_without_a_decision_in_the_log_is_an_error_not_an_endless_searc
     fold.ids += bytes(range(16))
     with pytest.raises(LookupError):
         fold._row(b"?" * 16)
+
+
+# ------------------------------------------------------------------- durable, and said not to be
+
+
+class Forgetful(MemoryLedger):
+    """Writes, but cannot be read any more when told so."""
+
+    unreadable = False
+
+    def follow(self, after, limit=100_000):
+        if self.unreadable:
+            raise StoreUnavailableError("gone")
+        return super().follow(after, limit)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("fallback", ["", "a"])
+def test_what_was_written_is_not_denied_where_it_cannot_be_read_back(fallback, in_thread):
+    """Answered with 503 or the fallback, the caller plays something else than the log says."""
+    ledger = Forgetful()
+    client = Client(ledger, in_thread=in_thread).shop(fallback=fallback)
+    ledger.unreadable = True
+    answer = client.decide()
+    assert answer["logged"] is True
+    assert client.reward(answer["decision_id"], 1.0) == "accepted"
+    ledger.unreadable = False
+    asyncio.run(client.service.follow())
+    assert kinds(ledger)[2:] == [Kind.DECIDED, Kind.REWARDED]
+    assert client.service.loop.folds["shop"].learner.n_observed == 1
+    assert digests(client.service.loop) == replayed(client.service.loop)

@@ -8,6 +8,7 @@ learns the same way; being behind is one more delay.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -29,7 +30,7 @@ from belated.ledger.events import (
     Status,
 )
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.protocol import Ledger, NewBanditError
+from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -190,7 +191,10 @@ class Loop:
     def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Write drafts, then take in what is new."""
         outcomes = self.ledger.commit(drafts, self.accepts)
-        self.catch_up()
+        # Written is written: a caller who is told otherwise does something else than the log says.
+        # What cannot be read back now is taken in by the next call.
+        with suppress(StoreUnavailableError):
+            self.catch_up()
         return outcomes
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:

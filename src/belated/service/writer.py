@@ -10,6 +10,7 @@ from time import perf_counter
 
 from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.loop import Loop
+from belated.ledger.protocol import StoreUnavailableError
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 20_000  # in one transaction
@@ -101,9 +102,15 @@ class Writer:
             self._look()
 
     def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
-        ledger = self.loop.ledger
-        outcomes = ledger.commit(drafts, self.loop.accepts)
-        return outcomes, *ledger.follow(self.loop.position)
+        ledger, position = self.loop.ledger, self.loop.position
+        # without drafts this only looks for news: that must not cost the store a transaction
+        outcomes = ledger.commit(drafts, self.loop.accepts) if drafts else []
+        try:
+            return outcomes, *ledger.follow(position)
+        except StoreUnavailableError:
+            if not drafts:
+                raise
+            return outcomes, [], position  # written is written; see ``Loop.commit``
 
     def _answer(
         self,

@@ -173,3 +173,45 @@ def test_what_was_written_is_not_denied_where_it_cannot_be_read_back(fallback, i
     assert kinds(ledger)[2:] == [Kind.DECIDED, Kind.REWARDED]
     assert client.service.loop.folds["shop"].learner.n_observed == 1
     assert digests(client.service.loop) == replayed(client.service.loop)
+
+
+# ------------------------------------------------------------------- one request spoils another's
+
+
+class Picky(MemoryLedger):
+    """Cannot hold the text \\0, as PostgreSQL cannot."""
+
+    def commit(self, drafts, accepts=None):
+        if any("\0" in draft.request + draft.subject for draft in drafts):
+            raise ValueError("cannot hold this")
+        return super().commit(drafts, accepts)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_draft_that_the_store_cannot_hold_fails_alone(in_thread):
+    ledger = Picky()
+    loop = new_loop(ledger)
+    good, bad = (loop.propose("shop", Ask(matrix=MATRIX, request=text)).draft for text in "a\0")
+
+    async def both():
+        writer = Writer(loop, in_thread)
+        return await asyncio.gather(
+            writer.write([good]), writer.write([bad]), return_exceptions=True
+        )
+
+    outcomes, error = asyncio.run(both())
+    assert isinstance(error, ValueError)
+    assert [outcome.status for outcome in outcomes] == [Status.ACCEPTED]
+    assert digests(loop) == replayed(loop)
+
+
+def test_texts_that_no_store_can_hold_are_refused():
+    client = Client(Picky()).shop()
+    path = "/v1/bandits/shop/decisions"
+    answers = client.answers(
+        ("POST", path, {"request_id": "a\0b"}),
+        ("POST", path, {"subject": "\0"}),
+        ("DELETE", "/v1/bandits/shop/subjects/%00", None),
+        ("POST", path, {"request_id": "fine"}),
+    )
+    assert [answer.status_code for answer in answers] == [422, 422, 422, 200]

@@ -215,3 +215,22 @@ def test_texts_that_no_store_can_hold_are_refused():
         ("POST", path, {"request_id": "fine"}),
     )
     assert [answer.status_code for answer in answers] == [422, 422, 422, 200]
+
+
+# ----------------------------------------------------------------------------------- safe retries
+
+
+@pytest.mark.parametrize("change", ["action withdrawn", "mode"])
+def test_a_request_sent_again_gets_its_decision_though_the_bandit_has_changed(change):
+    settings = {"mode": "shadow"} if change == "mode" else {}
+    client = Client().shop(**settings)
+    body = {"request_id": "r", **({"played": "a"} if settings else {"eligible": ["a"]})}
+    first = client.decide(**body)
+    if change == "mode":
+        client("PUT", "/v1/bandits/shop", {"family": "bernoulli", "dim": 2})
+    else:
+        client("PATCH", "/v1/bandits/shop/actions", {"drop": ["a"]})
+    again = client.decide(**body)
+    assert (again["decision_id"], again["retried"]) == (first["decision_id"], True)
+    client.decide(409, **{**body, "subject": "another body"})
+    client.decide(422, **{**body, "request_id": "never seen"})

@@ -234,3 +234,12 @@ def test_a_request_sent_again_gets_its_decision_though_the_bandit_has_changed(ch
     assert (again["decision_id"], again["retried"]) == (first["decision_id"], True)
     client.decide(409, **{**body, "subject": "another body"})
     client.decide(422, **{**body, "request_id": "never seen"})
+
+
+# ------------------------------------------------------------------------------------- propensities
+
+
+def test_an_action_that_is_eligible_twice_is_refused():
+    """It would be drawn twice as often as its propensity says."""
+    client = Client().shop(exploration=0.5)
+    client.decide(422, eligible=["a", "a", "b"])

@@ -58,12 +58,13 @@ def ask_of(request: DecisionRequest) -> Ask:
     given = [request.eligible, request.actions, request.matrix]
     if sum(part is not None for part in given) > 1:
         raise ValueError("expected one of eligible, actions and matrix at most")
+    if request.eligible is not None:  # twice would be drawn twice as often as its propensity says
+        _check_once("eligible", request.eligible)
     names = rows = matrix = None
     if request.actions is not None:
         names = [action.id for action in request.actions]
         rows = [action.features for action in request.actions]
-        if len(set(names)) < len(names):
-            raise wrong("actions", names, "every id once")
+        _check_once("actions", names)
     elif request.matrix is not None:
         matrix = _matrix(request.matrix)
         if request.context is not None:
@@ -84,6 +85,11 @@ def ask_of(request: DecisionRequest) -> Ask:
         digest=digest,
         subject=request.subject or "",
     )
+
+
+def _check_once(name: str, ids: list[str]) -> None:
+    if len(set(ids)) < len(ids):
+        raise wrong(name, ids, "every id once")
 
 
 def _matrix(given: Base64Matrix | list[list[float]]) -> Matrix:

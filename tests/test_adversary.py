@@ -243,3 +243,19 @@ def test_an_action_that_is_eligible_twice_is_refused():
     """It would be drawn twice as often as its propensity says."""
     client = Client().shop(exploration=0.5)
     client.decide(422, eligible=["a", "a", "b"])
+
+
+# ------------------------------------------------------------------------------- who may see what
+
+
+def test_nobody_is_let_in_before_the_keys_have_been_read():
+    ledger = MemoryLedger()
+    first = Client(ledger).shop()
+    early = Ids(lambda: NOW, seed=9)()
+    ledger.commit([Draft(Kind.REWARDED, "", early, NOW, 1.0)])
+    first("POST", "/v1/keys", {"name": "k", "scopes": ["admin"]}, 201)
+    first("GET", "/v1/parked", status=401)
+    starting = Client(ledger, ready=False)
+    for path in ("/v1/parked", "/v1/keys", "/v1/bandits", "/v1/dashboard"):
+        problem = starting("GET", path, status=503)
+        assert problem["type"] == "/problems/not-ready"

@@ -259,3 +259,12 @@ def test_nobody_is_let_in_before_the_keys_have_been_read():
     for path in ("/v1/parked", "/v1/keys", "/v1/bandits", "/v1/dashboard"):
         problem = starting("GET", path, status=503)
         assert problem["type"] == "/problems/not-ready"
+
+
+def test_a_key_for_one_bandit_cannot_reward_the_next_decision_of_another():
+    """A parked reward went to whichever bandit decided under its id."""
+    loop = new_loop(names=("mine", "other"))
+    draft = loop.propose("other", Ask(matrix=MATRIX)).draft
+    assert loop.reward([(draft.id, 1.0)], bandit="mine") == [Status.UNKNOWN]
+    loop.commit([draft])
+    assert loop.folds["other"].learner.n_observed == 0

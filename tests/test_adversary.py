@@ -268,3 +268,16 @@ def test_a_key_for_one_bandit_cannot_reward_the_next_decision_of_another():
     assert loop.reward([(draft.id, 1.0)], bandit="mine") == [Status.UNKNOWN]
     loop.commit([draft])
     assert loop.folds["other"].learner.n_observed == 0
+
+
+def test_the_access_log_does_not_tell_whose_data_were_erased(caplog):
+    logs.logger.setLevel(logging.INFO)
+    try:
+        client = Client().shop()
+        with caplog.at_level(logging.INFO, "belated.access"):
+            client("DELETE", "/v1/bandits/shop/subjects/alice%40example.org")
+    finally:
+        logs.logger.setLevel(logging.NOTSET)
+    (line,) = [json.loads(r.message) for r in caplog.records if r.name == "belated.access"]
+    assert "alice" not in json.dumps(line)
+    assert line["path"].startswith("/v1/bandits/shop/subjects/")

@@ -278,6 +278,31 @@ def test_the_access_log_does_not_tell_whose_data_were_erased(caplog):
             client("DELETE", "/v1/bandits/shop/subjects/alice%40example.org")
     finally:
         logs.logger.setLevel(logging.NOTSET)
-    (line,) = [json.loads(r.message) for r in caplog.records if r.name == "belated.access"]
+    *_, line = [json.loads(r.message) for r in caplog.records if r.name == "belated.access"]
     assert "alice" not in json.dumps(line)
     assert line["path"].startswith("/v1/bandits/shop/subjects/")
+
+
+# ------------------------------------------------------------------------------------------ paths
+
+
+@pytest.mark.parametrize("subject", ["a/b", "a%2Fb", "//", "ü b?c#d"])
+def test_every_subject_can_be_erased(subject):
+    client = Client().shop()
+    decided = client.decide(subject=subject)
+    client.decide(subject="a")
+    path = f"/v1/bandits/shop/subjects/{quote(subject, safe='')}"
+    assert client("DELETE", path) == {"decisions": 1}
+    client("GET", f"/v1/decisions/{decided['decision_id']}", status=404)
+
+
+def test_paths_of_strangers_are_not_remembered():
+    """Subjects would stay in memory after their erasure, and long paths fill it."""
+    client = Client().shop()
+    client("DELETE", "/v1/bandits/shop/subjects/alice")
+    for path in ("/v1/decisions/one-of-many", f"/v1/bandits/{'x' * 5000}"):
+        client.answers(("GET", path, None))
+    app = client.transport.app
+    while not hasattr(app, "_known"):
+        app = app.app
+    assert not [path for path in app._known if b"alice" in path or b"many" in path or b"xx" in path]

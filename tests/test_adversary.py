@@ -306,3 +306,27 @@ def test_paths_of_strangers_are_not_remembered():
     while not hasattr(app, "_known"):
         app = app.app
     assert not [path for path in app._known if b"alice" in path or b"many" in path or b"xx" in path]
+
+
+# ----------------------------------------------------------------------------------------- memory
+
+
+def test_commits_are_counted_not_collected():
+    """One float a commit, for ever, where nobody scrapes /metrics."""
+    client = Client().shop()
+    for _ in range(5):
+        client.decide()
+    lengths = [len(v) for v in vars(client.service.writer).values() if isinstance(v, list)]
+    assert max(lengths) == 0
+    (answer,) = client.answers(("GET", "/metrics", None))
+    assert "belated_commit_seconds_count 7.0" in answer.text
+
+
+def test_looking_for_news_writes_nothing():
+    """Twenty times a second, each replica drew a transaction number of PostgreSQL for it."""
+    ledger = MemoryLedger()
+    client = Client(ledger, in_thread=True).shop()
+    commits, commit = [], ledger.commit
+    ledger.commit = lambda drafts, accepts=None: commits.append(drafts) or commit(drafts, accepts)
+    asyncio.run(client.service.follow())
+    assert commits == []

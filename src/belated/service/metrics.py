@@ -18,7 +18,6 @@ from belated.service.running import Service
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
-COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 GAUGES: tuple[tuple[str, str, Callable[["Fold"], float]], ...] = (
     ("belated_model_version", "Events taken in", lambda f: f.version),
     ("belated_rewards_learnt", "Rewards the estimate rests on", lambda f: f.learner.n_observed),
@@ -32,7 +31,6 @@ class Metrics:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._commits = Histogram(COMMITS)
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -71,13 +69,11 @@ class Metrics:
 
     def _store(self) -> Iterator[Metric]:
         service = self.service
-        seconds, service.writer.commit_seconds = service.writer.commit_seconds, []
-        for value in seconds:
-            self._commits.add(value)
+        seconds = service.writer.commit_seconds
         commit = HistogramMetricFamily(
             "belated_commit_seconds", "Time to make a group of requests durable"
         )
-        commit.add_metric([], self._commits.buckets(), self._commits.sum)
+        commit.add_metric([], seconds.buckets(), seconds.sum)
         yield commit
         errors = service.tally.store_errors
         yield CounterMetricFamily("belated_store_errors", "Store could not be used", errors)

@@ -330,3 +330,35 @@ def test_looking_for_news_writes_nothing():
     ledger.commit = lambda drafts, accepts=None: commits.append(drafts) or commit(drafts, accepts)
     asyncio.run(client.service.follow())
     assert commits == []
+
+
+# ------------------------------------------------------------------------------ threads, one file
+
+
+def test_a_reader_in_another_thread_does_not_tear_the_tail(tmp_path):
+    """What a ledger hands on without reading it back was changed outside its lock."""
+    ledger = SQLiteLedger(tmp_path / "a.db")
+    ledger.commit([Draft(Kind.KEYS, "", b"", NOW, body=b"0")])
+    inside, seen = threading.Event(), []
+
+    class Slow(list):
+        """Lets the reader in where the tail is looked at, if it can come in."""
+
+        def __getitem__(self, place):
+            if threading.current_thread() is not reader:
+                inside.set()
+                reader.join(0.5)
+            return super().__getitem__(place)
+
+    def read():
+        inside.wait(5.0)
+        seen.extend(ledger.follow(START)[0])
+
+    ledger._tail = Slow(ledger._tail)
+    reader = threading.Thread(target=read)
+    reader.start()
+    ledger.commit([Draft(Kind.KEYS, "", b"", NOW, body=b"1")])
+    reader.join(5.0)
+    assert seen[0].body == b"0"
+    assert [event.body for event in ledger.follow(START)[0]] == [b"0", b"1"]
+    ledger.close()

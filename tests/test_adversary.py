@@ -362,3 +362,18 @@ def test_a_reader_in_another_thread_does_not_tear_the_tail(tmp_path):
     assert seen[0].body == b"0"
     assert [event.body for event in ledger.follow(START)[0]] == [b"0", b"1"]
     ledger.close()
+
+
+# --------------------------------------------------------------------------------- Bandit(ledger=)
+
+
+def test_opening_a_bandit_of_a_service_does_not_change_how_it_serves():
+    ledger = MemoryLedger()
+    served = {"mode": "shadow", "exploration": 0.1, "baseline": "a", "log_actions": True}
+    Client(ledger).shop(fallback="b", **served)
+    loop = Loop(ledger)
+    loop.catch_up()
+    before = loop.folds["shop"].spec
+    Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), ledger=ledger, name="shop")
+    loop.catch_up()
+    assert loop.folds["shop"].spec == before

@@ -19,6 +19,9 @@ from belated.ledger.protocol import Ledger
 from belated.ledger.settling import Known, judge
 from belated.ledger.spec import Spec
 
+# Settings that a Bandit cannot name: a service may have made it with others than the defaults.
+OF_A_SERVICE = ("mode", "exploration", "baseline", "fallback", "log_actions")
+
 
 class Journal:
     """A bandit whose every decision and reward goes through a ledger.
@@ -65,6 +68,11 @@ class Journal:
         self._loop = Loop(self._ledger, only=name, types=types, features={name: features})
         self._name = name
         try:
+            self._loop.catch_up()
+            if name in self._loop.folds:
+                old = self._loop.folds[name].spec
+                kept = {setting: getattr(old, setting) for setting in OF_A_SERVICE}
+                spec = msgspec.structs.replace(spec, **kept)
             self._loop.configure(name, spec)
         except BaseException:
             self.close()

@@ -377,3 +377,18 @@ def test_opening_a_bandit_of_a_service_does_not_change_how_it_serves():
     Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), ledger=ledger, name="shop")
     loop.catch_up()
     assert loop.folds["shop"].spec == before
+
+
+def test_contexts_of_numpy_are_as_good_as_those_of_python():
+    features = Features(numeric=["hour"], categorical=["ad"])
+    features.fit([{"ad": "a", "hour": 0}, {"ad": "b", "hour": 24}])
+    ledger = MemoryLedger()
+    bandit = Bandit(features=features, family=Bernoulli(), policy=DelayedOFUGLM(), ledger=ledger)
+    bandit.decide([{"ad": "a"}, {"ad": "b"}], {"hour": np.int64(3)})
+    (event,) = [e for e in ledger.follow(START)[0] if e.kind == Kind.DECIDED]
+    assert b'{"hour":3}' in event.body
+
+
+def test_late_needs_a_ledger():
+    with pytest.raises(TypeError, match="late"):
+        Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), late="revise")

@@ -90,7 +90,7 @@ class Journal:
     def decide(self, matrix: Matrix, context: Any) -> Decision:
         """Choose, and return when the decision is safe on disk."""
         self._loop.expire()
-        context_json = b"" if context is None else msgspec.json.encode(context)
+        context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
         draft, body = self._loop.propose(self._name, Ask(matrix=matrix, context_json=context_json))
         self._loop.commit([draft])
         return Decision(to_text(draft.id), body.index, body.score, body.estimate, body.width)
@@ -135,6 +135,11 @@ class Journal:
         if not support.contains(value):
             raise wrong(f"reward (of id = {shown(id)})", y, str(support))
         return value
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of NumPy's numbers, and of whatever one's own feature map takes."""
+    return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 def _id(id: Any) -> bytes:

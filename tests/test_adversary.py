@@ -7,14 +7,13 @@ import threading
 from urllib.parse import quote
 
 import httpx
-import msgspec
 import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.features import Features
-from belated.ledger.events import START, Draft, Kind, Position, Status
-from belated.ledger.ids import Ids, from_text
+from belated.ledger.events import START, Draft, Kind, Status
+from belated.ledger.ids import Ids
 from belated.ledger.loop import Ask, Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.protocol import StoreUnavailableError
@@ -392,3 +391,38 @@ def test_contexts_of_numpy_are_as_good_as_those_of_python():
 def test_late_needs_a_ledger():
     with pytest.raises(TypeError, match="late"):
         Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), late="revise")
+
+
+# ------------------------------------------------------------------------------- second reading
+
+
+class InDoubt(MemoryLedger):
+    """Commits, and loses the connection before it can say so."""
+
+    broken = False
+
+    def commit(self, drafts, accepts=None):
+        outcomes = super().commit(drafts, accepts)
+        if self.broken:
+            raise StoreUnavailableError("connection lost")
+        return outcomes
+
+
+@pytest.mark.parametrize("fallback", ["", "a"])
+def test_a_decision_that_nobody_was_told_is_cancelled(fallback):
+    """It may have been written all the same, and then its window would close with a reward."""
+    ledger = InDoubt()
+    client = Client(ledger).shop(loop="conversion", window=60, fallback=fallback)
+    ledger.broken = True
+    client.decide(200 if fallback else 503)
+    client.decide(200 if fallback else 503, request_id="r")
+    ledger.broken = False
+    asyncio.run(client.service.cancel_abandoned())
+    told = kinds(ledger)[2:]
+    if fallback:
+        assert told == [Kind.DECIDED] * 2 + [Kind.CANCELLED] * 2
+    else:  # the second will be asked for again
+        assert told == [Kind.DECIDED] * 2 + [Kind.CANCELLED]
+        assert client.decide(request_id="r")["retried"] is True
+    asyncio.run(client.service.cancel_abandoned())
+    assert Kind.CANCELLED not in kinds(ledger)[2 + len(told) :]

@@ -426,3 +426,23 @@ def test_a_decision_that_nobody_was_told_is_cancelled(fallback):
         assert client.decide(request_id="r")["retried"] is True
     asyncio.run(client.service.cancel_abandoned())
     assert Kind.CANCELLED not in kinds(ledger)[2 + len(told) :]
+
+
+# -- counting
+
+
+@pytest.mark.parametrize("loop_kind", ["explicit", "conversion"])
+def test_a_late_reward_that_is_revised_in_time_is_no_longer_pending(loop_kind):
+    now = [NOW]
+    loop = Loop(MemoryLedger(), clock=lambda: now[0], seed=1)
+    loop.configure("shop", spec(loop=loop_kind, window=10.0))
+    fold = loop.folds["shop"]
+    id = decide(loop)
+    now[0] += 11 * SECOND  # late, but nobody has closed the window yet
+    assert loop.reward([(id, 1.0)]) == [Status.EXPIRED]
+    loop.commit([Draft(Kind.REVISED, "shop", id, now[0], 0.0)])
+    loop.expire()
+    assert fold.learner.n_observed == 1
+    assert len(fold.pending) == fold.statistics.n_pending == 0
+    assert fold.statistics.n_returned == 1
+    assert digests(loop) == replayed(loop)

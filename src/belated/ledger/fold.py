@@ -262,8 +262,7 @@ class Fold:
             if self.spec.late == "keep":
                 return
         if pending is not None:
-            self.delays.add((event.time - pending.time) / 1e6)
-            self._noted.returned.append((event.id, pending.time, event.time, pending.action, value))
+            self._note_return(event, pending, value)
         if pending is None:
             self._learn_anew(self._row(event.id), value)
         elif self.spec.loop == "conversion":
@@ -271,6 +270,10 @@ class Fold:
         else:
             del self.pending[event.id]
             self._plan.add(LEARN, pending.row, value)
+
+    def _note_return(self, event: Event, pending: Pending, value: float) -> None:
+        self.delays.add((event.time - pending.time) / 1e6)
+        self._noted.returned.append((event.id, pending.time, event.time, pending.action, value))
 
     def _expired(self, event: Event) -> None:
         pending = self.pending.pop(event.id, None)
@@ -296,11 +299,13 @@ class Fold:
             return  # erased
         self.counts.revised += 1
         pending = self.pending.get(event.id)
+        if pending is not None and pending.held is None:  # of a late reward that was only kept
+            self._note_return(event, pending, event.value)
         if pending is None:
             self._learn_anew(self._row(event.id), event.value)
         elif self.spec.loop == "conversion":
             pending.held = event.value
-        else:  # of a late reward that was only kept
+        else:
             del self.pending[event.id]
             self._plan.add(LEARN, pending.row, event.value)
 

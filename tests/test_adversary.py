@@ -446,3 +446,16 @@ def test_a_late_reward_that_is_revised_in_time_is_no_longer_pending(loop_kind):
     assert len(fold.pending) == fold.statistics.n_pending == 0
     assert fold.statistics.n_returned == 1
     assert digests(loop) == replayed(loop)
+
+
+# -- names and numbers
+
+
+@pytest.mark.parametrize("name", ["-", "_", "a-b_c"])
+def test_what_the_api_calls_a_name_is_one(name):
+    Client()("PUT", f"/v1/bandits/{name}", {"family": "bernoulli", "dim": 2}, 201)
+
+
+def test_a_window_that_no_store_can_hold_is_refused():
+    with pytest.raises(ValueError, match="window"):
+        Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), ledger=MemoryLedger(), window=1e14)

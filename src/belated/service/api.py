@@ -201,6 +201,8 @@ class Resources:
         for path, resource in resources.items():
             parts = path.split("/")
             self._by_length.setdefault(len(parts), []).append((parts, resource))
+            if "{" not in path:
+                self._known[path.encode()] = resource, {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -237,7 +239,7 @@ def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
 
 def _comes_again(parameters: Mapping[str, str]) -> bool:
     """Whether to remember a path: bandits are few, decisions many, and subjects to be forgotten."""
-    return all(name == "name" and len(text) <= 100 for name, text in parameters.items())
+    return [*parameters] == ["name"] and len(parameters["name"]) <= 100
 
 
 class Resource:

@@ -160,8 +160,8 @@ class Bandit:
             settings = {"window": window, "default_reward": default_reward, "late": late}
             self._journal = Journal(ledger, name, learner, self.features, policy, settings)
             self._journal.use(self._rng)
-        elif window is not None or default_reward is not None:
-            raise TypeError("window and default_reward: expected with ledger= only")
+        elif (window, default_reward, late) != (None, None, "keep"):
+            raise TypeError("window, default_reward and late: expected with ledger= only")
 
     # ------------------------------------------------------------------------------- the loop
 

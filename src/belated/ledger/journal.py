@@ -19,6 +19,9 @@ from belated.ledger.protocol import Ledger
 from belated.ledger.settling import Known, judge
 from belated.ledger.spec import Spec
 
+# Settings that a Bandit cannot name: a service may have made it with others than the defaults.
+OF_A_SERVICE = ("mode", "exploration", "baseline", "fallback", "log_actions")
+
 
 class Journal:
     """A bandit whose every decision and reward goes through a ledger.
@@ -65,6 +68,11 @@ class Journal:
         self._loop = Loop(self._ledger, only=name, types=types, features={name: features})
         self._name = name
         try:
+            self._loop.catch_up()
+            if name in self._loop.folds:
+                old = self._loop.folds[name].spec
+                kept = {setting: getattr(old, setting) for setting in OF_A_SERVICE}
+                spec = msgspec.structs.replace(spec, **kept)
             self._loop.configure(name, spec)
         except BaseException:
             self.close()
@@ -82,7 +90,7 @@ class Journal:
     def decide(self, matrix: Matrix, context: Any) -> Decision:
         """Choose, and return when the decision is safe on disk."""
         self._loop.expire()
-        context_json = b"" if context is None else msgspec.json.encode(context)
+        context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
         draft, body = self._loop.propose(self._name, Ask(matrix=matrix, context_json=context_json))
         self._loop.commit([draft])
         return Decision(to_text(draft.id), body.index, body.score, body.estimate, body.width)
@@ -127,6 +135,11 @@ class Journal:
         if not support.contains(value):
             raise wrong(f"reward (of id = {shown(id)})", y, str(support))
         return value
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of NumPy's numbers, and of whatever one's own feature map takes."""
+    return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 def _id(id: Any) -> bytes:

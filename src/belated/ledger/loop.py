@@ -5,6 +5,7 @@ what is known only when it is read back from there. A process that follows the l
 learns the same way; being behind is one more delay.
 """
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -220,7 +221,7 @@ class Loop:
 
     def settings_draft(self, name: str, spec: Spec) -> Draft | None:
         """What to write to make a bandit or to change it; None where it is like that already."""
-        if not 0 < len(name) <= 100 or not name.replace("-", "").replace("_", "").isalnum():
+        if not re.fullmatch(r"[\w-]{1,100}", name):
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
         spec.learner(self._types)  # checks everything
         if name in self.folds:

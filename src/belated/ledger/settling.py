@@ -142,7 +142,9 @@ def judge(
 ) -> Status:
     """What becomes of a reward, expiry, cancellation or revision."""
     if facts is None:
-        if draft.kind != Kind.REWARDED or abs(draft.time - time_of(draft.id)) > park_for:
+        # who may reward one bandit only must not wait for the decision of another
+        parkable = draft.kind == Kind.REWARDED and not draft.bandit
+        if not parkable or abs(draft.time - time_of(draft.id)) > park_for:
             return Status.UNKNOWN
         if waiting is not None:
             return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT

@@ -1,6 +1,5 @@
 """What a bandit of a ledger is: settings that are written into the log."""
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -15,6 +14,8 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 
 # Another value would give the past another meaning: a new bandit is needed for it.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
+
+LONGEST_WINDOW = 1e10  # seconds: a store holds its end in microseconds, in 64 bits
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,8 +118,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
 
     def _check_loop(self, learner: "Learner") -> None:
-        if self.window is not None and not 0.0 < self.window < math.inf:
-            raise wrong("window", self.window, "a positive number of seconds")
+        if self.window is not None and not 0.0 < self.window <= LONGEST_WINDOW:
+            expected = f"a positive number of seconds, {LONGEST_WINDOW:g} at most"
+            raise wrong("window", self.window, expected)
         if self.loop == "conversion":
             if self.window is None:
                 raise wrong("window", None, "seconds to wait for a conversion")

@@ -73,18 +73,20 @@ class SQLiteLedger:
         """See ``Ledger.commit_all``: all of them are durable, or none."""
         events: list[Event] = []
         outcomes = []
-        with self._writing() as execute:
-            tx, last = execute("select tx, seq from events order by seq desc limit 1").get or (0, 0)
-            known = self._known([draft for drafts in batches for draft in drafts])
-            for drafts in batches:
-                first = last + 1 + len(events)
-                settled = settle(drafts, known, first, count(first), self.park_for, accepts)
-                self._write(settled)
-                events += settled.events
-                outcomes.append(settled.outcomes)
-        if not self._tail or self._tail[-1].seq != last or len(self._tail) > LONGEST_TAIL:
-            self._tail, self._tail_after = [], Position(tx, last)
-        self._tail += events
+        with self._lock:  # around the tail, too: another thread may be following
+            with self._writing() as execute:
+                last_event = "select tx, seq from events order by seq desc limit 1"
+                tx, last = execute(last_event).get or (0, 0)
+                known = self._known([draft for drafts in batches for draft in drafts])
+                for drafts in batches:
+                    first = last + 1 + len(events)
+                    settled = settle(drafts, known, first, count(first), self.park_for, accepts)
+                    self._write(settled)
+                    events += settled.events
+                    outcomes.append(settled.outcomes)
+            if not self._tail or self._tail[-1].seq != last or len(self._tail) > LONGEST_TAIL:
+                self._tail, self._tail_after = [], Position(tx, last)
+            self._tail += events
         return outcomes
 
     def _known(self, drafts: Sequence[Draft]) -> Known:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import getdoc, iscoroutinefunction, signature
 from typing import Any, NamedTuple, TypeVar, get_type_hints
+from urllib.parse import quote, unquote
 
 import msgspec
 from starlette.requests import Request
@@ -195,30 +196,31 @@ class Resources:
 
     def __init__(self, resources: Mapping[str, "Resource"], others: ASGIApp) -> None:
         self._others = others
-        self._known: dict[str, tuple[Resource, dict[str, str]]] = {}
-        self._with_parameters: dict[int, list[tuple[list[str], Resource]]] = {}
+        self._known: dict[bytes, tuple[Resource, dict[str, str]]] = {}
+        self._by_length: dict[int, list[tuple[list[str], Resource]]] = {}
         for path, resource in resources.items():
-            if "{" in path:
-                parts = path.split("/")
-                self._with_parameters.setdefault(len(parts), []).append((parts, resource))
-            else:
-                self._known[path] = resource, {}
+            parts = path.split("/")
+            self._by_length.setdefault(len(parts), []).append((parts, resource))
+            if "{" not in path:
+                self._known[path.encode()] = resource, {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            found = self._known.get(scope["path"]) or self._find(scope["path"])
+            # as it was sent, if the server tells: once decoded, a/b and a%2Fb are the same
+            path = scope.get("raw_path") or quote(scope["path"]).encode()
+            found = self._known.get(path) or self._find(path)
             if found is not None:
                 resource, scope["path_params"] = found
                 return await resource(scope, receive, send)
         return await self._others(scope, receive, send)
 
-    def _find(self, path: str) -> tuple["Resource", dict[str, str]] | None:
-        parts = path.split("/")
-        for names, resource in self._with_parameters.get(len(parts), ()):
+    def _find(self, path: bytes) -> tuple["Resource", dict[str, str]] | None:
+        parts = [unquote(part) for part in path.decode("latin-1").split("/")]
+        for names, resource in self._by_length.get(len(parts), ()):
             parameters = _matched(names, parts)
             if parameters is not None:
-                if len(self._known) < MOST_PATHS:
+                if _comes_again(parameters) and len(self._known) < MOST_PATHS:
                     self._known[path] = resource, parameters
                 return resource, parameters
         return None
@@ -228,12 +230,16 @@ def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
     """The parameters of a path, where it fits."""
     found = {}
     for name, part in zip(names, parts, strict=True):
-        if name == part:
-            continue
-        if not name.startswith("{") or not part:
+        if name.startswith("{") and part:
+            found[name[1:-1]] = part
+        elif name != part:
             return None
-        found[name[1:-1]] = part
     return found
+
+
+def _comes_again(parameters: Mapping[str, str]) -> bool:
+    """Whether to remember a path: bandits are few, decisions many, and subjects to be forgotten."""
+    return [*parameters] == ["name"] and len(parameters["name"]) <= 100
 
 
 class Resource:
@@ -337,7 +343,7 @@ class Endpoint:
         path = self._paths.get(key)
         if path is None:
             path = parameters(texts, type)
-            if len(self._paths) < MOST_PATHS:
+            if _comes_again(texts) and len(self._paths) < MOST_PATHS:
                 self._paths[key] = path
         return path
 

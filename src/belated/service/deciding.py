@@ -42,6 +42,8 @@ async def decide(service: Service, name: str, request: DecisionRequest) -> Decis
         (outcome,) = await service.write([proposal.draft])
     except StoreUnavailableError:
         answer = _fallback(service, name, request)
+        if answer is not None or request.request_id is None:  # nobody will ask for it again
+            service.abandon(name, proposal.draft.id)
         if answer is None:
             raise
         service.tally.not_logged[name] += 1

@@ -25,6 +25,13 @@ class Line(msgspec.Struct, frozen=True):
     decision: str | None
 
 
+def public_path(scope: Scope) -> str:
+    """The path of a request, without the name of whom it concerns: that may be to be erased."""
+    path = str(scope["path"])
+    subject = scope.get("path_params", {}).get("subject")
+    return path if subject is None else path.removesuffix(subject) + "..."
+
+
 class AccessLog:
     """An ASGI app around another one that logs its requests at level INFO.
 
@@ -56,7 +63,7 @@ class AccessLog:
             line = Line(
                 ended,
                 scope["method"],
-                scope["path"],
+                public_path(scope),
                 status,
                 round((ended - started) * 1e3, 3),
                 state.get(KEY),

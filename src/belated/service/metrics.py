@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -18,7 +19,6 @@ from belated.service.running import Service
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
-COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 GAUGES: tuple[tuple[str, str, Callable[["Fold"], float]], ...] = (
     ("belated_model_version", "Events taken in", lambda f: f.version),
     ("belated_rewards_learnt", "Rewards the estimate rests on", lambda f: f.learner.n_observed),
@@ -32,7 +32,6 @@ class Metrics:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._commits = Histogram(COMMITS)
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -71,13 +70,11 @@ class Metrics:
 
     def _store(self) -> Iterator[Metric]:
         service = self.service
-        seconds, service.writer.commit_seconds = service.writer.commit_seconds, []
-        for value in seconds:
-            self._commits.add(value)
+        seconds = service.writer.commit_seconds
         commit = HistogramMetricFamily(
             "belated_commit_seconds", "Time to make a group of requests durable"
         )
-        commit.add_metric([], self._commits.buckets(), self._commits.sum)
+        commit.add_metric([], seconds.buckets(), seconds.sum)
         yield commit
         errors = service.tally.store_errors
         yield CounterMetricFamily("belated_store_errors", "Store could not be used", errors)
@@ -103,10 +100,7 @@ class Metrics:
             "belated_delay_seconds", "From a decision to its reward", labels=["bandit"]
         )
         for fold in folds:
-            ages = Histogram(AGES)
-            for waiting in list(fold.pending.values()):
-                ages.add((now - waiting.time) / 1e6)
-            for bound, count in ages.buckets():
+            for bound, count in pending_by_age(fold, now).buckets():
                 pending.add_metric([fold.name, bound], count)
             delays.add_metric([fold.name], fold.delays.buckets(), fold.delays.sum)
         yield from (pending, delays)
@@ -115,3 +109,11 @@ class Metrics:
             for fold in folds:
                 gauge.add_metric([fold.name], read(fold))
             yield gauge
+
+
+def pending_by_age(fold: "Fold", now: int) -> Histogram:
+    """Ages of pending decisions in seconds. There may be millions, and everybody may scrape."""
+    waiting = fold.pending.values()
+    times = np.fromiter((pending.time for pending in waiting), np.int64, len(waiting))
+    counts = np.bincount(np.searchsorted(AGES, (now - times) / 1e6), minlength=len(AGES) + 1)
+    return Histogram(AGES, counts.tolist())

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.ledger.protocol import StoreUnavailableError
+from belated.service.logs import public_path
 from belated.service.messages import Fault as Fault
 from belated.service.messages import ProblemDocument as ProblemDocument
 
@@ -124,9 +125,9 @@ class ErrorsAsProblems:
         except Exception as error:
             problem = problem_of(error)
             if problem.type is INTERNAL:
-                logger.error("%s %s", scope["method"], scope["path"], exc_info=error)
+                logger.error("%s %s", scope["method"], public_path(scope), exc_info=error)
             elif problem.type is STORE_UNAVAILABLE:  # a line only: every request may bring one
-                logger.warning("%s %s: %s", scope["method"], scope["path"], error)
+                logger.warning("%s %s: %s", scope["method"], public_path(scope), error)
             if STARTED in scope:  # too late for another answer: the server must cut the connection
                 raise
             await problem.response()(scope, receive, send)

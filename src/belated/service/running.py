@@ -5,6 +5,7 @@ import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +32,7 @@ FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
 READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
+MOST_ABANDONED = 10_000  # remembered while the store is down
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
 
 
@@ -89,6 +91,8 @@ class Service:
         self.ready = self.draining = False
         self.store_is_down = False
         self.followed_at = 0  # when the end of the log was last seen
+        # decisions that failed, or so it seemed, and that nobody will ask for again: their bandits
+        self.abandoned: dict[bytes, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------- start and stop
@@ -120,7 +124,9 @@ class Service:
         # the first bandit must not have to wait for it
         await asyncio.to_thread(import_module, "belated.ledger.fold")
         await asyncio.gather(
-            _forever(FOLLOW_EVERY, self.follow), _forever(EXPIRE_EVERY, self.expire)
+            _forever(FOLLOW_EVERY, self.follow),
+            _forever(EXPIRE_EVERY, self.expire),
+            _forever(EXPIRE_EVERY, self.cancel_abandoned),
         )
 
     async def stop(self) -> None:
@@ -156,6 +162,27 @@ class Service:
                 await self.write([Draft(Kind.EXPIRED, name, id, now) for name, id in part])
             except StoreUnavailableError:
                 return  # they stay due
+
+    def abandon(self, bandit: str, id: bytes) -> None:
+        """A decision could not be written, and nobody will ask for it again.
+
+        A connection that is lost during a commit leaves open whether it took place. If it did, the
+        log holds a decision that nobody carries out, until ``cancel_abandoned``.
+        """
+        if len(self.abandoned) < MOST_ABANDONED:
+            self.abandoned[id] = bandit
+
+    async def cancel_abandoned(self) -> None:
+        """Cancel what was abandoned, as far as the log holds it."""
+        abandoned, now = dict(self.abandoned), self.loop.clock()
+        if abandoned:
+            with suppress(StoreUnavailableError):  # tried again
+                drafts = [
+                    Draft(Kind.CANCELLED, bandit, id, now) for id, bandit in abandoned.items()
+                ]
+                await self.write(drafts)
+                for id in abandoned:
+                    del self.abandoned[id]
 
     def _followed(self) -> None:
         self.followed_at = self.loop.clock()

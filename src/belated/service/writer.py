@@ -11,9 +11,11 @@ from time import perf_counter
 from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.loop import Loop
 from belated.ledger.protocol import StoreUnavailableError
+from belated.logs.histogram import Histogram
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 20_000  # in one transaction
+COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)  # seconds
 Batch = list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]  # of several requests
 
 
@@ -32,7 +34,7 @@ class Writer:
         self.loop = loop
         self.in_thread = in_thread
         self.open_requests = 0  # being served, whether they will write or not
-        self.commit_seconds: list[float] = []  # since somebody last looked
+        self.commit_seconds = Histogram(COMMITS)
         self._queue: Batch = []
         self._timer: asyncio.TimerHandle | None = None
         self._looking = False
@@ -78,14 +80,16 @@ class Writer:
             self._commit_here(batch)
 
     def _commit_here(self, batch: Batch) -> None:
+        drafts = [draft for drafts, _ in batch for draft in drafts]
         started = perf_counter()
         try:
-            outcomes = self.loop.commit([draft for drafts, _ in batch for draft in drafts])
+            outcomes = self.loop.commit(drafts)
         except Exception as error:
             for part in self._fail(batch, error):
                 self._commit_here(part)
         else:
-            self.commit_seconds.append(perf_counter() - started)
+            if drafts:
+                self.commit_seconds.add(perf_counter() - started)
             self._answer(batch, outcomes)
 
     async def _commit_in_thread(self, batch: Batch) -> None:
@@ -105,7 +109,8 @@ class Writer:
             for part in self._fail(batch, error):
                 await self._commit_there(part)
         else:
-            self.commit_seconds.append(perf_counter() - started)
+            if drafts:
+                self.commit_seconds.add(perf_counter() - started)
             self._answer(batch, outcomes)
 
     def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:

@@ -84,6 +84,12 @@ DECISIONS: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
+RANK = {
+    "contextFeatures": [{"price": 3.5, "user": "u1"}],
+    "actions": [{"id": "a", "features": [{"ad": "x"}]}, {"id": "b", "features": [{"ad": 3}]}],
+    "excludedActions": ["c"],
+    "deferActivation": False,
+}
 GETS = ["/v1/bandits", "/v1/parked", "/v1/keys", "/v1/dashboard", "/healthz", "/readyz"]
 GETS += ["/metrics", "/openapi.json", "/"]
 
@@ -99,8 +105,10 @@ class Valid:
         """Method, path, query and body."""
         rng = self.rng
         name, id, kind = rng.choice([*BANDITS]), rng.choice(self.ids), rng.random()
-        if kind < 0.45:
+        if kind < 0.4:
             return "POST", f"/v1/bandits/{name}/decisions", "", rng.choice(DECISIONS[name])
+        if kind < 0.47:
+            return self.old_request()
         if kind < 0.7:
             item = {"decision_id": id, "reward": rng.choice([0.0, 1, 0.25]), "revise": False}
             return "POST", "/v1/rewards", "", {"rewards": [item] * rng.randrange(1, 3)}
@@ -122,6 +130,17 @@ class Valid:
             return "DELETE", "/v1/keys/0123456789abcdef", "", None
         gets = [*GETS, f"/v1/bandits/{name}", f"/v1/bandits/{name}/actions"]
         return "GET", rng.choice(gets), "", None
+
+    def old_request(self) -> tuple[str, str, str, Any]:
+        """As to the Personalizer API."""
+        event = self.rng.choice(["e1", "e2", "e3"])
+        path = f"/personalizer/v1.0/events/{event}"
+        kind = self.rng.random()
+        if kind < 0.6:
+            return "POST", "/personalizer/v1.0/rank", "", {**RANK, "eventId": event}
+        if kind < 0.9:
+            return "POST", f"{path}/reward", "", {"value": 0.5}
+        return "POST", f"{path}/activate", "", None
 
 
 # --------------------------------------------------------------------------------- what is not
@@ -301,7 +320,7 @@ class Target:
         body = msgspec.msgpack.encode(change)
         ledger.commit([Draft(Kind.KEYS, "", NOBODY, NOW, body=body)])
         self.service.read_log()
-        self.app = new_app(self.service)
+        self.app = new_app(self.service, personalizer="rich")
 
     async def ask(self, request: Request) -> tuple[int, str, bytes]:
         """Status, media type and body of the answer."""

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import math
+import subprocess
+import sys
 
 import httpx
 import numpy as np
@@ -389,3 +391,8 @@ def test_nothing_is_served_before_the_log_is_read():
     assert client("GET", "/readyz", status=503)["status"] == "starting"
     assert client("GET", "/healthz")["status"] == "ok"
     assert client.decide(status=503)["type"] == "/problems/not-ready"
+
+
+def test_a_service_without_bandits_does_not_wait_for_numba():
+    script = "import sys, belated.service.serving; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

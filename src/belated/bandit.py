@@ -12,6 +12,7 @@ import numpy as np
 
 from belated import snapshot
 from belated.core.arguments import (
+    NORM_ROUNDING,
     any_number,
     array_of_numbers,
     shown,
@@ -44,7 +45,7 @@ from belated.core.state import (
 from belated.core.steps import decide_step, half_width, learn_step
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap
-from belated.learner import NORM_ROUNDING, Learner
+from belated.learner import Learner
 from belated.ledger import Ledger
 from belated.ledger.journal import Journal
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.arguments import positive, shown, whole, wrong, wrong_type
+from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
 from belated.core.own import is_own
 from belated.core.protocols import (
     Family,
@@ -32,7 +32,6 @@ from belated.core.steps import (
 )
 from belated.core.types import Integers, Matrix, Vector
 
-NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
 EXACT = 1e-12  # to which ``exact_theta`` is brought, in the norm of the certificate
 
 

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 LARGEST_WHOLE = 2**53  # up to here every whole number is a float
 
+NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
+
 
 def shown(value: object) -> str:
     """``repr``, cut where it would drown the message."""

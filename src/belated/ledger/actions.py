@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from belated.core.arguments import array_of_numbers, shown, wrong
-from belated.core.pruning import DecisionSet
+from belated.core.arguments import NORM_ROUNDING, array_of_numbers, shown, wrong
 from belated.core.types import Matrix
 from belated.features import FeatureMap, Features
 from belated.features.prepared import Prepared
-from belated.learner import NORM_ROUNDING, Learner
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.core.pruning import DecisionSet
+    from belated.learner import Learner
 
 
 class Actions:
@@ -68,7 +70,7 @@ class Actions:
             self._matrix = self.vectors(list(self.listed.values()), None)
         return self._matrix
 
-    def options(self, learner: Learner) -> DecisionSet:
+    def options(self, learner: "Learner") -> "DecisionSet":
         """All registered actions of a bandit without features, ready to be chosen from."""
         if self._options is None:
             self._options = learner.options(self.matrix(None, None))

@@ -22,6 +22,7 @@ from belated.core.types import Matrix, Vector
 from belated.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
+from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.logs.histogram import AGES, Histogram
 from belated.logs.statistics import Statistics
@@ -311,8 +312,10 @@ class Fold:
 
     def _row(self, id: bytes) -> int:
         place = self.ids.find(id)
-        while place % 16:  # a match across two ids
+        while place > 0 and place % 16:  # a match across two ids
             place = self.ids.find(id, place + 1)
+        if place < 0:
+            raise LookupError(f"id = {to_text(id)}: expected one of a decision of {self.name!r}")
         return place // 16
 
     def _configured(self, event: Event) -> None:

@@ -8,6 +8,7 @@ learns the same way; being behind is one more delay.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -29,7 +30,7 @@ from belated.ledger.events import (
     Status,
 )
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.protocol import Ledger, NewBanditError
+from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -111,6 +112,7 @@ class Loop:
         self.keys_changed = False
         self.position = START
         self._kept: dict[str, tuple[int, Decided, bytes]] = {}
+        self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
 
@@ -131,7 +133,7 @@ class Loop:
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
         by_bandit: dict[str, list[Event]] = defaultdict(list)
-        erased = set()
+        to_rebuild = set()
         for event in events:
             if event.kind == Kind.KEYS:
                 key = msgspec.msgpack.decode(event.body, type=KeyChange)
@@ -139,18 +141,21 @@ class Loop:
                 self.keys_changed = True
             elif self._only is None or event.bandit == self._only:
                 by_bandit[event.bandit].append(event)
-                if event.kind == Kind.FORGOTTEN:
-                    erased.add(event.bandit)
+                if event.kind == Kind.FORGOTTEN or event.bandit in self._torn:
+                    to_rebuild.add(event.bandit)
         # first, because the store may fail here, and then nothing must have changed
-        anew = {name: self._anew(name, position) for name in erased}
+        anew = {name: self._anew(name, position) for name in to_rebuild}
+        self._torn |= by_bandit.keys()  # until all is done: memory may run out, Ctrl-C may come
         for name, its_events in by_bandit.items():
             if name in anew:
                 self.folds[name] = anew[name]
+                self._kept.pop(name, None)
                 continue
             if name not in self.folds:
                 self.folds[name] = self.new_fold(name, its_events[0])
             self.folds[name].apply(its_events)
         self.position = position
+        self._torn -= by_bandit.keys()
 
     def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""
@@ -186,7 +191,10 @@ class Loop:
     def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Write drafts, then take in what is new."""
         outcomes = self.ledger.commit(drafts, self.accepts)
-        self.catch_up()
+        # Written is written: a caller who is told otherwise does something else than the log says.
+        # What cannot be read back now is taken in by the next call.
+        with suppress(StoreUnavailableError):
+            self.catch_up()
         return outcomes
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:

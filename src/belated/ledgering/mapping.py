@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from belated import snapshot
-from belated.core.arguments import any_number, wrong
+from belated.core.arguments import NORM_ROUNDING, any_number, wrong
 from belated.features import Features
-from belated.learner import NORM_ROUNDING
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledgering.reading import Bandit

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from belated import snapshot
-from belated.learner import NORM_ROUNDING
+from belated.core.arguments import NORM_ROUNDING
 from belated.ledger.events import (
     ActionsChange,
     Decided,

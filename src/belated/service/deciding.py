@@ -31,9 +31,13 @@ async def decide(service: Service, name: str, request: DecisionRequest) -> Decis
     """Choose, write, answer: never with an action that was not logged, unless it says so."""
     fold = service.fold(name)
     try:
-        proposal = service.loop.propose(name, ask_of(request))
+        ask = ask_of(request)
     except (TypeError, ValueError) as error:
         raise Problem(INVALID, str(error)) from None
+    try:
+        proposal = service.loop.propose(name, ask)
+    except (TypeError, ValueError) as error:
+        return _given_before(service, name, ask, error)
     try:
         (outcome,) = await service.write([proposal.draft])
     except StoreUnavailableError:
@@ -54,12 +58,13 @@ def ask_of(request: DecisionRequest) -> Ask:
     given = [request.eligible, request.actions, request.matrix]
     if sum(part is not None for part in given) > 1:
         raise ValueError("expected one of eligible, actions and matrix at most")
+    if request.eligible is not None:  # twice would be drawn twice as often as its propensity says
+        _check_once("eligible", request.eligible)
     names = rows = matrix = None
     if request.actions is not None:
         names = [action.id for action in request.actions]
         rows = [action.features for action in request.actions]
-        if len(set(names)) < len(names):
-            raise wrong("actions", names, "every id once")
+        _check_once("actions", names)
     elif request.matrix is not None:
         matrix = _matrix(request.matrix)
         if request.context is not None:
@@ -82,6 +87,11 @@ def ask_of(request: DecisionRequest) -> Ask:
     )
 
 
+def _check_once(name: str, ids: list[str]) -> None:
+    if len(set(ids)) < len(ids):
+        raise wrong(name, ids, "every id once")
+
+
 def _matrix(given: Base64Matrix | list[list[float]]) -> Matrix:
     if not isinstance(given, Base64Matrix):
         return array_of_numbers("matrix", given)
@@ -98,11 +108,32 @@ def _matrix(given: Base64Matrix | list[list[float]]) -> Matrix:
 def answer_of(proposal: Proposal, outcome: Outcome) -> DecisionAnswer:
     """What the caller is told, once the decision is in the log."""
     if outcome.status == Status.CONFLICT:
-        detail = f"request_id = {shown(proposal.body.request)}: expected the body it had before"
-        raise Problem(REQUEST_CHANGED, detail)
-    id, body, retried = proposal.draft.id, proposal.body, False
+        raise _changed(proposal.body.request)
     if outcome.earlier is not None:
-        id, body, retried = outcome.earlier.id, _decided.decode(outcome.earlier.body), True
+        return _answer(outcome.earlier.id, _decided.decode(outcome.earlier.body), retried=True)
+    return _answer(proposal.draft.id, proposal.body, retried=False)
+
+
+def _given_before(service: Service, name: str, ask: Ask, error: Exception) -> DecisionAnswer:
+    """The decision of a request that is sent again, though the bandit could not make it now.
+
+    Its actions or its mode may have changed since.
+    """
+    found = service.ledger.requested(name, ask.request) if ask.request else None
+    if found is None:
+        raise Problem(INVALID, str(error)) from None
+    event, digest = found
+    if digest != ask.digest:
+        raise _changed(ask.request)
+    return _answer(event.id, _decided.decode(event.body), retried=True)
+
+
+def _changed(request: str) -> Problem:
+    detail = f"request_id = {shown(request)}: expected the body it had before"
+    return Problem(REQUEST_CHANGED, detail)
+
+
+def _answer(id: bytes, body: Decided, *, retried: bool) -> DecisionAnswer:
     return DecisionAnswer(
         action=body.action,
         index=body.index,

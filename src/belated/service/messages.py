@@ -10,8 +10,8 @@ from belated.ledger.events import Status
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
 ActionName = Annotated[str, Meta(min_length=1, max_length=200)]
-# PostgreSQL cannot hold a NUL in a text.
-Label = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^\\x00]*$")]
+NO_NUL = "^[^\\x00]*$"  # PostgreSQL cannot hold it
+Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_NUL)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]

@@ -20,6 +20,7 @@ from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of
 from belated.service.logs import DECISION
 from belated.service.messages import (
     MOST_ACTIONS,
+    NO_NUL,
     ActionName,
     ActionRow,
     DecisionAnswer,
@@ -37,7 +38,7 @@ UNWELL = (NO_BANDIT, NOT_READY, STORE_UNAVAILABLE)
 ACTIVATED = "belated:activated:"  # before an eventId: the request that activation makes of it
 DEEPEST = 8  # objects in objects
 
-EventId = Annotated[str, Meta(min_length=1, max_length=256)]
+EventId = Annotated[str, Meta(min_length=1, max_length=256, pattern=NO_NUL)]
 FeatureSets = list[dict[str, Any]]
 
 

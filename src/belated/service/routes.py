@@ -9,7 +9,7 @@ import msgspec
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
 from belated.ledger.ids import from_text, to_text
-from belated.service.access import Gate, RateLimit, new_key
+from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
@@ -57,7 +57,13 @@ UNWELL = (NOT_READY, STORE_UNAVAILABLE)
 
 def new_api(service: Service, limit: RateLimit | None = None) -> Api:
     """The operations of ``service``; the most frequent come first, where the router looks."""
-    api = Api("belated", version("belated"), Gate(service.ring, limit))
+    gate = Gate(service.ring, limit)
+
+    def admit(headers: Headers, scope: str, bandit: str | None) -> Key | None:
+        service.check_ready()  # the keys stand in the log: before it is read, the door looks open
+        return gate(headers, scope, bandit)
+
+    api = Api("belated", version("belated"), admit)
     _add_loop(api, service)
     _add_bandits(api, service)
     _add_privacy(api, service)
@@ -111,7 +117,6 @@ def _add_loop(api: Api, service: Service) -> None:
 
         They may come in any order, late, or twice: each is answered with what became of it.
         """
-        service.check_ready()
         return RewardAnswer(await _reward(service, body.rewards, _bandit_of(call)))
 
     @api.route(
@@ -128,7 +133,6 @@ def _add_loop(api: Api, service: Service) -> None:
         With ``explain=true``, what the model knew then and what it thought of every action, too:
         this is worked out from the log and takes the longer the longer the log is.
         """
-        service.check_ready()
         events = service.ledger.story(from_text(path.id) or b"?")
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
@@ -147,7 +151,6 @@ def _add_loop(api: Api, service: Service) -> None:
     )
     async def cancel_decision(path: DecisionPath, call: Call) -> StatusAnswer:
         """Say that a decision was not carried out: no reward is waited for."""
-        service.check_ready()
         id = from_text(path.id)
         if id is None:
             return StatusAnswer(Status.UNKNOWN)
@@ -208,7 +211,6 @@ def _add_bandits(api: Api, service: Service) -> None:
     )
     async def list_bandits() -> BanditList:
         """List the bandits."""
-        service.check_ready()
         return BanditList(list(service.loop.folds))
 
     @api.route(
@@ -236,7 +238,6 @@ def _add_bandits(api: Api, service: Service) -> None:
         What would give the past another meaning (family, policy, features, loop) cannot be
         changed: make a bandit of another name.
         """
-        service.check_ready()
         old = service.loop.folds.get(path.name)
         try:
             spec = spec_of(body)
@@ -325,7 +326,6 @@ def _add_keys(api: Api, service: Service) -> None:
 
         The first one closes the service to everybody without a key.
         """
-        service.check_ready()
         key = new_key()
         await _write_key(
             service,
@@ -344,7 +344,6 @@ def _add_keys(api: Api, service: Service) -> None:
     )
     async def revoke_key(path: KeyPath) -> None:
         """Revoke an API key."""
-        service.check_ready()
         known = service.loop.keys.get(path.id)
         if known is None or known.revoked:
             raise Problem(NO_KEY_OF_ID, f"There is no key {path.id!r}.")
@@ -372,7 +371,6 @@ def _add_dashboard(api: Api, service: Service) -> None:
     )
     async def read_dashboard(query: Watching, call: Call) -> Dashboard:
         """Give the numbers behind the page at /."""
-        service.check_ready()
         only = _bandit_of(call)
         names = [name for name in service.loop.folds if only in ("", name)]
         if query.bandit is not None and query.bandit not in names:

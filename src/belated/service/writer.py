@@ -10,9 +10,11 @@ from time import perf_counter
 
 from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.loop import Loop
+from belated.ledger.protocol import StoreUnavailableError
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 20_000  # in one transaction
+Batch = list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]  # of several requests
 
 
 class Writer:
@@ -31,7 +33,7 @@ class Writer:
         self.in_thread = in_thread
         self.open_requests = 0  # being served, whether they will write or not
         self.commit_seconds: list[float] = []  # since somebody last looked
-        self._queue: list[tuple[Sequence[Draft], asyncio.Future[list[Outcome]]]] = []
+        self._queue: Batch = []
         self._timer: asyncio.TimerHandle | None = None
         self._looking = False
         self._task: asyncio.Task[None] | None = None
@@ -73,54 +75,65 @@ class Writer:
         if self.in_thread:
             self._task = asyncio.get_running_loop().create_task(self._commit_in_thread(batch))
         else:
-            drafts = [draft for drafts, _ in batch for draft in drafts]
-            started = perf_counter()
-            try:
-                outcomes = self.loop.commit(drafts)
-            except Exception as error:
-                self._fail(batch, error)
-            else:
-                self.commit_seconds.append(perf_counter() - started)
-                self._answer(batch, outcomes)
+            self._commit_here(batch)
 
-    async def _commit_in_thread(
-        self, batch: list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]
-    ) -> None:
+    def _commit_here(self, batch: Batch) -> None:
+        started = perf_counter()
+        try:
+            outcomes = self.loop.commit([draft for drafts, _ in batch for draft in drafts])
+        except Exception as error:
+            for part in self._fail(batch, error):
+                self._commit_here(part)
+        else:
+            self.commit_seconds.append(perf_counter() - started)
+            self._answer(batch, outcomes)
+
+    async def _commit_in_thread(self, batch: Batch) -> None:
+        try:
+            await self._commit_there(batch)
+        finally:
+            self._task = None
+            self._look()
+
+    async def _commit_there(self, batch: Batch) -> None:
         drafts = [draft for drafts, _ in batch for draft in drafts]
         started = perf_counter()
         try:
             outcomes, events, position = await asyncio.to_thread(self._commit_and_read, drafts)
             self.loop.take_in(events, position)
         except Exception as error:
-            self._fail(batch, error)
+            for part in self._fail(batch, error):
+                await self._commit_there(part)
         else:
             self.commit_seconds.append(perf_counter() - started)
             self._answer(batch, outcomes)
-        finally:
-            self._task = None
-            self._look()
 
     def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
-        ledger = self.loop.ledger
-        outcomes = ledger.commit(drafts, self.loop.accepts)
-        return outcomes, *ledger.follow(self.loop.position)
+        ledger, position = self.loop.ledger, self.loop.position
+        # without drafts this only looks for news: that must not cost the store a transaction
+        outcomes = ledger.commit(drafts, self.loop.accepts) if drafts else []
+        try:
+            return outcomes, *ledger.follow(position)
+        except StoreUnavailableError:
+            if not drafts:
+                raise
+            return outcomes, [], position  # written is written; see ``Loop.commit``
 
-    def _answer(
-        self,
-        batch: list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]],
-        outcomes: list[Outcome],
-    ) -> None:
+    def _answer(self, batch: Batch, outcomes: list[Outcome]) -> None:
         start = 0
         for drafts, future in batch:
             if not future.done():  # the client may have left
                 future.set_result(outcomes[start : start + len(drafts)])
             start += len(drafts)
 
-    def _fail(
-        self,
-        batch: list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]],
-        error: Exception,
-    ) -> None:
+    def _fail(self, batch: Batch, error: Exception) -> list[Batch]:
+        """Tell those who wait; or return them one by one, where only one of them can be at fault.
+
+        A ``ValueError`` is about something that the store cannot hold.
+        """
+        if isinstance(error, ValueError) and len(batch) > 1:
+            return [[request] for request in batch]
         for _, future in batch:
             if not future.done():
                 future.set_exception(error)
+        return []

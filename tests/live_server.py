@@ -133,7 +133,7 @@ def free_port() -> int:
 def _serve(settings: bytes, breaking: str | None) -> None:
     disk = None if breaking is None else BreakableDisk(breaking)  # gone when nobody holds it
     new_app = serving.new_app
-    serving.new_app = lambda service, limit: WithDigests(new_app(service, limit), service)
+    serving.new_app = lambda *given: WithDigests(new_app(*given), given[0])
     serve(msgspec.json.decode(settings, type=ServeSettings))
     del disk
 

@@ -8,35 +8,26 @@ back; settings, actions and subjects come and go. Every day all of it is checked
 ``python tests/simulation.py SEED DAYS`` replays a run exactly.
 """
 
-import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from hashlib import sha256
+from collections.abc import Iterator
+from contextlib import ExitStack
 from heapq import heappop, heappush
-from math import inf
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
-from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger import snapshots
 from belated.ledger.events import START, Draft, Kind, Status
 from belated.ledger.ids import Ids
 from belated.ledger.loop import Ask, Loop
-from belated.ledger.memory import MemoryLedger
-from belated.ledger.protocol import Ledger
 from belated.ledger.spec import Spec
-from belated.ledger.sqlite import SQLiteLedger
 from belated.policies.greedy import Greedy
 from belated.policies.thompson import Thompson
-from power_loss import Disk
+from simulated_machines import BEGINNING, SECOND, Machines
 from simulation_checks import check_day
 
-SECOND = 1_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 DIM = 2
@@ -59,121 +50,18 @@ class Result(NamedTuple):
     happened: Counter[str]  # how often what
 
 
-class Faulty:
-    """A ledger whose commits fail, some of them after they took effect."""
-
-    def __init__(self, ledger: Ledger, world: "World") -> None:
-        self.real, self.world = ledger, world
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-    def _failing(self, act: Callable[[], Any], p: float) -> Any:
-        if self.world.fails(p):
-            self.world.note("failed before")
-            raise StoreUnavailableError("before it took effect")
-        result = act()
-        if self.world.fails(p):
-            self.world.note("failed after")
-            raise StoreUnavailableError("after it took effect")
-        return result
-
-    def commit(self, drafts: Any, accepts: Any = None) -> Any:
-        return self._failing(lambda: self.real.commit(drafts, accepts), 0.04)
-
-    def forget(self, bandit: str, subject: str, time: int) -> int:
-        return self._failing(lambda: self.real.forget(bandit, subject, time), 0.1)
-
-    def follow(self, after: Any, limit: int = 100_000) -> Any:
-        if self.world.fails(0.01):
-            self.world.note("failed to read")
-            raise StoreUnavailableError("cannot be read")
-        return self.real.follow(after, limit)
-
-
-class World:
+class World(Machines):
     """See the module."""
 
     def __init__(self, seed: int, stack: ExitStack) -> None:
-        self.rng = random.Random(seed)
-        self.now = 1_700_000_000 * SECOND
-        self.has_faults = True
-        self.disk = stack.enter_context(Disk(seed)) if seed % 2 else None
-        self.memory = MemoryLedger()
-        self.folder = Path(stack.enter_context(TemporaryDirectory()))
+        super().__init__(seed, stack)
         self.specs = dict(zip(("one", "two"), self.rng.sample(SPECS, 2), strict=True))
-        self.theta = np.array([self.rng.uniform(-1, 1) for _ in range(DIM)])
-        self.replicas = [self.new_replica(), self.new_replica()]
-        self.happened: Counter[str] = Counter()
-        self.trace = sha256()
         self.requests = 0
         self.coming: list[tuple[int, int, bytes, float]] = []  # rewards on their way
-        self.decided: dict[bytes, tuple[str, str, bytes]] = {}  # request, subject, vector
+        self.decided: dict[bytes, str] = {}  # requests by the decision they got
         self.told: list[tuple[bytes, float, Status]] = []  # of rewards
         self.cancelled: list[bytes] = []
         self.forgotten: set[bytes] = set()
-
-    # ----------------------------------------------------------------------- the machines
-
-    def clock(self) -> int:
-        return self.now
-
-    def fails(self, p: float) -> bool:
-        return self.has_faults and self.rng.random() < p
-
-    def note(self, what: str, *more: Any) -> None:
-        self.happened[what] += 1
-        self.trace.update(repr((self.now, what, more)).encode())
-
-    def new_replica(self) -> Loop:
-        real = self.memory
-        if self.disk is not None:
-            real = SQLiteLedger(self.disk.path, vfs=self.disk.name)
-        ledger: Any = Faulty(real, self)
-        return Loop(ledger, clock=self.clock, seed=self.rng.getrandbits(62))
-
-    def restart(self, k: int) -> None:
-        """A process dies and another one takes its place."""
-        if self.disk is not None:
-            self.replicas[k].ledger.close()
-        self.replicas[k] = self.new_replica()
-        if self.rng.random() < 0.5:
-            found = snapshots.load(self.replicas[k], self.folder)
-            self.note("restart from snapshot", found)
-        else:
-            self.note("restart from log")
-
-    def cut_power(self) -> None:
-        assert self.disk is not None
-        self.disk.cut()
-        self.note("power cut")
-        self.replicas = [self.new_replica(), self.new_replica()]
-
-    def until_answered(self, act: Callable[[Loop], Any]) -> Any:
-        """What a client gets that tries until it is answered, each time at any replica."""
-        while True:
-            k = self.rng.randrange(2)
-            if self.disk is not None and self.fails(0.01):
-                self.disk.cut_at(self.rng.randrange(1, 8))
-            try:
-                result = act(self.replicas[k])
-            except StoreUnavailableError:
-                if self.disk is not None and self.disk.is_off:
-                    self.cut_power()
-                elif self.rng.random() < 0.2:
-                    self.restart(k)
-                self.now += self.rng.randrange(10 * SECOND)
-                self.keep_up()
-                continue
-            if self.disk is not None:
-                self.disk.cut_at(inf)
-            return result
-
-    def keep_up(self) -> None:
-        """Replicas look at the log now and then; until then they are behind."""
-        for loop in self.replicas:
-            with suppress(StoreUnavailableError):
-                loop.catch_up()
 
     # ------------------------------------------------------------------------ what clients do
 
@@ -213,14 +101,13 @@ class World:
             assert status in (Status.ACCEPTED, Status.DUPLICATE)
             self.note("decided", id, status)
             assert id not in self.decided
-            self.decided[id] = ask.request, ask.subject, b""
+            self.decided[id] = ask.request
             self.on_its_way(name, id)
 
     def on_its_way(self, name: str, id: bytes) -> None:
         """Its reward comes once, twice, much too late or never."""
         rng = self.rng
-        p = 0.5
-        value = float(rng.random() < p)
+        value = float(rng.random() < 0.5)
         if self.specs[name].family["type"] == "gaussian":
             value = round(rng.gauss(0.3, 0.5), 3)
         for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):
@@ -333,7 +220,7 @@ class World:
             ],
         )
         for day in range(1, days + 1):
-            end = 1_700_000_000 * SECOND + day * DAY
+            end = BEGINNING + day * DAY
             while self.now < end:
                 act = self.rng.choice(often if self.rng.random() < 0.8 else rarely)
                 act()

@@ -13,7 +13,7 @@ import pytest
 from belated.ledger import StoreUnavailableError, open_ledger
 from belated.ledger.events import START, Kind
 from belated.ledger.memory import MemoryLedger
-from belated.service import running
+from belated.service import running, snapshotting
 from belated.service.running import Service
 from live_server import LiveServer
 from postgres_server import postgres as postgres  # a fixture
@@ -102,13 +102,15 @@ def break_and_mend(server, url, break_it, mend_it):
 
 
 def fill(server, acknowledged):
-    """Decide until there is no more room."""
-    for _ in range(10_000):
-        answer = decide(server, subject="x" * 200)
-        if answer.status != 200:
-            return
-        acknowledged.append(answer.body["decision_id"])
-    raise AssertionError("the disk did not fill")
+    """Decide until there is no more room, not even for the smallest of requests."""
+    for body in ({"subject": "x" * 200}, {}):
+        for _ in range(10_000):
+            answer = decide(server, **body)
+            if answer.status != 200:
+                break
+            acknowledged.append(answer.body["decision_id"])
+        else:
+            raise AssertionError("the disk did not fill")
 
 
 # -------------------------------------------------------------------------------------- SQLite
@@ -175,6 +177,21 @@ def test_a_database_that_vanished_and_came_back(tmp_path):
             lambda _: path.rename(tmp_path / "elsewhere"),
             lambda: (tmp_path / "elsewhere").rename(path),
         )
+
+
+def test_who_makes_snapshots_does_not_make_a_new_file_where_the_old_one_is_gone(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(snapshotting, "LOOK_EVERY", 0.01)
+    path = tmp_path / "ledger.db"
+    open_ledger(f"sqlite:///{path}").close()
+    thread = snapshotting.Snapshots(f"sqlite:///{path}", tmp_path / "snapshots", 10**6)
+    thread.start()
+    time.sleep(0.1)
+    path.rename(tmp_path / "elsewhere")
+    time.sleep(0.1)
+    thread.stop()
+    assert not path.exists()
 
 
 def test_another_ledger_in_its_place_is_not_written_to(tmp_path):

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -49,25 +48,29 @@ class Snapshots(threading.Thread):
 
     def run(self) -> None:
         """Look, and look again."""
+        ledger: Ledger | None = None
         position: Position | None = None
         wait = 0.0
         while not self._told_to_stop.wait(wait):
             wait = LOOK_EVERY
             try:
-                with closing(open_ledger(self.url)) as ledger:
-                    if position is None:
-                        position = newest(ledger, self.folder)
-                        # may hold what was erased since, and then a start reads the whole log
-                        if ledger.rare(Kind.FORGOTTEN, position):
-                            position = START
-                    if ledger.behind(position) < self.every:
-                        continue
-                    if self._make():
-                        position = newest(ledger, self.folder)
-                    else:
-                        wait = AFTER_FAILURE
+                # once: to open it again would make a new file where the old one is gone
+                ledger = ledger or open_ledger(self.url)
+                if position is None:
+                    position = newest(ledger, self.folder)
+                    # may hold what was erased since, and then a start reads the whole log
+                    if ledger.rare(Kind.FORGOTTEN, position):
+                        position = START
+                if ledger.behind(position) < self.every:
+                    continue
+                if self._make():
+                    position = newest(ledger, self.folder)
+                else:
+                    wait = AFTER_FAILURE
             except (LedgerError, OSError) as error:
                 log.warning("no snapshot was made: %s", error)
+        if ledger is not None:
+            ledger.close()
 
     def _make(self) -> bool:
         """Whether there is a new snapshot; one under way is abandoned where the service stops."""

@@ -1,6 +1,10 @@
 """What an adversary found in the ledger and the service: each test failed before its repair."""
 
 import asyncio
+import json
+import logging
+import threading
+from urllib.parse import quote
 
 import httpx
 import numpy as np

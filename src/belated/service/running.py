@@ -30,6 +30,7 @@ NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name"
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
+FAILED_FOR = 2_000_000  # microseconds without another failed write: a full disk can still be read
 READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 MOST_ABANDONED = 10_000  # remembered while the store is down
@@ -90,6 +91,7 @@ class Service:
         self.snapshot_folder = snapshot_folder
         self.ready = self.draining = False
         self.store_is_down = False
+        self._write_failed_at = 0
         self.followed_at = 0  # when the end of the log was last seen
         # decisions that failed, or so it seemed, and that nobody will ask for again: their bandits
         self.abandoned: dict[bytes, str] = {}
@@ -184,9 +186,10 @@ class Service:
                 for id in abandoned:
                     del self.abandoned[id]
 
-    def _followed(self) -> None:
-        self.followed_at = self.loop.clock()
-        self.store_is_down = False
+    def _followed(self, wrote: bool = False) -> None:
+        self.followed_at = now = self.loop.clock()
+        if wrote or abs(now - self._write_failed_at) > FAILED_FOR:
+            self.store_is_down = False
         if self.loop.keys_changed:
             self.loop.keys_changed = False
             self._renew_keys()
@@ -208,9 +211,10 @@ class Service:
             await self.until_visible(error.bandit)
             outcomes = await self.writer.write(drafts)
         except StoreUnavailableError as error:
+            self._write_failed_at = self.loop.clock()
             self._store_failed(error)
             raise
-        self._followed()
+        self._followed(wrote=bool(drafts))
         return outcomes
 
     def _store_failed(self, error: StoreUnavailableError) -> None:

@@ -463,6 +463,26 @@ def test_a_window_that_no_store_can_hold_is_refused():
         Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), ledger=MemoryLedger(), window=1e14)
 
 
+# -- another file in its place
+
+
+def test_a_file_that_is_being_made_in_its_place_is_not_taken_for_its_own(tmp_path):
+    """Without tables at the first look, and a ledger of somebody else's at the second."""
+    path = tmp_path / "a.db"
+    ours = SQLiteLedger(path)
+    path.rename(tmp_path / "away.db")
+    path.touch()
+    draft = Draft(Kind.KEYS, "", b"", NOW, body=b"ours")
+    with pytest.raises(StoreUnavailableError, match="no such table"):
+        ours.commit([draft])
+    other = SQLiteLedger(path)
+    with pytest.raises(StoreUnavailableError, match="another ledger"):
+        ours.commit([draft])
+    assert other.behind(START) == 0
+    other.close()
+    ours.close()
+
+
 # -- work that grows with the log
 
 

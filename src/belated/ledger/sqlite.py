@@ -313,11 +313,11 @@ class SQLiteLedger:
             raise StoreUnavailableError(f"{self.path}: the file is gone")
         self._db.close()
         self._open(apsw.SQLITE_OPEN_READWRITE)
+        opened, self._file = self._file, None  # until it is known to be ours
         identity = self._db.execute("select identity from ledger").get
         if identity != self.identity:
-            self._file = None
             raise StoreUnavailableError(f"{self.path}: another ledger lies in its place")
-        self._tail = []
+        self._file, self._tail = opened, []
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

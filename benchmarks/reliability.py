@@ -1,7 +1,8 @@
 """The long runs behind the promises of docs/reliability.md, one after the other.
 
 ``python benchmarks/reliability.py`` takes about half an hour on two cores and prints the table; with
-``--write`` it also puts it into the page; with ``--quick`` the sizes are those of the test suite.
+``--write`` it also puts it into the page; with ``--quick`` the sizes are those of the test suite;
+with the names of promises, such as ``R10``, only these are run.
 Progress goes to standard error. Each run is a test with another size: what the test prints is what
 stands in the table.
 """
@@ -78,6 +79,7 @@ RUNS = [
 
 def main() -> None:
     quick = "--quick" in sys.argv[1:]
+    wanted = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     lines: list[str] = []
 
     def say(line: str) -> None:
@@ -88,6 +90,8 @@ def main() -> None:
     say("| promise | what | result | failed | seconds |")
     say("|---|---|---|---|---|")
     for run in RUNS:
+        if wanted and run.promise not in wanted:
+            continue
         print(f"{run.promise}: {run.what} ...", file=sys.stderr, flush=True)
         started = time.perf_counter()
         said, failed = result(run, {} if quick else run.size)

@@ -150,6 +150,19 @@ def check_rewards(new: NewLedger) -> None:
     assert writer.ledger.parked() == []
 
 
+def check_zeros_have_no_sign(new: NewLedger) -> None:
+    """A store may not keep the sign of -0.0: so it never gets one, live or read again."""
+    writer = _Writer(new())
+    ledger = writer.ledger
+    id = writer.decide()
+    _, position = ledger.follow(START)
+    assert writer.reward(id, -0.0) == Status.ACCEPTED
+    assert writer.reward(id, 0.0) == Status.DUPLICATE
+    live, _ = ledger.follow(position)
+    for event in (*live, _log(ledger)[-1]):
+        assert str(event.value) == "0.0"
+
+
 def check_one_batch(new: NewLedger) -> None:
     """The drafts of a batch are judged in their order, each in the light of those before it."""
     writer = _Writer(new())
@@ -344,6 +357,7 @@ LEDGER_CHECKS = (
     check_log_keeps_everything,
     check_follow_is_exact,
     check_rewards,
+    check_zeros_have_no_sign,
     check_one_batch,
     check_endings,
     check_parking,

@@ -73,6 +73,8 @@ def settle(
 
     def write(draft: Draft, bandit: str) -> Event:
         kind, _, id, time, value, due, body = draft[:7]
+        if value == 0.0:
+            value = 0.0  # SQLite does not keep the sign of -0.0, and live must equal replayed
         event = Event(tx, next(seqs), kind, bandit, id, time, value, due, body)
         settled.events.append(event)
         known.add(id, kind, bandit, due, value)

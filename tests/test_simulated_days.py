@@ -69,7 +69,7 @@ def found(seeds):
     for seed in seeds:
         try:
             simulate(seed, DAYS_OF_A_SEED)
-        except (AssertionError, LookupError, LedgerError) as error:
+        except (AssertionError, LookupError, ValueError, LedgerError) as error:
             return extract_tb(error.__traceback__)[-1].line
     return "nothing"
 

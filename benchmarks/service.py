@@ -291,8 +291,7 @@ NumPy. {ROUNDS} turns of {SECONDS:g} seconds each, medians.
 
 Asked: a ratio of at least 0.6. Without a context, the answer of a deterministic policy is worked out
 once between two commits. What is left is Python: routing, checking and decoding a request, drawing
-it up as an event, judging, writing and folding it, spread over dozens of functions, none of which
-takes a tenth. With contexts, the features of all actions are made anew for every request.
+it up as an event, judging, writing and folding it. With contexts, the features of all actions are made anew for every request.
 
 One connection: median {alone * 1e3:.2f} ms. A commit of one row takes {commit * 1e3:.2f} ms here, and twice
 that plus 0.5 ms, the bound asked for, is {2e3 * commit + 0.5:.2f} ms.

@@ -14,7 +14,7 @@ import naive_ledger
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.ledger import StoreUnavailableError, snapshots
 from belated.ledger.events import START, Draft, Kind, Status
-from belated.ledger.loop import Ask, Loop
+from belated.ledger.loop import NOTHING_SAID, Ask, Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.spec import Spec
 from belated.ledger.sqlite import SQLiteLedger
@@ -525,3 +525,25 @@ def test_bodies_survive_added_fields():
     from belated.ledger.events import Decided
 
     assert msgspec.msgpack.decode(body, type=Decided).context == b""
+
+
+def test_the_same_again_is_what_would_be_decided_anew():
+    """The answer that is kept between two commits, and actions that are prepared once."""
+    loop = new_loop(explicit())
+    loop.register("shop", {"a": [0.9, 0.0, 0.0], "b": [0.0, 0.8, 0.1], "c": [0.1, 0.2, 0.9]})
+    rng, fold, chosen = np.random.default_rng(3), loop.folds["shop"], set()
+    for k in range(40):
+        body = loop.propose("shop", NOTHING_SAID).body
+        assert body == loop.propose("shop", NOTHING_SAID).body
+        assert body == loop.propose("shop", Ask(eligible=None)).body  # not kept: decided anew
+        matrix = fold.actions.matrix(None, None)
+        assert fold.learner.choose_from(fold.actions.options(fold.learner), rng) == (
+            fold.learner.choose(matrix, rng)
+        )
+        draft = loop.propose("shop", NOTHING_SAID).draft
+        loop.commit([draft])
+        loop.reward([(draft.id, float(body.action == "b"))])
+        chosen.add(body.action)
+        if k == 20:
+            loop.register("shop", {"d": [0.0, 0.95, 0.0]}, drop=["c"])
+    assert len(chosen) >= 3

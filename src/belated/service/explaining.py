@@ -48,7 +48,8 @@ def story_of(events: list[Event]) -> DecisionStory:
 
 def ending(events: list[Event]) -> Ending:
     """How a decision stands."""
-    due, expired, result = events[0].due, False, "pending"
+    result: Ending = "pending"
+    due, expired = events[0].due, False
     for event in events[1:]:
         if event.kind == Kind.REWARDED:
             result = "late" if is_late(event.time, due, expired) else "rewarded"
@@ -59,7 +60,7 @@ def ending(events: list[Event]) -> Ending:
         elif event.kind == Kind.EXPIRED:
             expired = True
             result = "expired" if result == "pending" else result
-    return result  # type: ignore[return-value]
+    return result
 
 
 def explain(service: Service, first: Event) -> Explanation:

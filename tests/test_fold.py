@@ -1,6 +1,7 @@
 """The state is a fold over the log: replayed, resumed, duplicated, reordered, revised."""
 
 import math
+from collections import Counter
 from itertools import count
 
 import msgspec
@@ -16,6 +17,7 @@ from belated.ledger import StoreUnavailableError, snapshots
 from belated.ledger.events import START, Draft, Kind, Status
 from belated.ledger.loop import NOTHING_SAID, Ask, Loop
 from belated.ledger.memory import MemoryLedger
+from belated.ledger.protocol import Stranger
 from belated.ledger.spec import Spec
 from belated.ledger.sqlite import SQLiteLedger
 from belated.policies.greedy import Greedy
@@ -458,6 +460,36 @@ def test_two_processes_on_one_file_agree(tmp_path):
     second.catch_up()
     assert same(first, second)
     assert same(first, replayed(first))
+
+
+@pytest.mark.parametrize("loop_kind", ["explicit", "conversion"])
+@pytest.mark.parametrize("late", ["keep", "revise"])
+def test_what_a_fold_remembers_is_what_the_store_would_find(tmp_path, loop_kind, late):
+    """A store that is told by the fold which decisions are open judges as one that looks."""
+    rng = np.random.default_rng(1)
+    spec = explicit(loop=loop_kind, window=5.0, late=late)
+    loop, looking = new_loop(spec, SQLiteLedger(tmp_path / "a.db")), SQLiteLedger(tmp_path / "b.db")
+    ids, statuses = [], Counter()
+    for _ in range(400):
+        drafts = []
+        for _ in range(int(rng.integers(1, 4))):
+            time = loop.clock() + int(rng.integers(-8, 9)) * SECOND  # clocks disagree
+            if rng.random() < 0.3 or not ids:
+                drafts.append(loop.propose("shop", Ask(matrix=random_actions(rng))).draft)
+                ids.append(drafts[-1].id)
+                continue
+            kind = Kind(rng.choice([1, 1, 1, 2, 3, 4]))
+            value = float(rng.integers(2)) if kind in (Kind.REWARDED, Kind.REVISED) else None
+            drafts.append(
+                Draft(kind, "", ids[-1 - int(rng.integers(min(9, len(ids))))], time, value)
+            )
+        told = loop.commit(drafts)
+        assert told == looking.commit(drafts, Stranger(loop.accepts))
+        pairs = zip(drafts, told, strict=True)
+        statuses.update((draft.kind, outcome.status) for draft, outcome in pairs)
+        loop.clock.now += int(rng.integers(SECOND))
+    assert min(statuses[Kind.REWARDED, status] for status in list(Status)[:3]) > 20
+    assert statuses[Kind.REWARDED, Status.EXPIRED] > 20
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from multiprocessing import get_context
 import pytest
 
 import fuzzing
-from belated.service import deciding, routes
+from belated.ledger import ids
+from belated.service import deciding
 from fuzz_requests import BANDITS, Mutator, Request, encoded
 from fuzzing import Target, fuzz
 
@@ -53,7 +54,7 @@ def test_a_seed_decides_everything():
     ("module", "name", "mistake"),
     [
         (deciding, "ask_of", KeyError),
-        (routes, "from_text", ZeroDivisionError),
+        (ids, "from_text", ZeroDivisionError),
     ],
 )
 def test_a_mistake_in_the_service_is_found(monkeypatch, module, name, mistake):

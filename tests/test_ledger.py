@@ -10,7 +10,7 @@ import pytest
 from belated.ledger import LedgerError, StoreUnavailableError, open_ledger
 from belated.ledger.checks import LEDGER_CHECKS, NOW, _Writer
 from belated.ledger.events import START
-from belated.ledger.ids import Ids, from_text, time_of, to_text
+from belated.ledger.ids import Ids, all_from_texts, from_text, time_of, to_text
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.migrations import scripts
 from belated.ledger.sqlite import SQLiteLedger
@@ -102,6 +102,14 @@ def test_ids_sort_by_time_even_if_the_clock_does_not():
         assert UUID(bytes=id).variant == RFC_4122
     for text in ("", "x" * 36, to_text(made[0]).upper(), to_text(made[0]) + "\n", "0" * 32):
         assert from_text(text) is None
+    good = [to_text(id) for id in made]
+    assert all_from_texts(good) == made
+    assert all_from_texts([]) == []
+    swapped = good[0][:-1] + "-", good[1][:8] + good[1][9:] + "-"
+    for text in (*swapped, "", "x" * 36, good[0].upper(), good[0] + "\n", "0" * 32, "\u0660" * 36):
+        several = [good[0], text, good[1]]
+        assert all_from_texts(several) == [from_text(each) for each in several]
+    assert all_from_texts([good[0][:-1], good[1] + "0"]) == [None, None]  # as long, together
 
 
 @pytest.mark.parametrize("url", ["shop.db", "sqlite://", "sqlite:shop.db", "mysql://x", 3, ""])

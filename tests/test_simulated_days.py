@@ -14,7 +14,7 @@ from traceback import extract_tb
 import pytest
 
 from belated.ledger import LedgerError, settling, sqlite
-from belated.ledger.events import Status
+from belated.ledger.events import Kind, Status
 from belated.ledger.fold import Fold, Plan
 from simulation import World, simulate
 
@@ -75,22 +75,23 @@ def found(seeds):
 
 
 def test_rewards_that_count_twice(monkeypatch):
-    judge = settling._judge_reward
+    judge = settling.judge
 
-    def credulous(draft, facts):
-        status = judge(draft, facts)
-        return Status.ACCEPTED if status == Status.DUPLICATE else status
+    def credulous(draft, *known):
+        status = judge(draft, *known)
+        again = draft.kind == Kind.REWARDED and status == Status.DUPLICATE
+        return Status.ACCEPTED if again else status
 
-    monkeypatch.setattr(settling, "_judge_reward", credulous)
+    monkeypatch.setattr(settling, "judge", credulous)
     assert "event.id not in once" in found(range(4))
 
 
 def test_conversions_learnt_on_arrival(monkeypatch):
     rewarded = Fold._rewarded
 
-    def eager(self, event):
+    def eager(self, events):
         was, self.spec = self.spec, explicit(self.spec)
-        rewarded(self, event)
+        rewarded(self, events)
         self.spec = was
 
     def explicit(spec):

@@ -7,14 +7,26 @@
 >>> check_ledger(MemoryLedger)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import count
 
 import msgspec
+from msgspec.structs import replace
 
-from belated.ledger.events import START, Decided, Draft, Event, Kind, Outcome, Position, Status
+from belated.ledger.events import (
+    START,
+    Decided,
+    Draft,
+    Event,
+    Facts,
+    Kind,
+    Outcome,
+    Position,
+    Status,
+)
 from belated.ledger.ids import Ids
-from belated.ledger.protocol import Ledger
+from belated.ledger.protocol import Ledger, Stranger
 
 NewLedger = Callable[[], Ledger]
 SECOND = 1_000_000
@@ -69,6 +81,20 @@ class _Writer:
     def reward(self, id: bytes, value: float, *, bandit: str = "") -> Status:
         (status,) = self.commit(self.about(Kind.REWARDED, id, value, bandit=bandit))
         return status
+
+
+@dataclass
+class _Memory:
+    """A follower that remembers decisions."""
+
+    position: Position
+    remembered: dict[bytes, Facts]
+
+    def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
+        return True
+
+    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
+        return {id: self.remembered[id] for id in ids if id in self.remembered}
 
 
 def _log(ledger: Ledger, limit: int = 100_000) -> list[Event]:
@@ -254,10 +280,28 @@ def check_invalid_rewards(new: NewLedger) -> None:
     writer = _Writer(new())
     id, other = writer.decide(), writer.decide("other")
     drafts = [writer.about(Kind.REWARDED, which, 7.0) for which in (id, other)]
-    outcomes = writer.ledger.commit(drafts, lambda bandit, kind, value: bandit == "other")
+    outcomes = writer.ledger.commit(drafts, Stranger(lambda bandit, kind, value: bandit == "other"))
     assert [outcome.status for outcome in outcomes] == [Status.INVALID, Status.ACCEPTED]
     assert [outcome.bandit for outcome in outcomes] == ["shop", "other"]
     assert len(writer.ledger.story(id)) == 1
+
+
+def check_stale_memory(new: NewLedger) -> None:
+    """What a follower remembers of a decision counts for nothing once the log has gone on."""
+    writer = _Writer(new())
+    id = writer.decide()
+    log = _log(writer.ledger)
+    memory = _Memory(Position(log[-1].tx, log[-1].seq), {id: Facts("shop", None)})
+    assert writer.reward(id, 1.0) == Status.ACCEPTED
+    for value, expected in ((1.0, Status.DUPLICATE), (0.0, Status.CONFLICT)):
+        draft = writer.about(Kind.REWARDED, id, value)
+        assert [o.status for o in writer.ledger.commit([draft], memory)] == [expected]
+    second = writer.decide()
+    log = _log(writer.ledger)
+    memory = _Memory(Position(log[-1].tx, log[-1].seq), {second: Facts("shop", None)})
+    twice = [writer.about(Kind.REWARDED, second, value) for value in (1.0, 1.0, 0.0)]
+    statuses = [outcome.status for outcome in writer.ledger.commit(twice, memory)]
+    assert statuses == [Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT]
 
 
 def check_forgetting(new: NewLedger) -> None:
@@ -274,7 +318,7 @@ def check_forgetting(new: NewLedger) -> None:
     after = _log(writer.ledger)
     for old, now in zip(before, after[:-1], strict=True):
         if old.id in {draft.id for draft in gone}:
-            assert now == old._replace(id=b"", value=None, due=None, body=b"")
+            assert now == replace(old, id=b"", value=None, due=None, body=b"")
         else:
             assert now == old
     assert (after[-1].kind, after[-1].bandit, after[-1].time) == (Kind.FORGOTTEN, "shop", NOW + 9)
@@ -340,8 +384,8 @@ def check_retention(new: NewLedger) -> None:
     for then, now in zip(before, _log(writer.ledger), strict=True):
         if then.kind == Kind.DECIDED and then.id in {draft.id for draft in old}:
             body = msgspec.msgpack.decode(then.body, type=Decided)
-            rest = msgspec.structs.replace(body, context=b"", subject="", request="", matrix=b"")
-            assert now == then._replace(body=msgspec.msgpack.encode(rest))
+            rest = replace(body, context=b"", subject="", request="", matrix=b"")
+            assert now == replace(then, body=msgspec.msgpack.encode(rest))
         else:
             assert now == then
     assert writer.ledger.retain(NOW + 1) == (0, 0, 0)
@@ -363,6 +407,7 @@ LEDGER_CHECKS = (
     check_parking,
     check_requests,
     check_invalid_rewards,
+    check_stale_memory,
     check_forgetting,
     check_many,
     check_batches,

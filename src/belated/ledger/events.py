@@ -38,7 +38,7 @@ class Status(StrEnum):
     INVALID = "invalid"  # not a reward that this bandit can have
 
 
-class Draft(NamedTuple):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """An event before it is written."""
 
     kind: Kind
@@ -53,7 +53,7 @@ class Draft(NamedTuple):
     subject: str = ""  # of a decision: whom it concerns
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """An event of the log. Events with the same ``tx`` were committed together."""
 
     tx: int
@@ -67,12 +67,22 @@ class Event(NamedTuple):
     body: bytes
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What became of a draft; of a request made before, the decision it got then."""
 
     status: Status
     bandit: str = ""
     earlier: Event | None = None
+
+
+class Facts(msgspec.Struct, gc=False):
+    """What the log says of a decision."""
+
+    bandit: str
+    due: int | None
+    value: float | None = None  # the reward it has now
+    expired: bool = False
+    cancelled: bool = False
 
 
 class Waiting(NamedTuple):

@@ -4,13 +4,16 @@ Live, after a crash, on another machine and in an audit, the same events in the 
 same bytes. The estimate is brought up to date once a transaction, where it brought rewards.
 """
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heappop, heappush
-from math import isfinite
+from itertools import groupby
+from math import isfinite, isnan
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,7 +22,7 @@ import numpy as np
 from belated import snapshot
 from belated.core.state import History
 from belated.core.steps import DECIDE, LEARN, REVISE
-from belated.core.types import Matrix, Vector
+from belated.core.types import Matrix
 from belated.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
@@ -39,14 +42,20 @@ class Noted:
     returned: list[tuple[bytes, int, int, str, float]] = field(default_factory=list)
     expired: list[tuple[bytes, int, int, str]] = field(default_factory=list)
     cancelled: list[tuple[bytes, int, int]] = field(default_factory=list)
+    revised: list[tuple[int, int, float | None, float]] = field(default_factory=list)
     late: int = 0
 
-    def tell(self, statistics: Statistics) -> None:
+    def tell(self, statistics: Statistics, played: "array[int]") -> None:
         """Decisions first: a batch may hold a decision and what became of it."""
-        for name in ("decided", "returned", "expired", "cancelled"):
+        if self.decided:
+            played.extend(statistics.decided(*zip(*self.decided, strict=True)))
+        for name in ("returned", "expired", "cancelled"):
             rows = getattr(self, name)
             if rows:
                 getattr(statistics, name)(*zip(*rows, strict=True))
+        if self.revised:
+            times, rows, before, after = zip(*self.revised, strict=True)
+            statistics.revised(times, [played[row] for row in rows], before, after)
         if self.late:
             statistics.late(self.late)
 
@@ -63,6 +72,7 @@ class Pending(msgspec.Struct, gc=False):
     due: int | None
     action: str
     held: float | None = None  # in a conversion loop: the reward, until the window closes
+    late: bool = False  # whether the log holds a reward that came too late
 
 
 @dataclass(slots=True)
@@ -76,14 +86,21 @@ class Plan:
     last: list[int] = field(default_factory=list)
     rewarded: int = -1  # the move that brought the last reward of the present transaction
 
-    def add(self, move: int, row: int, reward: float) -> None:
-        """One move more."""
-        if move != DECIDE:
-            self.rewarded = len(self.moves)
-        self.moves.append(move)
-        self.rows.append(row)
-        self.rewards.append(reward)
-        self.last.append(0)
+    def decide(self, rows: Sequence[int], xs: Iterable[bytes]) -> None:
+        """Decisions more."""
+        self.xs += xs
+        self._add(DECIDE, rows, [0.0] * len(rows))
+
+    def learn(self, rows: Sequence[int], rewards: Iterable[float], move: int = LEARN) -> None:
+        """Rewards more."""
+        self._add(move, rows, rewards)
+        self.rewarded = len(self.moves) - 1 if rows else self.rewarded
+
+    def _add(self, move: int, rows: Sequence[int], rewards: Iterable[float]) -> None:
+        self.moves += [move] * len(rows)
+        self.rows += rows
+        self.rewards += rewards
+        self.last += [0] * len(rows)
 
     def end_transaction(self) -> None:
         """Rewards that came together are learnt together."""
@@ -128,12 +145,12 @@ class Fold:
         self.counts = Counts()
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
+        self.played = array("H")  # the place in the statistics of each row's action
         self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
         self.statistics = Statistics()
         self._noted = Noted()
-        self._tx = 0
         self._plan = Plan()
-        self._take: dict[Kind, Callable[[Event], None]] = {
+        self._take: dict[Kind, Callable[[list[Event]], None]] = {
             Kind.DECIDED: self._decided,
             Kind.REWARDED: self._rewarded,
             Kind.EXPIRED: self._expired,
@@ -141,20 +158,21 @@ class Fold:
             Kind.REVISED: self._revised,
             Kind.CONFIGURED: self._configured,
             Kind.ACTIONS: self._registered,
-            Kind.FORGOTTEN: lambda event: None,
+            Kind.FORGOTTEN: lambda events: None,
         }
 
     def apply(self, events: Iterable[Event]) -> None:
         """Take in events of this bandit, whole transactions in the order of the log."""
-        for event in events:
-            if event.tx != self._tx:
-                self._plan.end_transaction()
-                self._tx = event.tx
-            self._take[event.kind](event)
-            self.version += 1
-        self._plan.end_transaction()
+        for _, transaction in groupby(events, attrgetter("tx")):
+            for kind, run in groupby(transaction, attrgetter("kind")):
+                alike = list(run)
+                self._take[kind](alike)
+                self.version += len(alike)
+            self._plan.end_transaction()
         self._flush()
-        self._noted.tell(self.statistics)
+        for _, decided, returned, _, _ in self._noted.returned:
+            self.delays.add((returned - decided) / 1e6)
+        self._noted.tell(self.statistics, self.played)
         self._noted = Noted()
 
     @property
@@ -184,10 +202,11 @@ class Fold:
         """Of everything that is known: equal for two folds of the same events."""
         digest = sha256(msgspec.msgpack.encode([self.header(), self.pending]))
         digest.update(self.ids)
+        digest.update(self.played)
         learner = self.learner
-        for name, array in snapshot.flatten(learner.state, learner.history).items():
+        for name, numbers in snapshot.flatten(learner.state, learner.history).items():
             digest.update(name.encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(numbers).tobytes())
         return digest.hexdigest()
 
     def header(self) -> dict[str, Any]:
@@ -210,6 +229,7 @@ class Fold:
         pending = msgspec.msgpack.encode(self.pending)
         return known | {
             "ids": np.frombuffer(self.ids, np.uint8),
+            "played": np.array(self.played, np.uint16),
             "pending": np.frombuffer(pending, np.uint8),
         }
 
@@ -222,8 +242,9 @@ class Fold:
         room[: len(y)] = y
         learner.history = History(x, room)
         self.ids = bytearray(arrays["ids"].tobytes())
-        if not len(self.ids) == 16 * len(y) == 16 * learner.n_decided:
-            raise ValueError(f"{len(self.ids) // 16} ids for {learner.n_decided} decisions")
+        self.played = array("H", arrays["played"].tobytes())
+        if not self.n_rows == len(self.played) == len(y) == learner.n_decided:
+            raise ValueError(f"{self.n_rows} ids for {learner.n_decided} decisions")
         waiting = msgspec.msgpack.decode(arrays["pending"].tobytes(), type=dict[bytes, Pending])
         for id, pending in waiting.items():
             self._wait_for(id, pending)
@@ -235,88 +256,103 @@ class Fold:
 
     # ------------------------------------------------------------------------- kinds of events
 
-    def _decided(self, event: Event) -> None:
-        if not event.id:
-            self.counts.erased += 1
-            return
-        body = _decided.decode(event.body)
-        row = self.n_rows
-        self.ids += event.id
-        self._plan.xs.append(body.x)
-        self._plan.add(DECIDE, row, 0.0)
-        self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
-        width = body.width if isfinite(body.width) else None
-        self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
+    def _decided(self, events: list[Event]) -> None:
+        there = [event for event in events if event.id]
+        self.counts.erased += len(events) - len(there)
+        rows, xs = range(self.n_rows, self.n_rows + len(there)), []
+        for row, event in zip(rows, there, strict=True):
+            body = _decided.decode(event.body)
+            xs.append(body.x)
+            self.ids += event.id
+            self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
+            width = body.width if isfinite(body.width) else None
+            self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
+        self._plan.decide(rows, xs)
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
         if pending.due is not None:
             heappush(self._windows, (pending.due, id))
 
-    def _rewarded(self, event: Event) -> None:
-        if event.value is None:
-            return  # erased
-        self.counts.rewarded += 1
-        pending, value = self.pending.get(event.id), event.value
-        due = None if pending is None else pending.due
-        if is_late(event.time, due, expired=pending is None):
-            self.counts.late += 1
-            self._noted.late += 1
-            if self.spec.late == "keep":
-                return
-        if pending is not None:
-            self._note_return(event, pending, value)
-        if pending is None:
-            self._learn_anew(self._row(event.id), value)
-        elif self.spec.loop == "conversion":
-            pending.held = value
-        else:
-            del self.pending[event.id]
-            self._plan.add(LEARN, pending.row, value)
+    def _rewarded(self, events: list[Event]) -> None:
+        waiting, rows, rewards = self.pending, [], []
+        conversion, keep = self.spec.loop == "conversion", self.spec.late == "keep"
+        for event in events:
+            id, time, value = event.id, event.time, event.value
+            if value is None:
+                continue  # erased
+            self.counts.rewarded += 1
+            pending = waiting.get(id)
+            if pending is None or is_late(time, pending.due, expired=False):
+                self.counts.late += 1
+                self._noted.late += 1
+                if keep:
+                    if pending is not None:
+                        pending.late = True
+                    continue
+            if pending is None:
+                self._learn_anew(event, value)
+                continue
+            self._noted.returned.append((id, pending.time, time, pending.action, value))
+            if conversion:
+                pending.held = value
+            else:
+                del waiting[id]
+                rows.append(pending.row)
+                rewards.append(value)
+        self._plan.learn(rows, rewards)
 
-    def _note_return(self, event: Event, pending: Pending, value: float) -> None:
-        self.delays.add((event.time - pending.time) / 1e6)
-        self._noted.returned.append((event.id, pending.time, event.time, pending.action, value))
-
-    def _expired(self, event: Event) -> None:
-        pending = self.pending.pop(event.id, None)
-        if pending is None:
-            return  # erased, or rewarded at the same time elsewhere
-        if pending.held is None:
-            self.counts.expired += 1
-            closed = event.time if pending.due is None else pending.due
-            self._noted.expired.append((event.id, pending.time, closed, pending.action))
-        if self.spec.loop == "conversion":
+    def _expired(self, events: list[Event]) -> None:
+        rows, rewards = [], []
+        for event in events:
+            pending = self.pending.pop(event.id, None)
+            if pending is None:
+                continue  # erased, or rewarded at the same time elsewhere
             held = pending.held
-            reward = self.spec.default_reward if held is None else held
-            self._plan.add(LEARN, pending.row, reward)
+            if held is None:
+                self.counts.expired += 1
+                closed = event.time if pending.due is None else pending.due
+                self._noted.expired.append((event.id, pending.time, closed, pending.action))
+            if self.spec.loop == "conversion":
+                rows.append(pending.row)
+                rewards.append(self.spec.default_reward if held is None else held)
+        self._plan.learn(rows, rewards)
 
-    def _cancelled(self, event: Event) -> None:
-        pending = self.pending.pop(event.id, None)
-        if pending is not None:
-            self.counts.cancelled += 1
-            self._noted.cancelled.append((event.id, pending.time, event.time))
+    def _cancelled(self, events: list[Event]) -> None:
+        for event in events:
+            pending = self.pending.pop(event.id, None)
+            if pending is not None:
+                self.counts.cancelled += 1
+                self._noted.cancelled.append((event.id, pending.time, event.time))
 
-    def _revised(self, event: Event) -> None:
-        if event.value is None:
-            return  # erased
-        self.counts.revised += 1
-        pending = self.pending.get(event.id)
-        if pending is not None and pending.held is None:  # of a late reward that was only kept
-            self._note_return(event, pending, event.value)
-        if pending is None:
-            self._learn_anew(self._row(event.id), event.value)
-        elif self.spec.loop == "conversion":
-            pending.held = event.value
-        else:
-            del self.pending[event.id]
-            self._plan.add(LEARN, pending.row, event.value)
+    def _revised(self, events: list[Event]) -> None:
+        for event in events:
+            value, pending = event.value, self.pending.get(event.id)
+            if value is None:
+                continue  # erased
+            self.counts.revised += 1
+            if pending is None:
+                self._learn_anew(event, value)
+                continue
+            if pending.held is None:  # of a late reward that was only kept
+                times = pending.time, event.time
+                self._noted.returned.append((event.id, *times, pending.action, value))
+            else:
+                self._noted.revised.append((event.time, pending.row, pending.held, value))
+            if self.spec.loop == "conversion":
+                pending.held = value
+            else:
+                del self.pending[event.id]
+                self._plan.learn([pending.row], [value])
 
-    def _learn_anew(self, row: int, reward: float) -> None:
+    def _learn_anew(self, event: Event, reward: float) -> None:
         """Another reward for a row, or the first one for a row that had been given up."""
         self._flush()  # the reward in the history must be the present one
-        known: Vector = self.learner.history.y
-        self._plan.add(LEARN if np.isnan(known[row]) else REVISE, row, reward)
+        row = self._row(event.id)
+        known = float(self.learner.history.y[row])
+        before = None if isnan(known) else known
+        self._noted.revised.append((event.time, row, before, reward))
+        self._plan.learn([row], [reward], LEARN if before is None else REVISE)
 
     def _row(self, id: bytes) -> int:
         """Ids sort by time, and so do rows, nearly: look there before looking through all."""
@@ -332,15 +368,17 @@ class Fold:
                 return place // 16
         raise LookupError(f"id = {to_text(id)}: expected one of a decision of {self.name!r}")
 
-    def _configured(self, event: Event) -> None:
-        new = msgspec.json.decode(event.body, type=Spec)
-        with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
-            self.spec.check_change(new)
-            self.spec = new
+    def _configured(self, events: list[Event]) -> None:
+        for event in events:
+            new = msgspec.json.decode(event.body, type=Spec)
+            with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
+                self.spec.check_change(new)
+                self.spec = new
 
-    def _registered(self, event: Event) -> None:
-        change = _change.decode(event.body)
-        self.actions.change(change.put, change.drop)
+    def _registered(self, events: list[Event]) -> None:
+        for event in events:
+            change = _change.decode(event.body)
+            self.actions.change(change.put, change.drop)
 
     def _flush(self) -> None:
         """Make the moves that were planned."""

@@ -8,8 +8,10 @@ learns the same way; being behind is one more delay.
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -24,6 +26,7 @@ from belated.ledger.events import (
     Decided,
     Draft,
     Event,
+    Facts,
     KeyChange,
     Kind,
     Outcome,
@@ -37,7 +40,9 @@ from belated.ledger.spec import Spec
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
+MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds it sooner
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
+_KEYS, _FORGOTTEN = Kind.KEYS, Kind.FORGOTTEN  # looking them up costs as much as comparing
 Progress = Callable[[int], None]  # told how many events were taken in
 
 
@@ -134,16 +139,17 @@ class Loop:
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
         by_bandit: dict[str, list[Event]] = defaultdict(list)
-        to_rebuild = set()
-        for event in events:
-            if event.kind == Kind.KEYS:
-                key = msgspec.msgpack.decode(event.body, type=KeyChange)
-                self.keys[key.id] = key
-                self.keys_changed = True
-            elif self._only is None or event.bandit == self._only:
-                by_bandit[event.bandit].append(event)
-                if event.kind == Kind.FORGOTTEN or event.bandit in self._torn:
-                    to_rebuild.add(event.bandit)
+        keys = [event for event in events if event.kind is _KEYS]
+        others = [event for event in events if event.kind is not _KEYS] if keys else events
+        for name, run in groupby(others, attrgetter("bandit")):
+            if self._only is None or name == self._only:
+                by_bandit[name] += run
+        for event in keys:
+            key = msgspec.msgpack.decode(event.body, type=KeyChange)
+            self.keys[key.id] = key
+            self.keys_changed = True
+        erased = {event.bandit for event in events if event.kind is _FORGOTTEN}
+        to_rebuild = (erased | self._torn) & by_bandit.keys()
         # first, because the store may fail here, and then nothing must have changed
         anew = {name: self._anew(name, position) for name in to_rebuild}
         self._torn |= by_bandit.keys()  # until all is done: memory may run out, Ctrl-C may come
@@ -191,7 +197,7 @@ class Loop:
 
     def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Write drafts, then take in what is new."""
-        outcomes = self.ledger.commit(drafts, self.accepts)
+        outcomes = self.ledger.commit(drafts, self)
         # Written is written: a caller who is told otherwise does something else than the log says.
         # What cannot be read back now is taken in by the next call.
         with suppress(StoreUnavailableError):
@@ -200,11 +206,24 @@ class Loop:
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         """Whether a bandit can have such a reward, or revision."""
-        if bandit not in self.folds:
+        fold = self.folds.get(bandit)
+        if fold is None:
             raise NewBanditError(bandit)
-        fold = self.folds[bandit]
-        possible = kind != Kind.REVISED or fold.learner.can_revise
-        return possible and fold.support.contains(reward)
+        if kind is Kind.REVISED and not fold.learner.can_revise:
+            return False
+        return fold.support.contains(reward)
+
+    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
+        """See ``Follower.open_decisions``."""
+        found: dict[bytes, Facts] = {}
+        for name, fold in islice(self.folds.items(), MOST_SEARCHED):
+            for id in ids:
+                waiting = fold.pending.get(id)
+                if waiting is not None and waiting.held is None and not waiting.late:
+                    found[id] = Facts(name, waiting.due)
+            if len(found) == len(ids):
+                break
+        return found
 
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""

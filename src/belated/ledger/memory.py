@@ -6,9 +6,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
-from belated.ledger.protocol import Accepts, LedgerError
+from belated.ledger.protocol import Follower, LedgerError
 from belated.ledger.settling import Known, mentioned, settle
 from belated.ledger.upkeep import Retained, blanked
 
@@ -27,7 +28,7 @@ class MemoryLedger:
         self._subjects: dict[tuple[str, str], list[bytes]] = {}
         self._parked: dict[bytes, Waiting] = {}
 
-    def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
         known = Known()
         for id in mentioned(drafts):
@@ -39,7 +40,7 @@ class MemoryLedger:
             earlier = self.requested(draft.bandit, draft.request) if draft.request else None
             if earlier is not None:
                 known.requests[draft.bandit, draft.request] = earlier
-        first = len(self._events) + 1
+        first, accepts = len(self._events) + 1, None if follower is None else follower.accepts
         settled = settle(drafts, known, first, count(first), self.park_for, accepts)
         for event in settled.events:
             self._events.append(event)
@@ -55,10 +56,10 @@ class MemoryLedger:
         return settled.outcomes
 
     def commit_all(
-        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
         """See ``Ledger.commit_all``."""
-        return [self.commit(drafts, accepts) for drafts in batches]
+        return [self.commit(drafts, follower) for drafts in batches]
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """See ``Ledger.follow``."""
@@ -95,7 +96,7 @@ class MemoryLedger:
                     decided = msgspec.msgpack.decode(event.body, type=Decided)
                     self._requests.pop((bandit, decided.request), None)
                     first = min(first or Position(event.tx, event.seq), (event.tx, event.seq))
-                self._events[place] = event._replace(id=b"", value=None, due=None, body=b"")
+                self._events[place] = replace(event, id=b"", value=None, due=None, body=b"")
         body = msgspec.msgpack.encode(Erasure(len(ids), first and Position(*first)))
         self.commit([Draft(Kind.FORGOTTEN, bandit, b"", time, body=body)])
         return len(ids)
@@ -125,7 +126,7 @@ class MemoryLedger:
             request, subject = (event.bandit, rest.request), (event.bandit, rest.subject)
             requests += request in self._requests
             if not dry_run:
-                self._events[place] = event._replace(body=rest.body)
+                self._events[place] = replace(event, body=rest.body)
                 self._requests.pop(request, None)
                 if subject in self._subjects:
                     self._subjects[subject].remove(event.id)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import msgspec
+from msgspec.structs import astuple
 
 from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.memory import PARK_FOR
 from belated.ledger.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
 from belated.ledger.postgres_upkeep import blank_old, drop_parked, problems_of
-from belated.ledger.protocol import Accepts, LedgerError, StoreUnavailableError
+from belated.ledger.protocol import Follower, LedgerError, StoreUnavailableError
 from belated.ledger.settling import Known, Settled, mentioned, settle
 from belated.ledger.upkeep import Retained
 
@@ -82,8 +83,9 @@ class PostgresLedger:
         """See ``Ledger.identity``."""
         return self._session.identity
 
-    def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
+        accepts = None if follower is None else follower.accepts
         with self._session.connected() as db:
             lock = _SHARE
             for _ in range(TRIES):
@@ -109,7 +111,7 @@ class PostgresLedger:
 
         A decision makes two events where its reward was parked.
         """
-        ids = mentioned(drafts)
+        ids = list(mentioned(drafts))
         asked = [draft for draft in drafts if draft.request]
         names = [[draft.bandit for draft in asked], [draft.request for draft in asked]]
         known = Known()
@@ -143,10 +145,10 @@ class PostgresLedger:
             db.execute("delete from parked where id = any(%b::bytea[])", [settled.unpark])
 
     def commit_all(
-        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
         """See ``Ledger.commit_all``: the number of a transaction is PostgreSQL's, so one by one."""
-        return [self.commit(drafts, accepts) for drafts in batches]
+        return [self.commit(drafts, follower) for drafts in batches]
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """See ``Ledger.follow``."""
@@ -154,7 +156,7 @@ class PostgresLedger:
             events = _events(db.execute(_FOLLOW + " limit %s", [*after, limit], binary=True))
             if len(events) == limit:
                 rest = f"select {_COLUMNS} from events where tx = %s and seq > %s order by seq"
-                events += _events(db.execute(rest, events[-1][:2], binary=True))
+                events += _events(db.execute(rest, [events[-1].tx, events[-1].seq], binary=True))
         return events, Position(events[-1].tx, events[-1].seq) if events else after
 
     def story(self, id: bytes) -> list[Event]:
@@ -257,7 +259,7 @@ def _events(rows: Any) -> list[Event]:
 
 
 def _event_columns(events: list[Event]) -> list[Any]:
-    columns = list(zip(*events, strict=True))
+    columns = list(zip(*map(astuple, events), strict=True))
     if columns:  # psycopg wants arrays of one type each
         columns[2] = tuple(int(kind) for kind in columns[2])
         columns[6] = tuple(None if value is None else float(value) for value in columns[6])

@@ -1,10 +1,11 @@
 """What a store must be able to do to be a ledger. ``check_ledger`` tests all of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from belated.ledger.events import Draft, Event, Kind, Outcome, Position, Waiting
+from belated.ledger.events import START, Draft, Event, Facts, Kind, Outcome, Position, Waiting
 from belated.ledger.upkeep import Retained
 
 
@@ -27,6 +28,35 @@ class NewBanditError(StoreUnavailableError):
 Accepts = Callable[[str, Kind, float], bool]  # can this bandit have this reward, or revision?
 
 
+class Follower(Protocol):
+    """Who follows a log, writes into it, and knows what a store would have to look up."""
+
+    @property
+    def position(self) -> Position:
+        """Up to where it has taken in the log."""
+
+    def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
+        """Whether a bandit can have such a reward, or revision."""
+
+    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
+        """Those of these decisions of which nothing but the decision itself has been taken in.
+
+        Some may be left out.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Writes into a log without following it."""
+
+    accepts: Accepts
+    position: Position = START
+
+    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
+        """None that it knows of."""
+        return {}
+
+
 class Ledger(Protocol):
     """An append-only log of decisions and what became of them."""
 
@@ -36,16 +66,16 @@ class Ledger(Protocol):
     def identity(self) -> str:
         """Drawn when the ledger was made: snapshots of another ledger are not taken for its own."""
 
-    def commit(self, drafts: Sequence[Draft], accepts: Accepts | None = None) -> list[Outcome]:
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """Write what is new, all in one transaction; durable when this returns.
 
-        ``accepts`` says which rewards a bandit can have; the others are INVALID. What is not
+        A ``follower`` says which rewards a bandit can have; the others are INVALID. What is not
         ACCEPTED, PARKED or EXPIRED leaves no trace. Raises ``StoreUnavailableError``, and then
         nothing was written.
         """
 
     def commit_all(
-        self, batches: Sequence[Sequence[Draft]], accepts: Accepts | None = None
+        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
         """As ``commit`` of one batch after the other, for whoever has many of them.
 

@@ -3,22 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from belated.ledger.events import Draft, Event, Kind, Outcome, Status, Waiting, is_late
+from belated.ledger.events import (
+    NOBODY,
+    Draft,
+    Event,
+    Facts,
+    Kind,
+    Outcome,
+    Status,
+    Waiting,
+    is_late,
+)
 from belated.ledger.ids import time_of
 from belated.ledger.protocol import Accepts
 
-WRITTEN = frozenset((Status.ACCEPTED, Status.EXPIRED))
-
-
-@dataclass(slots=True)
-class Facts:
-    """What the log says of a decision."""
-
-    bandit: str
-    due: int | None
-    value: float | None = None  # the reward it has now
-    expired: bool = False
-    cancelled: bool = False
+WRITTEN = (Status.ACCEPTED, Status.EXPIRED)  # no set: the hash of an enum is slow
+_DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
 
 
 @dataclass(slots=True)
@@ -31,11 +31,11 @@ class Known:
 
     def add(self, id: bytes, kind: int, bandit: str, due: int | None, value: float | None) -> None:
         """One event more about a decision; events of one decision come in the order of the log."""
-        if kind == Kind.DECIDED:
+        if kind == _DECIDED:
             self.facts[id] = Facts(bandit, due)
         elif id in self.facts:
             facts = self.facts[id]
-            if kind == Kind.REWARDED or kind == Kind.REVISED:
+            if kind in (_REWARDED, _REVISED):
                 facts.value = value
             elif kind == Kind.EXPIRED:
                 facts.expired = True
@@ -55,9 +55,9 @@ class Settled:
     unpark: list[bytes] = field(default_factory=list)
 
 
-def mentioned(drafts: Iterable[Draft]) -> list[bytes]:
+def mentioned(drafts: Iterable[Draft]) -> set[bytes]:
     """The decisions of which a store must know the facts."""
-    return list({draft.id for draft in drafts if draft.id})
+    return {draft.id for draft in drafts} - {NOBODY}
 
 
 def settle(
@@ -72,19 +72,21 @@ def settle(
     settled = Settled()
 
     def write(draft: Draft, bandit: str) -> Event:
-        kind, _, id, time, value, due, body = draft[:7]
+        kind, id, value, due = draft.kind, draft.id, draft.value, draft.due
         if value == 0.0:
             value = 0.0  # SQLite does not keep the sign of -0.0, and live must equal replayed
-        event = Event(tx, next(seqs), kind, bandit, id, time, value, due, body)
+        event = Event(tx, next(seqs), kind, bandit, id, draft.time, value, due, draft.body)
         settled.events.append(event)
         known.add(id, kind, bandit, due, value)
         return event
+
+    judged = Outcome(Status.ACCEPTED)
 
     for draft in drafts:
         if not draft.id:  # about no decision, or about one that was erased
             write(draft, draft.bandit)
             outcome = Outcome(Status.ACCEPTED, draft.bandit)
-        elif draft.kind == Kind.DECIDED:
+        elif draft.kind is _DECIDED:
             outcome = _decide(draft, known, settled, write, park_for, accepts)
         else:
             facts = known.facts.get(draft.id)
@@ -93,11 +95,13 @@ def settle(
             bandit = draft.bandit if facts is None else facts.bandit
             if status in WRITTEN:
                 write(draft, bandit)
-            elif status == Status.PARKED and draft.value is not None:
+            elif status is Status.PARKED and draft.value is not None:
                 waiting = Waiting(draft.id, draft.time, draft.value)
                 known.parked[draft.id] = waiting
                 settled.park.append(waiting)
-            outcome = Outcome(status, bandit)
+            if not (status is judged.status and bandit == judged.bandit):  # else as before
+                judged = Outcome(status, bandit)
+            outcome = judged
         settled.outcomes.append(outcome)
     return settled
 
@@ -145,19 +149,24 @@ def judge(
     """What becomes of a reward, expiry, cancellation or revision."""
     if facts is None:
         # who may reward one bandit only must not wait for the decision of another
-        parkable = draft.kind == Kind.REWARDED and not draft.bandit
+        parkable = draft.kind is _REWARDED and not draft.bandit
         if not parkable or abs(draft.time - time_of(draft.id)) > park_for:
             return Status.UNKNOWN
         if waiting is not None:
             return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT
         return Status.PARKED
-    if draft.bandit not in ("", facts.bandit):
+    if draft.bandit and draft.bandit != facts.bandit:
         return Status.UNKNOWN  # whether another bandit has it is not the caller's to know
     reward = draft.value
     if not (reward is None or accepts is None or accepts(facts.bandit, draft.kind, reward)):
         return Status.INVALID
-    if draft.kind == Kind.REWARDED:
-        return _judge_reward(draft, facts)
+    if draft.kind is _REWARDED:
+        if facts.value is not None:
+            return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
+        if facts.cancelled:
+            return Status.CONFLICT
+        late = is_late(draft.time, facts.due, facts.expired)
+        return Status.EXPIRED if late else Status.ACCEPTED
     if draft.kind == Kind.EXPIRED:
         if facts.cancelled:
             return Status.CONFLICT
@@ -170,12 +179,3 @@ def judge(
     if facts.cancelled or (facts.value is None and not facts.expired):
         return Status.CONFLICT  # nothing to revise
     return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED
-
-
-def _judge_reward(draft: Draft, facts: Facts) -> Status:
-    if facts.value is not None:
-        return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
-    if facts.cancelled:
-        return Status.CONFLICT
-    late = is_late(draft.time, facts.due, facts.expired)
-    return Status.EXPIRED if late else Status.ACCEPTED

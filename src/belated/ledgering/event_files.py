@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from belated.core.arguments import wrong
 from belated.ledger.events import NOBODY, Event, Kind
@@ -58,7 +59,7 @@ class DamagedFileError(ValueError):
 
 def row_of(event: Event, digest: bytes | None) -> EventRow:
     """An event as a file holds it."""
-    tx, seq, kind, bandit, id, time, value, due, body = event
+    tx, seq, kind, bandit, id, time, value, due, body = astuple(event)
     name = to_text(id) if id else ""
     return EventRow(tx, seq, _NAMES[kind], bandit, name, time, value, due, body, digest)
 

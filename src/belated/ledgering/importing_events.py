@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from belated.ledger import Ledger, LedgerError
 from belated.ledger.events import START, Decided, Draft, Event, Kind
@@ -30,7 +31,7 @@ class _Share:
     def take(self, event: Event) -> None:
         """One event more."""
         self.n += 1
-        self.digest.update(msgspec.msgpack.encode(event[2:]))
+        self.digest.update(msgspec.msgpack.encode(astuple(event)[2:]))
 
 
 class Plan(NamedTuple):
@@ -112,7 +113,7 @@ def _event(path: Path, line: int, row: EventRow) -> Event:
 
 
 def _draft(event: Event, digest: bytes | None) -> Draft:
-    _, _, kind, bandit, id, time, value, due, body = event
+    _, _, kind, bandit, id, time, value, due, body = astuple(event)
     request = subject = ""
     if kind == Kind.DECIDED and id:
         decided = _decided.decode(body)

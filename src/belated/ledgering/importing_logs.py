@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from belated.ledger import Ledger
 from belated.ledger.events import Draft, Kind, Status
+from belated.ledger.protocol import Stranger
 from belated.ledgering.mapping import Bad, Imported, Mapping, Translator
 from belated.ledgering.reading import Told, bandits_of, only_bandit
 from belated.ledgering.showing import progress
@@ -112,12 +113,10 @@ def _write_log(ledger: Ledger, file: LogFile, translator: Translator, told: Told
         for imported, _ in file.chunks(translator, told):
             yield from (row for row in imported if not seen.contradicted(row))
 
-    def accepts(bandit: str, kind: Kind, reward: float) -> bool:
-        return translator.support.contains(reward)
-
+    importer = Stranger(lambda bandit, kind, reward: translator.support.contains(reward))
     drafts = in_time_order(rows(), conversion=translator.spec.loop == "conversion", now=now())
     while batch := list(islice(drafts, BATCH)):
-        for draft, outcome in zip(batch, ledger.commit(batch, accepts), strict=True):
+        for draft, outcome in zip(batch, ledger.commit(batch, importer), strict=True):
             if draft.kind != Kind.EXPIRED:
                 which = "decisions" if draft.kind == Kind.DECIDED else "rewards"
                 late = outcome.status == Status.EXPIRED

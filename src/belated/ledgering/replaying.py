@@ -144,7 +144,8 @@ class Other:
         if event.kind != Kind.CONFIGURED:
             return event
         spec = msgspec.json.decode(event.body, type=Spec)
-        return event._replace(body=msgspec.json.encode(other_spec(spec, self.policy, self.family)))
+        spec = other_spec(spec, self.policy, self.family)
+        return msgspec.structs.replace(event, body=msgspec.json.encode(spec))
 
     def _ask(self, body: Decided) -> None:
         self.finish()

@@ -16,6 +16,7 @@ class ActionTotals:
     would differ in their last bits.
     """
 
+    place: int  # among the names
     decided: int = 0
     returned: int = 0
     expired: int = 0
@@ -45,18 +46,21 @@ class AllActions:
     def __init__(self) -> None:
         self.by_name: dict[str, ActionTotals] = {}
 
-    def decided(self, actions: Sequence[str]) -> None:
-        """These were played."""
-        by_name = self.by_name
+    def decided(self, actions: Sequence[str]) -> list[int]:
+        """These were played; returns the place of each among the names."""
+        by_name, places = self.by_name, []
         for action in actions:
             if action not in by_name:
                 action = action if len(by_name) < MOST_ACTIONS else OTHERS
-                by_name.setdefault(action, ActionTotals())
-            by_name[action].decided += 1
+                by_name.setdefault(action, ActionTotals(place=len(by_name)))
+            totals = by_name[action]
+            totals.decided += 1
+            places.append(totals.place)
+        return places
 
     def of(self, action: str) -> ActionTotals:
-        """The totals to which an action that was played belongs."""
-        return self.by_name.get(action) or self.by_name.setdefault(OTHERS, ActionTotals())
+        """The totals to which an action belongs; looking at one never played adds nothing."""
+        return self.by_name.get(action) or self.by_name.get(OTHERS) or ActionTotals(place=-1)
 
     def to_dict(self) -> dict[str, Any]:
         """As lists and numbers."""

@@ -1,7 +1,6 @@
 """How many of each thing happened in each slice of recent time."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,14 @@ class Buckets:
         self.newest = 0  # number of the latest slice
         self.counts = [[0] * length for _ in range(kinds)]  # a ring: slice s is at s % length
 
-    def add(self, kind: int, times_us: Iterable[int], each: int = 1) -> None:
-        """Count ``each`` for every one of the times."""
+    def add(self, kind: int, times_us: Mapping[int, int]) -> None:
+        """Add counts, given by time."""
         width = self.width_us
-        slices = Counter([time // width for time in times_us])
-        self.advance(max(slices, default=0))
+        self.advance(max(times_us, default=0) // width)
         row, oldest = self.counts[kind], self.newest - self.length
-        for number, n in slices.items():
-            if number > oldest:
-                row[number % self.length] += each * n
+        for time, n in times_us.items():
+            if time // width > oldest:
+                row[time // width % self.length] += n
 
     def advance(self, newest: int) -> None:
         """Forget the slices that ``newest`` pushes out."""

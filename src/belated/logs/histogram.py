@@ -1,5 +1,6 @@
 """Counts below bounds: all that a monitoring system needs of many numbers."""
 
+from bisect import bisect_left
 from itertools import accumulate
 
 import msgspec
@@ -26,8 +27,7 @@ class Histogram(msgspec.Struct):
 
     def add(self, number: float) -> None:
         """Count one more."""
-        place = next((k for k, bound in enumerate(self.bounds) if number <= bound), -1)
-        self.counts[place] += 1
+        self.counts[bisect_left(self.bounds, number)] += 1
         self.sum += number
 
     def buckets(self) -> list[tuple[str, float]]:

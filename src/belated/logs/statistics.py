@@ -1,5 +1,6 @@
 """What a dashboard shows of a loop, kept up to date by the fold of its log, in bounded memory."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ from belated.logs.buckets import Buckets
 from belated.logs.sample import FollowedDecisions
 from belated.logs.series import Series
 
-FORMAT = 1
+FORMAT = 2
 TEN_SECONDS_US, HOUR_US = 10_000_000, 3_600_000_000
 TWO_HOURS, EIGHT_DAYS = 720, 192  # in slices of ten seconds, in hours
 
@@ -53,11 +54,14 @@ class Statistics:
         actions: Sequence[str],
         propensities: Sequence[float | None],
         widths: Sequence[float | None],
-    ) -> None:
-        """Decisions were made; ``widths`` are those of their confidence intervals, if any."""
+    ) -> list[int]:
+        """Decisions were made; ``widths`` are those of their confidence intervals, if any.
+
+        Returns a number for each action, under which ``revised`` knows it.
+        """
         _same_length(times_us=times_us, ids=ids, actions=actions)
         _same_length(times_us=times_us, propensities=propensities, widths=widths)
-        self.actions.decided(actions)
+        places = self.actions.decided(actions)
         self.followed.decided(ids, times_us)
         wide = [(time, w) for time, w in zip(times_us, widths, strict=True) if w is not None]
         self.widths.add([time for time, _ in wide], [w for _, w in wide])
@@ -65,6 +69,7 @@ class Statistics:
         self._count(DECIDED, times_us)
         self._count(PENDING, times_us)
         self.n_decided += len(ids)
+        return places
 
     def returned(
         self,
@@ -77,8 +82,9 @@ class Statistics:
         """Rewards came while they were waited for."""
         _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
         _same_length(times_us=times_us, actions=actions, rewards=rewards)
+        totals_of = self.actions.of
         for action, reward in zip(actions, rewards, strict=True):
-            totals = self.actions.of(action)
+            totals = totals_of(action)
             totals.returned += 1
             totals.reward += reward
             totals.reward_squares += reward * reward
@@ -123,20 +129,20 @@ class Statistics:
     def revised(
         self,
         times_us: Sequence[int],
-        actions: Sequence[str],
+        places: Sequence[int],
         before: Sequence[float | None],
         after: Sequence[float],
     ) -> None:
-        """Rewards took the place of others.
+        """Rewards took the place of others; ``places`` are what ``decided`` returned.
 
         Where a decision had expired, ``before`` is the default reward, or None if it had none:
         then it counts as rewarded only from now on.
         """
-        _same_length(times_us=times_us, actions=actions)
+        _same_length(times_us=times_us, places=places)
         _same_length(times_us=times_us, before=before, after=after)
-        changes = []
-        for action, old, new in zip(actions, before, after, strict=True):
-            totals = self.actions.of(action)
+        changes, all_totals = [], list(self.actions.by_name.values())
+        for place, old, new in zip(places, before, after, strict=True):
+            totals = all_totals[place]
             totals.gained += old is None
             totals.revision += new - (old or 0.0)
             totals.revision_squares += new * new - (old or 0.0) ** 2
@@ -144,8 +150,10 @@ class Statistics:
         self.revisions.add(times_us, changes)
 
     def _count(self, kind: int, times_us: Sequence[int], each: int = 1) -> None:
-        self.fine.add(kind, times_us, each)
-        self.coarse.add(kind, times_us, each)
+        slices = Counter([time // TEN_SECONDS_US for time in times_us])
+        counts = {number * TEN_SECONDS_US: each * n for number, n in slices.items()}
+        self.fine.add(kind, counts)
+        self.coarse.add(kind, counts)  # an hour is a whole number of the finer slices
 
     def _lowest(self, times_us: Sequence[int], propensities: Sequence[float | None]) -> None:
         lowest = self.lowest_propensities

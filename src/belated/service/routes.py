@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 
 import msgspec
 
 from belated.ledger import snapshots
-from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
-from belated.ledger.ids import from_text, to_text
+from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
+from belated.ledger.ids import all_from_texts, from_text, to_text
 from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
@@ -170,25 +171,25 @@ def _bandit_of(call: Call) -> str:
     return "" if call.key is None else call.key.bandit
 
 
+NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
+
+
 async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) -> list[Status]:
     """Each status in turn; ids that cannot be ids are unknown."""
-    now = service.loop.clock()
-    ids = [from_text(item.decision_id) for item in items]
+    now, rewarded, revised = service.loop.clock(), Kind.REWARDED, Kind.REVISED
+    ids = all_from_texts([item.decision_id for item in items])
     drafts = [
-        Draft(Kind.REVISED if item.revise else Kind.REWARDED, bandit, id, now, item.reward)
+        Draft(revised if item.revise else rewarded, bandit, id, now, item.reward)
         for item, id in zip(items, ids, strict=True)
         if id is not None
     ]
-    outcomes = iter(await service.write(drafts) if drafts else [])
-    statuses = []
-    for id in ids:
-        if id is None:
-            status, name = Status.UNKNOWN, ""
-        else:
-            outcome = next(outcomes)
-            status, name = service.loop.answer(outcome), outcome.bandit
-        statuses.append(status)
-        service.tally.reward(name, status, now)
+    written = iter(await service.write(drafts) if drafts else [])
+    outcomes = [NO_ID if id is None else next(written) for id in ids]
+    statuses: list[Status] = []
+    for outcome, alike in groupby(outcomes):
+        status, count = service.loop.answer(outcome), len(list(alike))
+        service.tally.reward(outcome.bandit, status, now, count)
+        statuses += [status] * count
     return statuses
 
 

@@ -47,11 +47,11 @@ class Tally:
     store_errors: int = 0
     refused: deque[tuple[int, Status]] = field(default_factory=lambda: deque(maxlen=10_000))
 
-    def reward(self, bandit: str, status: Status, now: int) -> None:
-        """A reward was handed in."""
-        self.rewards[bandit, status] += 1
+    def reward(self, bandit: str, status: Status, now: int, count: int = 1) -> None:
+        """Rewards were handed in."""
+        self.rewards[bandit, status] += count
         if status in (Status.UNKNOWN, Status.CONFLICT):
-            self.refused.append((now, status))
+            self.refused.extend([(now, status)] * count)
 
     def refused_lately(self, status: Status, now: int) -> int:
         """How many rewards of the last hour were unknown, or conflicting."""

@@ -116,7 +116,7 @@ class Writer:
     def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
         ledger, position = self.loop.ledger, self.loop.position
         # without drafts this only looks for news: that must not cost the store a transaction
-        outcomes = ledger.commit(drafts, self.loop.accepts) if drafts else []
+        outcomes = ledger.commit(drafts, self.loop) if drafts else []
         try:
             return outcomes, *ledger.follow(position)
         except StoreUnavailableError:

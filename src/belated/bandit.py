@@ -11,21 +11,10 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 
 from belated import snapshot
-from belated.core.arguments import (
-    NORM_ROUNDING,
-    any_number,
-    array_of_numbers,
-    shown,
-    whole,
-    wrong,
-    wrong_type,
-)
-from belated.core.events import (
-    Certificate,
-    ConflictingRewardError,
-    Decision,
-    UnknownDecisionError,
-)
+from belated.bandit_file import read_parts, write_parts
+from belated.bandit_inputs import action_matrix, new_rewards, reward_pairs
+from belated.core.arguments import NORM_ROUNDING, array_of_numbers, whole, wrong, wrong_type
+from belated.core.events import Certificate, Decision
 from belated.core.generic import Generic
 from belated.core.protocols import (
     Family,
@@ -57,21 +46,6 @@ def _random_stream(seed: Any) -> np.random.Generator:
     if seed is not None and not isinstance(seed, np.random.SeedSequence):
         seed = whole("seed", seed, least=0)
     return np.random.Generator(np.random.PCG64(seed))
-
-
-def _pairs(rewards: Any) -> list[tuple[Any, Any]]:
-    """The pairs of an iterable of them; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
-    if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
-        raise TypeError(f"learn({shown(rewards)}): {usage}")
-    pairs = []
-    for pair in rewards:
-        try:
-            id, y = pair
-        except (TypeError, ValueError):
-            raise TypeError(f"learn([..., {shown(pair)}, ...]): {usage}") from None
-        pairs.append((id, y))
-    return pairs
 
 
 class Bandit:
@@ -176,7 +150,7 @@ class Bandit:
         context
             With ``features``: what all these actions have in common, as a dict.
         """
-        matrix = self._action_matrix(actions, context)
+        matrix = action_matrix(actions, context, self.features, self.dim)
         learner, limit = self._learner, self.max_norm * NORM_ROUNDING
         with self._lock:
             if self._journal is not None:
@@ -208,24 +182,14 @@ class Bandit:
         int
             How many rewards were new.
         """
-        pairs = _pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
+        pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
         with self._lock:
             return self._learn(pairs)
 
     def _learn(self, pairs: list[tuple[Any, Any]]) -> int:
         if self._journal is not None:
             return self._journal.learn(pairs)
-        new: dict[int, float] = {}
-        for id, y in pairs:
-            row, value = self._reward(id, y)
-            known = new.get(row, self._history.y[row])
-            if known != known:  # NaN: not returned yet
-                new[row] = value
-            elif known != value:
-                raise ConflictingRewardError(
-                    f"reward = {shown(y)} for id = {id!r}: expected {float(known)!r}, the reward "
-                    "this decision already has"
-                )
+        new = new_rewards(pairs, self._learner)
         if new:
             learn_step(
                 self.estimator,
@@ -335,7 +299,7 @@ class Bandit:
         True
         """
         if self.features is not None and (isinstance(x, Mapping) or context is not None):
-            (vector,) = self._action_matrix([x], context)
+            (vector,) = action_matrix([x], context, self.features, self.dim)
         else:
             vector = array_of_numbers("x", x)
         if vector.shape != (self.dim,):
@@ -380,64 +344,12 @@ class Bandit:
             f"n_observed={self.n_observed}, n_missing={self.n_missing})"
         )
 
-    # ------------------------------------------------------------------------ what is let in
-
-    def _action_matrix(self, actions: Any, context: Any) -> Matrix:
-        if self.features is not None:
-            matrix = array_of_numbers("features", self.features.transform(actions, context))
-            if hasattr(actions, "__len__") and len(matrix) != len(actions):
-                raise ValueError(
-                    f"features gave {len(matrix)} rows: expected {len(actions)}, one an action"
-                )
-        elif context is not None:
-            raise wrong_type("context", context, "None for a bandit without features")
-        else:
-            matrix = array_of_numbers("actions", actions)
-        if matrix.ndim != 2 or matrix.shape[1] != self.dim or matrix.shape[0] == 0:
-            raise ValueError(
-                f"actions has shape {matrix.shape}: expected (K, {self.dim}) with K >= 1"
-            )
-        return matrix
-
-    def _reward(self, id: Any, y: Any) -> tuple[int, float]:
-        try:
-            if isinstance(id, bool):
-                raise TypeError
-            row, value = id.__index__() - 1, any_number(y)
-        except OverflowError:
-            raise wrong(f"reward (of id = {id!r})", y, str(self.family.support)) from None
-        except (AttributeError, TypeError, ValueError):
-            hint = "; pass decision.id" if isinstance(id, Decision) else ""
-            raise TypeError(
-                f"learn({shown(id)}, {shown(y)}): expected the id of a decision, a whole number, "
-                f"and a reward, a number{hint}"
-            ) from None
-        if not 0 <= row < self.n_decided:
-            raise UnknownDecisionError(
-                f"id = {shown(id)}: expected the id of a decision this bandit made, "
-                + (f"1 to {self.n_decided}" if self.n_decided else "and it has made none yet")
-            )
-        if not self.family.support.contains(value):
-            raise wrong(f"reward (of id = {id!r})", y, str(self.family.support))
-        return row, value
-
     # ------------------------------------------------------------------------ state on disk
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the bandit knows to ``path``, all of it or nothing."""
         with self._lock:
-            self._save(path)
-
-    def _save(self, path: str | PathLike[str]) -> None:
-        header = {
-            "dim": self.dim,
-            "max_norm": self.max_norm,
-            "family": snapshot.describe("FAMILIES", self.family),
-            "policy": snapshot.describe("POLICIES", self.policy),
-            "features": None if self.features is None else self.features.to_dict(),
-            "stream": self._rng.bit_generator.state,
-        }
-        snapshot.write(path, header, snapshot.flatten(self._state, self._history))
+            write_parts(path, self._known, self.features, self._rng)
 
     @classmethod
     def load(
@@ -469,23 +381,17 @@ class Bandit:
         if same_stream and seed is not None:
             raise wrong("seed", seed, "None with same_stream=True")
         stream = _random_stream(seed)
-        header, arrays = snapshot.read(path)
-        own = list(types)
-        family = snapshot.rebuild("FAMILIES", header["family"], own)
-        policy = snapshot.rebuild("POLICIES", header["policy"], own)
-        feature_map = snapshot.rebuild_features(header, features)
+        parts = read_parts(path, features, types)
         with snapshot.reading(path):
-            if arrays["theta"].shape != (header["dim"],):
-                raise ValueError(f"theta of shape {arrays['theta'].shape}")
             bandit = cls(
-                header["dim"],
-                family=family,
-                policy=policy,
-                max_norm=header["max_norm"],
-                features=feature_map,
+                parts.dim,
+                family=parts.family,
+                policy=parts.policy,
+                max_norm=parts.max_norm,
+                features=parts.features,
             )
-            bandit._learner.history = snapshot.fill(bandit._state, arrays)
+            bandit._learner.history = snapshot.fill(bandit._learner.state, parts.arrays)
             if same_stream:
-                stream.bit_generator.state = header["stream"]
+                stream.bit_generator.state = parts.stream
             bandit._rng = stream
         return bandit

@@ -499,6 +499,9 @@ def test_what_a_fold_remembers_is_what_the_store_would_find(tmp_path, loop_kind,
         ({"window": -1.0}, "window = -1"),
         ({"loop": "conversion", "window": 1.0, "default_reward": 0.5}, "default_reward = 0.5"),
         ({"exploration": 1.5}, "exploration = 1.5"),
+        ({"late": "sometimes"}, "late = 'sometimes': expected 'keep' or 'revise'"),
+        ({"loop": "open"}, "loop = 'open'"),
+        ({"mode": []}, "mode = "),
     ],
 )
 def test_settings_that_cannot_be(settings, said):

@@ -22,6 +22,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import START, Decided, Draft, Kind
 from belated.ledger.ids import Ids, from_text, time_of, to_text
 from belated.ledger.loop import Ask, Loop
+from belated.ledger.memory import MemoryLedger
 from belated.ledger.spec import Spec
 from belated.ledger.sqlite import SQLiteLedger
 from belated.ledgering import importing_events
@@ -33,6 +34,7 @@ from postgres_server import postgres as postgres  # a fixture
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
+DAY = 24 * HOUR
 BEGIN = 1_700_000_000 * SECOND
 DIM = 3
 
@@ -680,6 +682,8 @@ def test_verify_finds_nothing_wrong_with_a_sound_ledger(shop, tmp_path, ask, bel
         ("update events set body = x'00' where seq = 4", "body that cannot be read"),
         ("update events set time = 0 where seq = 20", "has the time 1970"),
         ("update events set time = time - 172800000000 where seq = 4", "has an id made at"),
+        ("update events set time = time + 172800000000, due = null where seq = 9", "an id made at"),
+        ("update events set time = time - 172800000000 where kind = 1", "long before its decision"),
         ("update events set bandit = 'clicks' where kind = 1 and bandit = 'shop'", "does not hold"),
         ("update events set value = 0.5 where kind = 1", "is no reward that this bandit can have"),
         ("update events set value = null where kind = 1 and id != x''", "has no reward"),
@@ -734,12 +738,52 @@ def test_verify_finds_a_snapshot_that_lies(shop, tmp_path, ask):
 
 def test_the_rules_hold_for_every_log_that_the_stores_write():
     """The rulebook of the stores and that of the check are one."""
-    from belated.ledger.memory import MemoryLedger
-
     ledger = MemoryLedger()
     fill(ledger, rounds=200, late="revise")
     rules = Rules(BEGIN + 400 * HOUR)
     assert [said for e in log_of(ledger) if (said := rules.problem(e))] == []
+
+
+def jumping_log(erased=False):
+    """A clock that is set back by three days, while decisions wait and ids go on."""
+    ledger, clock = MemoryLedger(), Clock()
+    loop = Loop(ledger, clock=clock, seed=1)
+    loop.configure("shop", Spec.of(2, Bernoulli(), DelayedOFUGLM()))
+
+    def decide(subject=""):
+        draft = loop.propose("shop", Ask(matrix=np.eye(2), subject=subject)).draft
+        loop.commit([draft])
+        return draft.id
+
+    clock.now += 4 * DAY
+    waiting = [decide("she")] if erased else [decide(), decide()]
+    clock.now -= 3 * DAY
+    if erased:
+        ledger.forget("shop", "she", clock())
+        waiting = []
+    else:
+        loop.reward([(waiting.pop(), 1.0)])  # the first thing that happens then
+    waiting.append(decide())
+    clock.now += HOUR
+    loop.reward([(id, 0.0) for id in waiting])
+    return log_of(ledger)
+
+
+@pytest.mark.parametrize("erased", [False, True])
+def test_a_clock_that_is_set_back_is_no_damage(erased):
+    log, rules = jumping_log(erased), Rules(BEGIN + 5 * DAY)
+    ahead = [time_of(e.id) - e.time for e in log if e.kind == Kind.DECIDED and e.id]
+    assert max(ahead) == 3 * DAY  # or this would be no test
+    assert [said for event in log if (said := rules.problem(event))] == []
+
+
+def test_ids_ahead_of_the_clock_need_one_they_went_on_from():
+    log = jumping_log()
+    first = next(k for k, e in enumerate(log) if e.kind == Kind.DECIDED)
+    log[first] = replace(log[first], time=log[first].time - 3 * DAY)  # its id is now the first
+    rules = Rules(BEGIN + 5 * DAY)
+    found = [said for event in log if (said := rules.problem(event))]
+    assert "has an id made at" in found[0]
 
 
 # ------------------------------------------------------------------------------------------ replay

@@ -1,9 +1,7 @@
 """Bandit: decide now, learn when the reward returns."""
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import deepcopy
-from hashlib import sha256
 from os import PathLike
 from threading import RLock
 from typing import Any, Literal, Self, overload
@@ -11,43 +9,17 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 
 from belated import snapshot
-from belated.core.arguments import (
-    NORM_ROUNDING,
-    any_number,
-    array_of_numbers,
-    shown,
-    whole,
-    wrong,
-    wrong_type,
-)
-from belated.core.events import (
-    Certificate,
-    ConflictingRewardError,
-    Decision,
-    UnknownDecisionError,
-)
-from belated.core.generic import Generic
-from belated.core.protocols import (
-    Family,
-    Policy,
-    mean,
-    radius,
-    sqrt_beta,
-)
-from belated.core.state import (
-    ERROR,
-    PASSES,
-    ROWS,
-    SLACK,
-    History,
-    State,
-)
-from belated.core.steps import decide_step, half_width, learn_step
-from belated.core.types import Matrix, Vector
+from belated.bandit_file import read_parts, write_parts
+from belated.bandit_inputs import action_matrix, new_rewards, reward_pairs
+from belated.core.arguments import NORM_ROUNDING, whole, wrong, wrong_type
+from belated.core.events import Decision
+from belated.core.protocols import Family, Policy
+from belated.core.steps import decide_step, learn_step
 from belated.features import FeatureMap
+from belated.knowledge import Knowledge
 from belated.learner import Learner
 from belated.ledger import Ledger
-from belated.ledger.journal import Journal
+from belated.ledger.journal import AS_IN_LOG, USUAL, AsInLog, Journal
 
 _NO_REWARD = object()
 
@@ -59,22 +31,7 @@ def _random_stream(seed: Any) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def _pairs(rewards: Any) -> list[tuple[Any, Any]]:
-    """The pairs of an iterable of them; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
-    if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
-        raise TypeError(f"learn({shown(rewards)}): {usage}")
-    pairs = []
-    for pair in rewards:
-        try:
-            id, y = pair
-        except (TypeError, ValueError):
-            raise TypeError(f"learn([..., {shown(pair)}, ...]): {usage}") from None
-        pairs.append((id, y))
-    return pairs
-
-
-class Bandit:
+class Bandit(Knowledge):
     """A generalised linear bandit whose rewards come back late, in any order, or never.
 
     Parameters
@@ -100,16 +57,24 @@ class Bandit:
     name
         Of the bandit in the ledger.
     window
-        With a ledger: seconds for which a reward is waited for; None: for ever.
+        With a ledger: seconds for which a reward is waited for; None: for ever. Where it is not
+        named, it stays as the log has it; a new bandit waits for ever.
     default_reward
         With a ledger: what no reward within the window means. Every decision is then held until
-        its window closes, whichever way it went, so that early rewards do not count twice.
+        its window closes, whichever way it went, so that early rewards do not count twice. Where
+        it is not named, as the log has it; a new bandit has None.
     late
-        With a ledger: what a reward after the window does: "keep" it in the log, or "revise".
+        With a ledger: what a reward after the window does: "keep" it in the log, or "revise". Where
+        it is not named, as the log has it; a new bandit keeps it.
 
     Notes
     -----
     A bandit may be shared between threads: calls wait for each other.
+
+    With a ledger, ``decide``, ``learn`` and all that tells what the bandit knows (``theta``,
+    ``n_observed``, ``interval`` ...) first take in what other processes have written, one query
+    each, and raise ``StoreUnavailableError`` where the ledger cannot be read. Two of them may
+    therefore rest on different states. After ``close`` they tell what was known last.
 
     Examples
     --------
@@ -134,9 +99,9 @@ class Bandit:
         features: FeatureMap | None = None,
         ledger: str | Ledger | None = None,
         name: str = "bandit",
-        window: float | None = None,
-        default_reward: float | None = None,
-        late: Literal["keep", "revise"] = "keep",
+        window: float | AsInLog | None = AS_IN_LOG,
+        default_reward: float | AsInLog | None = AS_IN_LOG,
+        late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
     ) -> None:
         if features is not None and not hasattr(features, "transform"):
             raise wrong_type("features", features, "a feature map, such as Features(...)")
@@ -144,23 +109,19 @@ class Bandit:
             if features is None:
                 raise TypeError("dim = None: expected the number of features, or features=")
             dim = features.dim
-        self.dim = whole("dim", dim)
-        if features is not None and features.dim != self.dim:
+        dim = whole("dim", dim)
+        if features is not None and features.dim != dim:
             raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
-        self._learner = learner = Learner(self.dim, family, policy, max_norm)
-        self.family, self.max_norm = learner.family, learner.max_norm
-        self.policy, self.estimator = learner.policy, learner.estimator
+        super().__init__(Learner(dim, family, policy, max_norm), deepcopy(features))
         if getattr(features, "max_norm", 0.0) > self.max_norm:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
-        self.features = deepcopy(features)
         self._rng = _random_stream(seed)
-        self._lock = RLock()
-        self._journal: Journal | None = None
+        settings = {"window": window, "default_reward": default_reward, "late": late}
         if ledger is not None:
-            settings = {"window": window, "default_reward": default_reward, "late": late}
-            self._journal = Journal(ledger, name, learner, self.features, policy, settings)
+            named = {key: value for key, value in settings.items() if value is not AS_IN_LOG}
+            self._journal = Journal(ledger, name, self._learner, self.features, policy, named)
             self._journal.use(self._rng)
-        elif (window, default_reward, late) != (None, None, "keep"):
+        elif any(value not in (AS_IN_LOG, USUAL[key]) for key, value in settings.items()):
             raise TypeError("window, default_reward and late: expected with ledger= only")
 
     # ------------------------------------------------------------------------------- the loop
@@ -176,7 +137,7 @@ class Bandit:
         context
             With ``features``: what all these actions have in common, as a dict.
         """
-        matrix = self._action_matrix(actions, context)
+        matrix = action_matrix(actions, context, self.features, self.dim)
         learner, limit = self._learner, self.max_norm * NORM_ROUNDING
         with self._lock:
             if self._journal is not None:
@@ -208,154 +169,25 @@ class Bandit:
         int
             How many rewards were new.
         """
-        pairs = _pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
+        pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
         with self._lock:
             return self._learn(pairs)
 
     def _learn(self, pairs: list[tuple[Any, Any]]) -> int:
         if self._journal is not None:
             return self._journal.learn(pairs)
-        new: dict[int, float] = {}
-        for id, y in pairs:
-            row, value = self._reward(id, y)
-            known = new.get(row, self._history.y[row])
-            if known != known:  # NaN: not returned yet
-                new[row] = value
-            elif known != value:
-                raise ConflictingRewardError(
-                    f"reward = {shown(y)} for id = {id!r}: expected {float(known)!r}, the reward "
-                    "this decision already has"
-                )
+        learner = self._learner
+        new = new_rewards(pairs, learner)
         if new:
             learn_step(
                 self.estimator,
                 self.family,
-                self._state,
-                self._history,
+                learner.state,
+                learner.history,
                 np.array(list(new), np.int64),
                 np.array(list(new.values()), np.float64),
             )
         return len(new)
-
-    # --------------------------------------------------------------------------- what it knows
-
-    @property
-    def _known(self) -> Learner:
-        return self._learner if self._journal is None else self._journal.learner
-
-    @property
-    def _state(self) -> State:
-        return self._known.state
-
-    @property
-    def _history(self) -> History:
-        return self._known.history
-
-    @property
-    def theta(self) -> Vector:
-        """Estimate of the parameter from the rewards that have returned."""
-        with self._lock:
-            return self._state.theta.copy()
-
-    @property
-    def W(self) -> Matrix:
-        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
-        with self._lock:
-            return self._state.W.copy()
-
-    @property
-    def V(self) -> Matrix:
-        """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
-        with self._lock:
-            x = self._history.x[: self.n_decided]
-            return np.asarray(self.policy.lam * np.eye(self.dim) + x.T @ x)
-
-    @property
-    def n_decided(self) -> int:
-        """Decisions made: t."""
-        return self._known.n_decided
-
-    @property
-    def n_observed(self) -> int:
-        """Rewards that have returned."""
-        return self._known.n_observed
-
-    @property
-    def n_missing(self) -> int:
-        """Rewards that have not: G_t."""
-        return self.n_decided - self.n_observed
-
-    @property
-    def sqrt_beta(self) -> float:
-        """Width of the confidence set, as the paper defines it."""
-        return self._width(sqrt_beta)
-
-    @property
-    def radius(self) -> float:
-        """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
-        return self._width(radius)
-
-    def _width(self, which: Generic[float]) -> float:
-        if type(self.policy) not in which.cases:
-            raise TypeError(
-                f"policy = {self.policy!r} has no confidence set: expected one that has, such as "
-                "DelayedOFUGLM(), for sqrt_beta, radius and interval"
-            )
-        with self._lock:
-            return float(which(self.policy, self._state))
-
-    @property
-    def certificate(self) -> Certificate:
-        """How close ``theta`` is, provably, to the exact estimate, and what that took."""
-        with self._lock:
-            scalars, counts = self._state.scalars.copy(), self._state.counts.copy()
-        return Certificate(
-            float(scalars[ERROR]), float(scalars[SLACK]), int(counts[PASSES]), int(counts[ROWS])
-        )
-
-    def interval(self, x: Any, context: Any = None) -> tuple[float, float]:
-        """Confidence interval of the mean reward of an action.
-
-        With probability 1 - delta all intervals of all rounds hold at once, for a policy with its
-        guarantee intact (a true R, ``width_scale`` of 1 or more).
-
-        Parameters
-        ----------
-        x
-            A vector of ``dim`` numbers; or, for a bandit with features, an action as a dict.
-        context
-            For a bandit with features: the context of that action.
-
-        Examples
-        --------
-        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM
-        >>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM())
-        >>> low, high = bandit.interval([0.1, 0.1])
-        >>> 0.0 < low < 0.5 < high < 1.0
-        True
-        """
-        if self.features is not None and (isinstance(x, Mapping) or context is not None):
-            (vector,) = self._action_matrix([x], context)
-        else:
-            vector = array_of_numbers("x", x)
-        if vector.shape != (self.dim,):
-            raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
-        if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
-            raise self._learner.too_long(vector[np.newaxis], ["x"])
-        with self._lock:
-            self._width(radius)  # raises where there is no set
-            z = float(vector @ self._state.theta)
-            width = half_width(self.policy, self._state, vector)
-        return float(mean(self.family, z - width)), float(mean(self.family, z + width))
-
-    def fingerprint(self) -> str:
-        """Digest of everything the bandit knows: equal for two that will act and learn alike."""
-        digest = sha256()
-        with self._lock:
-            for name, array in snapshot.flatten(self._state, self._history).items():
-                digest.update(name.encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
 
     def close(self) -> None:
         """Let go of the ledger, if there is one."""
@@ -375,69 +207,18 @@ class Bandit:
         return deepcopy(self)  # a copy that shared the arrays would corrupt them
 
     def __repr__(self) -> str:
+        known = self._known  # a debugger that shows a bandit must not wait for its ledger
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
-            f"n_observed={self.n_observed}, n_missing={self.n_missing})"
+            f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed})"
         )
-
-    # ------------------------------------------------------------------------ what is let in
-
-    def _action_matrix(self, actions: Any, context: Any) -> Matrix:
-        if self.features is not None:
-            matrix = array_of_numbers("features", self.features.transform(actions, context))
-            if hasattr(actions, "__len__") and len(matrix) != len(actions):
-                raise ValueError(
-                    f"features gave {len(matrix)} rows: expected {len(actions)}, one an action"
-                )
-        elif context is not None:
-            raise wrong_type("context", context, "None for a bandit without features")
-        else:
-            matrix = array_of_numbers("actions", actions)
-        if matrix.ndim != 2 or matrix.shape[1] != self.dim or matrix.shape[0] == 0:
-            raise ValueError(
-                f"actions has shape {matrix.shape}: expected (K, {self.dim}) with K >= 1"
-            )
-        return matrix
-
-    def _reward(self, id: Any, y: Any) -> tuple[int, float]:
-        try:
-            if isinstance(id, bool):
-                raise TypeError
-            row, value = id.__index__() - 1, any_number(y)
-        except OverflowError:
-            raise wrong(f"reward (of id = {id!r})", y, str(self.family.support)) from None
-        except (AttributeError, TypeError, ValueError):
-            hint = "; pass decision.id" if isinstance(id, Decision) else ""
-            raise TypeError(
-                f"learn({shown(id)}, {shown(y)}): expected the id of a decision, a whole number, "
-                f"and a reward, a number{hint}"
-            ) from None
-        if not 0 <= row < self.n_decided:
-            raise UnknownDecisionError(
-                f"id = {shown(id)}: expected the id of a decision this bandit made, "
-                + (f"1 to {self.n_decided}" if self.n_decided else "and it has made none yet")
-            )
-        if not self.family.support.contains(value):
-            raise wrong(f"reward (of id = {id!r})", y, str(self.family.support))
-        return row, value
 
     # ------------------------------------------------------------------------ state on disk
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the bandit knows to ``path``, all of it or nothing."""
         with self._lock:
-            self._save(path)
-
-    def _save(self, path: str | PathLike[str]) -> None:
-        header = {
-            "dim": self.dim,
-            "max_norm": self.max_norm,
-            "family": snapshot.describe("FAMILIES", self.family),
-            "policy": snapshot.describe("POLICIES", self.policy),
-            "features": None if self.features is None else self.features.to_dict(),
-            "stream": self._rng.bit_generator.state,
-        }
-        snapshot.write(path, header, snapshot.flatten(self._state, self._history))
+            write_parts(path, self._present(), self.features, self._rng)
 
     @classmethod
     def load(
@@ -469,23 +250,17 @@ class Bandit:
         if same_stream and seed is not None:
             raise wrong("seed", seed, "None with same_stream=True")
         stream = _random_stream(seed)
-        header, arrays = snapshot.read(path)
-        own = list(types)
-        family = snapshot.rebuild("FAMILIES", header["family"], own)
-        policy = snapshot.rebuild("POLICIES", header["policy"], own)
-        feature_map = snapshot.rebuild_features(header, features)
+        parts = read_parts(path, features, types)
         with snapshot.reading(path):
-            if arrays["theta"].shape != (header["dim"],):
-                raise ValueError(f"theta of shape {arrays['theta'].shape}")
             bandit = cls(
-                header["dim"],
-                family=family,
-                policy=policy,
-                max_norm=header["max_norm"],
-                features=feature_map,
+                parts.dim,
+                family=parts.family,
+                policy=parts.policy,
+                max_norm=parts.max_norm,
+                features=parts.features,
             )
-            bandit._learner.history = snapshot.fill(bandit._state, arrays)
+            bandit._learner.history = snapshot.fill(bandit._learner.state, parts.arrays)
             if same_stream:
-                stream.bit_generator.state = header["stream"]
+                stream.bit_generator.state = parts.stream
             bandit._rng = stream
         return bandit

@@ -7,7 +7,7 @@
 >>> check_ledger(MemoryLedger)
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -89,12 +89,17 @@ class _Memory:
 
     position: Position
     remembered: dict[bytes, Facts]
+    strict: bool = False
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         return True
 
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         return {id: self.remembered[id] for id in ids if id in self.remembered}
+
+    def approve(self, outcomes: Sequence[Outcome]) -> None:
+        if self.strict and any(outcome.status == Status.CONFLICT for outcome in outcomes):
+            raise RuntimeError("a conflict")
 
 
 def _log(ledger: Ledger, limit: int = 100_000) -> list[Event]:
@@ -304,6 +309,23 @@ def check_stale_memory(new: NewLedger) -> None:
     assert statuses == [Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT]
 
 
+def check_approval(new: NewLedger) -> None:
+    """A follower that does not want what would be written leaves the log as it was."""
+    writer = _Writer(new())
+    id, other = writer.decide(), writer.decide()
+    assert writer.reward(id, 1.0) == Status.ACCEPTED
+    before, follower = _log(writer.ledger), _Memory(START, {}, strict=True)
+    drafts = [writer.about(Kind.REWARDED, which, 0.0) for which in (other, id)]
+    try:
+        writer.ledger.commit(drafts, follower)
+    except RuntimeError:
+        assert _log(writer.ledger) == before
+        assert len(writer.ledger.commit(drafts[:1], follower)) == 1
+        assert len(_log(writer.ledger)) == len(before) + 1
+    else:
+        raise AssertionError("the follower was not asked")
+
+
 def check_forgetting(new: NewLedger) -> None:
     """What is erased cannot be found, and the log says that something was."""
     writer = _Writer(new())
@@ -408,6 +430,7 @@ LEDGER_CHECKS = (
     check_requests,
     check_invalid_rewards,
     check_stale_memory,
+    check_approval,
     check_forgetting,
     check_many,
     check_batches,

@@ -1,26 +1,42 @@
 """One bandit in one process with a ledger: what ``Bandit(ledger=...)`` does differently."""
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from belated.core.arguments import any_number, shown, wrong
+from belated.core.arguments import any_number, number, positive, shown, wrong
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.protocols import Policy
 from belated.core.types import Matrix
 from belated.features import FeatureMap
 from belated.learner import Learner
 from belated.ledger import open_ledger
-from belated.ledger.events import Draft, Kind, Status
+from belated.ledger.events import Draft, Facts, Kind, Outcome, Position, Status
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.loop import Ask, Loop
 from belated.ledger.protocol import Ledger
-from belated.ledger.settling import Known, judge
+from belated.ledger.settling import WRITTEN, Known, judge
 from belated.ledger.spec import Spec
 
-# Settings that a Bandit cannot name: a service may have made it with others than the defaults.
-OF_A_SERVICE = ("mode", "exploration", "baseline", "fallback", "log_actions")
+USUAL = {"window": None, "default_reward": None, "late": "keep"}  # of a new bandit
+# What reopening a bandit leaves as it is: a service may have made it with other settings.
+_KEPT = ("loop", "default_reward", "mode", "exploration", "baseline", "fallback", "log_actions")
+
+
+class AsInLog(Enum):
+    """The value of a setting that is not named."""
+
+    AS_IN_LOG = "as in the log"
+
+    def __repr__(self) -> str:  # in the signature of Bandit
+        return self.name
+
+
+AS_IN_LOG = AsInLog.AS_IN_LOG
 
 
 class Journal:
@@ -39,7 +55,7 @@ class Journal:
     policy
         As the user gave it.
     settings
-        Window, default reward and what late rewards do.
+        Those of ``window``, ``default_reward`` and ``late`` that were named.
     """
 
     def __init__(
@@ -49,20 +65,17 @@ class Journal:
         learner: Learner,
         features: FeatureMap | None,
         policy: Policy,
-        settings: dict[str, Any],
+        settings: Mapping[str, Any],
     ) -> None:
-        default = settings.pop("default_reward")
-        if default is not None:
-            settings |= {"loop": "conversion", "default_reward": float(default)}
         spec = Spec.of(
             learner.dim,
             learner.family,
             policy,
             max_norm=learner.max_norm,
             features=None if features is None else features.to_dict(),
-            **settings,
+            **_fields(settings),
         )
-        self._own = isinstance(ledger, str)
+        self._own, self._closed = isinstance(ledger, str), False
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
         types = [type(learner.family), type(policy)]
         self._loop = Loop(self._ledger, only=name, types=types, features={name: features})
@@ -70,9 +83,7 @@ class Journal:
         try:
             self._loop.catch_up()
             if name in self._loop.folds:
-                old = self._loop.folds[name].spec
-                kept = {setting: getattr(old, setting) for setting in OF_A_SERVICE}
-                spec = msgspec.structs.replace(spec, **kept)
+                spec = _as_in_log(self._loop.folds[name].spec, spec, settings)
             self._loop.configure(name, spec)
         except BaseException:
             self.close()
@@ -87,8 +98,15 @@ class Journal:
         """What is known."""
         return self._loop.folds[self._name].learner
 
+    def present(self) -> Learner:
+        """What is known, after taking in what others wrote; once closed, what was known then."""
+        if not self._closed:
+            self._loop.catch_up()
+        return self.learner
+
     def decide(self, matrix: Matrix, context: Any) -> Decision:
         """Choose, and return when the decision is safe on disk."""
+        self._loop.catch_up()
         self._loop.expire()
         context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
         draft, body = self._loop.propose(self._name, Ask(matrix=matrix, context_json=context_json))
@@ -97,10 +115,20 @@ class Journal:
 
     def learn(self, pairs: list[tuple[Any, Any]]) -> int:
         """Take in all rewards, or raise and take in none."""
+        self._loop.catch_up()
         self._loop.expire()
-        now, known, drafts = self._loop.clock(), Known(), []
-        for id, y in pairs:
-            draft = Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y))
+        now = self._loop.clock()
+        drafts = [
+            Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y)) for id, y in pairs
+        ]
+        strict = _AllOrNone(self._loop, lambda: self._check(pairs, drafts))
+        outcomes = self._loop.commit(drafts, strict)
+        return sum(outcome.status in WRITTEN for outcome in outcomes)
+
+    def _check(self, pairs: list[tuple[Any, Any]], drafts: list[Draft]) -> None:
+        """Raise where the log, or an earlier one of these rewards, speaks against one of them."""
+        known = Known()
+        for (id, y), draft in zip(pairs, drafts, strict=True):
             if draft.id not in known.facts:
                 for event in self._ledger.story(draft.id):
                     known.add(draft.id, event.kind, event.bandit, event.due, event.value)
@@ -117,12 +145,10 @@ class Journal:
                     "decision already has"
                 )
             known.add(draft.id, draft.kind, self._name, None, draft.value)
-            drafts.append(draft)
-        outcomes = self._loop.commit(drafts)
-        return sum(o.status in (Status.ACCEPTED, Status.EXPIRED) for o in outcomes)
 
     def close(self) -> None:
         """Let go of the ledger, unless it is the caller's."""
+        self._closed = True
         if self._own:
             self._ledger.close()
 
@@ -135,6 +161,53 @@ class Journal:
         if not support.contains(value):
             raise wrong(f"reward (of id = {shown(id)})", y, str(support))
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class _AllOrNone:
+    """A loop whose rewards are all taken in, or none of them."""
+
+    loop: Loop
+    explain: Callable[[], None]  # raises
+
+    @property
+    def position(self) -> Position:
+        return self.loop.position
+
+    def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
+        return self.loop.accepts(bandit, kind, reward)
+
+    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
+        return self.loop.open_decisions(ids)
+
+    def approve(self, outcomes: Sequence[Outcome]) -> None:
+        if any(outcome.status in (Status.UNKNOWN, Status.CONFLICT) for outcome in outcomes):
+            self.explain()
+
+
+def _fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What settings of a ``Bandit`` are in a ``Spec``."""
+    fields = {**USUAL, **settings}
+    if fields["window"] is not None:
+        fields["window"] = positive("window", fields["window"])
+    default = fields.pop("default_reward")
+    if default is not None:
+        fields |= {"loop": "conversion", "default_reward": number("default_reward", default)}
+    return fields
+
+
+def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
+    """``new``, and all that was not named as in ``old``."""
+    default = old.default_reward if old.loop == "conversion" else None
+    if settings.get("default_reward", default) != default:
+        raise wrong(
+            "default_reward",
+            settings["default_reward"],
+            f"{default}, as the log has it; what was learnt would mean something else. Make a "
+            "bandit of another name",
+        )
+    kept = [*_KEPT, *({"window", "late"} - settings.keys())]
+    return msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
 
 
 def _plain(value: Any) -> Any:

@@ -34,7 +34,7 @@ from belated.ledger.events import (
     Status,
 )
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
+from belated.ledger.protocol import Follower, Ledger, NewBanditError, StoreUnavailableError
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -195,9 +195,9 @@ class Loop:
 
     # -------------------------------------------------------------------------- writing the log
 
-    def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """Write drafts, then take in what is new."""
-        outcomes = self.ledger.commit(drafts, self)
+        outcomes = self.ledger.commit(drafts, follower or self)
         # Written is written: a caller who is told otherwise does something else than the log says.
         # What cannot be read back now is taken in by the next call.
         with suppress(StoreUnavailableError):
@@ -224,6 +224,9 @@ class Loop:
             if len(found) == len(ids):
                 break
         return found
+
+    def approve(self, outcomes: Sequence[Outcome]) -> None:
+        """See ``Follower.approve``: each draft stands for itself."""
 
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""

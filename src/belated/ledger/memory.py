@@ -40,8 +40,8 @@ class MemoryLedger:
             earlier = self.requested(draft.bandit, draft.request) if draft.request else None
             if earlier is not None:
                 known.requests[draft.bandit, draft.request] = earlier
-        first, accepts = len(self._events) + 1, None if follower is None else follower.accepts
-        settled = settle(drafts, known, first, count(first), self.park_for, accepts)
+        first = len(self._events) + 1
+        settled = settle(drafts, known, first, count(first), self.park_for, follower)
         for event in settled.events:
             self._events.append(event)
             if event.id:

@@ -85,13 +85,12 @@ class PostgresLedger:
 
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
-        accepts = None if follower is None else follower.accepts
         with self._session.connected() as db:
             lock = _SHARE
             for _ in range(TRIES):
                 try:
                     known, tx, seqs = self._known(db, lock, drafts)
-                    settled = settle(drafts, known, tx, iter(seqs), self.park_for, accepts)
+                    settled = settle(drafts, known, tx, iter(seqs), self.park_for, follower)
                     if not settled.park or lock == _ALONE:
                         with db.pipeline():
                             self._write(db, settled)

@@ -44,6 +44,12 @@ class Follower(Protocol):
         Some may be left out.
         """
 
+    def approve(self, outcomes: Sequence[Outcome]) -> None:
+        """Asked when all is judged and nothing written; what it raises leaves it at that.
+
+        It may read the store, which nobody else can change meanwhile.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
@@ -55,6 +61,9 @@ class Stranger:
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         """None that it knows of."""
         return {}
+
+    def approve(self, outcomes: Sequence[Outcome]) -> None:
+        """Whatever they are."""
 
 
 class Ledger(Protocol):

@@ -15,7 +15,7 @@ from belated.ledger.events import (
     is_late,
 )
 from belated.ledger.ids import time_of
-from belated.ledger.protocol import Accepts
+from belated.ledger.protocol import Accepts, Follower
 
 WRITTEN = (Status.ACCEPTED, Status.EXPIRED)  # no set: the hash of an enum is slow
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
@@ -66,10 +66,10 @@ def settle(
     tx: int,
     seqs: Iterator[int],
     park_for: int,
-    accepts: Accepts | None,
+    follower: Follower | None,
 ) -> Settled:
     """Judge the drafts in their order, each in the light of those before it."""
-    settled = Settled()
+    settled, accepts = Settled(), None if follower is None else follower.accepts
 
     def write(draft: Draft, bandit: str) -> Event:
         kind, id, value, due = draft.kind, draft.id, draft.value, draft.due
@@ -81,7 +81,6 @@ def settle(
         return event
 
     judged = Outcome(Status.ACCEPTED)
-
     for draft in drafts:
         if not draft.id:  # about no decision, or about one that was erased
             write(draft, draft.bandit)
@@ -103,6 +102,8 @@ def settle(
                 judged = Outcome(status, bandit)
             outcome = judged
         settled.outcomes.append(outcome)
+    if follower is not None:
+        follower.approve(settled.outcomes)
     return settled
 
 

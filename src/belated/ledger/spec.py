@@ -13,6 +13,12 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner import Learner
 
 # Another value would give the past another meaning: a new bandit is needed for it.
+# A log that holds anything else cannot be read.
+CHOICES = {
+    "loop": ("explicit", "conversion"),
+    "late": ("keep", "revise"),
+    "mode": ("live", "shadow"),
+}
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
 LONGEST_WINDOW = 1e10  # seconds: a store holds its end in microseconds, in 64 bits
@@ -118,6 +124,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
 
     def _check_loop(self, learner: "Learner") -> None:
+        for name, values in CHOICES.items():
+            if getattr(self, name) not in values:
+                raise wrong(name, getattr(self, name), " or ".join(map(repr, values)))
         if self.window is not None and not 0.0 < self.window <= LONGEST_WINDOW:
             expected = f"a positive number of seconds, {LONGEST_WINDOW:g} at most"
             raise wrong("window", self.window, expected)

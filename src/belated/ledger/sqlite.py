@@ -74,7 +74,6 @@ class SQLiteLedger:
         """See ``Ledger.commit_all``: all of them are durable, or none."""
         events: list[Event] = []
         outcomes = []
-        accepts = None if follower is None else follower.accepts
         with self._lock:  # around the tail, too: another thread may be following
             with self._writing() as execute:
                 last_event = "select tx, seq from events order by seq desc limit 1"
@@ -84,7 +83,7 @@ class SQLiteLedger:
                 known = self._known([draft for drafts in batches for draft in drafts], memory)
                 for drafts in batches:
                     first = last + 1 + len(events)
-                    settled = settle(drafts, known, first, count(first), self.park_for, accepts)
+                    settled = settle(drafts, known, first, count(first), self.park_for, follower)
                     self._write(settled)
                     events += settled.events
                     outcomes.append(settled.outcomes)

@@ -3,14 +3,14 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import IO, Any
 
 import msgspec
 import numpy as np
 
 from belated.ledger import Ledger
-from belated.ledger.events import Decided, Event, Kind, is_late
+from belated.ledger.ending import Ending
+from belated.ledger.events import Decided, Event, Kind
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.ledgering.parquet import arrow, write_rows
@@ -37,30 +37,6 @@ class JoinedRow(msgspec.Struct, gc=False):
     reward_time: int | None
     delay_seconds: float | None
     status: str
-
-
-@dataclass(slots=True)
-class Ending:
-    """What became of a decision so far."""
-
-    due: int | None
-    reward: float | None = None
-    time: int | None = None
-    expired: bool = False
-    status: str = "pending"
-
-    def take(self, event: Event) -> None:
-        """One event more about the decision."""
-        if event.kind in (Kind.REWARDED, Kind.REVISED):
-            late = event.kind == Kind.REWARDED and is_late(event.time, self.due, self.expired)
-            self.status = "late" if late else "rewarded"
-            self.reward = event.value
-            self.time = event.time if self.time is None else self.time  # a revision is no delay
-        elif event.kind == Kind.EXPIRED:
-            self.expired = True
-            self.status = "expired" if self.status == "pending" else self.status
-        elif event.kind == Kind.CANCELLED:
-            self.status = "cancelled"
 
 
 def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:

@@ -61,6 +61,9 @@ class Rules:
         self._known = Known()
         self._limits: dict[str, _Limits] = {}
         self._last = Position()
+        # A clock may be set back. Ids then go on from the last one, ahead of the time, and rewards
+        # come before their decisions: how far is known from what the log holds before them.
+        self._earliest, self._newest_id = now, 0
         self._bodies: dict[Kind, Callable[[Event], str]] = {
             Kind.DECIDED: self._decision,
             Kind.CONFIGURED: self._settings,
@@ -76,6 +79,14 @@ class Rules:
             return f"does not come after the one before it, ({place.tx}, {place.seq})"
         if not OLDEST <= event.time <= self.latest:
             return f"has the time {iso(event.time)}"
+        said = self._content(event)
+        if not said:  # what is wrong must not vouch for what follows
+            self._earliest = min(self._earliest, event.time)
+            if event.kind == Kind.DECIDED:
+                self._newest_id = max(self._newest_id, _made(event.id, event.time))
+        return said
+
+    def _content(self, event: Event) -> str:
         if event.bandit not in self._limits and event.kind not in (Kind.CONFIGURED, Kind.KEYS):
             return f"is about {event.bandit!r}, a bandit that the log has not made before it"
         erased = not event.id and event.kind < Kind.CONFIGURED
@@ -111,8 +122,9 @@ class Rules:
             return "has a window that closes before it opens"
         if len(event.id) != 16:
             return f"has an id of {len(event.id)} bytes"
-        if event.id[6] >> 4 in _TIMED and abs(time_of(event.id) - event.time) > DAY:
-            return f"has an id made at {iso(time_of(event.id))}, but the time {iso(event.time)}"
+        made = _made(event.id, event.time)
+        if not event.time - DAY <= made <= max(event.time, self._newest_id) + DAY:
+            return f"has an id made at {iso(made)}, but the time {iso(event.time)}"
         return ""
 
     def _settled(self, event: Event) -> str:
@@ -126,7 +138,7 @@ class Rules:
             needs_value = event.kind in (Kind.REWARDED, Kind.REVISED)
             if needs_value is (event.value is None):
                 return "has no reward" if needs_value else "has a reward"
-            if event.id[6] >> 4 in _TIMED and event.time < time_of(event.id) - DAY:
+            if event.time < min(_made(event.id, event.time), self._earliest) - DAY:
                 return "comes long before its decision"
             draft = Draft(event.kind, event.bandit, event.id, event.time, event.value)
             status = judge(draft, facts, None, 0, self._accepts)
@@ -137,6 +149,11 @@ class Rules:
 
     def _accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         return self._limits[bandit].possible(reward)
+
+
+def _made(id: bytes, otherwise: int) -> int:
+    """When an id was made, where it tells."""
+    return time_of(id) if id and id[6] >> 4 in _TIMED else otherwise
 
 
 def _body_of(type: Any) -> Callable[[Event], str]:

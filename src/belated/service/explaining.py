@@ -1,14 +1,15 @@
 """The whole story of a decision: what the model knew, what it thought of every action."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from belated.core.types import Matrix
 from belated.ledger import snapshots
-from belated.ledger.events import Decided, Event, Kind, is_late
+from belated.ledger.ending import ending_of
+from belated.ledger.events import Decided, Event
 from belated.ledger.ids import to_text
 from belated.ledger.loop import Loop
 from belated.service.messages import ActionView, DecisionStory, EventView, Explanation
@@ -18,8 +19,6 @@ from belated.service.settings import finite
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
-Ending = Literal["pending", "rewarded", "expired", "late", "cancelled"]
-
 
 def story_of(events: list[Event]) -> DecisionStory:
     """What the log says of a decision."""
@@ -28,7 +27,7 @@ def story_of(events: list[Event]) -> DecisionStory:
     return DecisionStory(
         decision_id=to_text(first.id),
         bandit=first.bandit,
-        status=ending(events),
+        status=ending_of(events).status,
         action=body.action,
         propensity=body.propensity,
         model_version=body.version,
@@ -44,23 +43,6 @@ def story_of(events: list[Event]) -> DecisionStory:
         proposal=body.proposal or None,
         window_closes=None if first.due is None else iso(first.due),
     )
-
-
-def ending(events: list[Event]) -> Ending:
-    """How a decision stands."""
-    result: Ending = "pending"
-    due, expired = events[0].due, False
-    for event in events[1:]:
-        if event.kind == Kind.REWARDED:
-            result = "late" if is_late(event.time, due, expired) else "rewarded"
-        elif event.kind == Kind.REVISED:
-            result = "rewarded"
-        elif event.kind == Kind.CANCELLED:
-            result = "cancelled"
-        elif event.kind == Kind.EXPIRED:
-            expired = True
-            result = "expired" if result == "pending" else result
-    return result
 
 
 def explain(service: Service, first: Event) -> Explanation:

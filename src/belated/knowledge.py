@@ -1,0 +1,176 @@
+"""What a bandit knows, to be read: the estimate, how sure it is, how many rewards are out."""
+
+import math
+from collections.abc import Mapping
+from hashlib import sha256
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from belated import snapshot
+from belated.bandit_inputs import action_matrix
+from belated.core.arguments import NORM_ROUNDING, array_of_numbers
+from belated.core.events import Certificate
+from belated.core.generic import Generic
+from belated.core.protocols import mean, radius, sqrt_beta
+from belated.core.state import ERROR, PASSES, ROWS, SLACK, History, State
+from belated.core.steps import half_width
+from belated.core.types import Matrix, Vector
+from belated.features import FeatureMap
+from belated.learner import Learner
+from belated.ledger.journal import Journal
+
+
+class Knowledge:
+    """The part of ``Bandit`` that changes nothing.
+
+    Parameters
+    ----------
+    learner
+        Holds what is known, where there is no journal.
+    features
+        Turns raw actions into vectors.
+    """
+
+    def __init__(self, learner: Learner, features: FeatureMap | None) -> None:
+        self.dim, self.max_norm = learner.dim, learner.max_norm
+        self.family, self.policy, self.estimator = learner.family, learner.policy, learner.estimator
+        self.features = features
+        self._learner = learner
+        self._journal: Journal | None = None
+        self._lock = RLock()
+
+    @property
+    def _known(self) -> Learner:
+        """As far as the log has been taken in."""
+        return self._learner if self._journal is None else self._journal.learner
+
+    def _present(self) -> Learner:
+        """What is known, with what others wrote into the log; the caller holds the lock."""
+        return self._learner if self._journal is None else self._journal.present()
+
+    @property
+    def _state(self) -> State:
+        return self._known.state
+
+    @property
+    def _history(self) -> History:
+        return self._known.history
+
+    @property
+    def theta(self) -> Vector:
+        """Estimate of the parameter from the rewards that have returned."""
+        with self._lock:
+            return self._present().state.theta.copy()
+
+    @property
+    def W(self) -> Matrix:
+        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
+        with self._lock:
+            return self._present().state.W.copy()
+
+    @property
+    def V(self) -> Matrix:
+        """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
+        with self._lock:
+            learner = self._present()
+            x = learner.history.x[: learner.n_decided]
+            return np.asarray(self.policy.lam * np.eye(self.dim) + x.T @ x)
+
+    @property
+    def n_decided(self) -> int:
+        """Decisions made: t."""
+        with self._lock:
+            return self._present().n_decided
+
+    @property
+    def n_observed(self) -> int:
+        """Rewards that have returned."""
+        with self._lock:
+            return self._present().n_observed
+
+    @property
+    def n_missing(self) -> int:
+        """Rewards that have not: G_t."""
+        with self._lock:
+            learner = self._present()
+            return learner.n_decided - learner.n_observed
+
+    @property
+    def sqrt_beta(self) -> float:
+        """Width of the confidence set, as the paper defines it."""
+        return self._width(sqrt_beta)
+
+    @property
+    def radius(self) -> float:
+        """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
+        return self._width(radius)
+
+    def _width(self, which: Generic[float]) -> float:
+        self._check_set(which)
+        with self._lock:
+            return float(which(self.policy, self._present().state))
+
+    def _check_set(self, which: Generic[float]) -> None:
+        if type(self.policy) not in which.cases:
+            raise TypeError(
+                f"policy = {self.policy!r} has no confidence set: expected one that has, such as "
+                "DelayedOFUGLM(), for sqrt_beta, radius and interval"
+            )
+
+    @property
+    def certificate(self) -> Certificate:
+        """How close ``theta`` is, provably, to the exact estimate, and what that took."""
+        with self._lock:
+            state = self._present().state
+            scalars, counts = state.scalars.copy(), state.counts.copy()
+        return Certificate(
+            float(scalars[ERROR]), float(scalars[SLACK]), int(counts[PASSES]), int(counts[ROWS])
+        )
+
+    def interval(self, x: Any, context: Any = None) -> tuple[float, float]:
+        """Confidence interval of the mean reward of an action.
+
+        With probability 1 - delta all intervals of all rounds hold at once, for a policy with its
+        guarantee intact (a true R, ``width_scale`` of 1 or more).
+
+        Parameters
+        ----------
+        x
+            A vector of ``dim`` numbers; or, for a bandit with features, an action as a dict.
+        context
+            For a bandit with features: the context of that action.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM
+        >>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM())
+        >>> low, high = bandit.interval([0.1, 0.1])
+        >>> 0.0 < low < 0.5 < high < 1.0
+        True
+        """
+        if self.features is not None and (isinstance(x, Mapping) or context is not None):
+            (vector,) = action_matrix([x], context, self.features, self.dim)
+        else:
+            vector = array_of_numbers("x", x)
+        if vector.shape != (self.dim,):
+            raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
+        if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
+            raise self._learner.too_long(vector[np.newaxis], ["x"])
+        self._check_set(radius)
+        with self._lock:
+            state = self._present().state
+            z = float(vector @ state.theta)
+            width = half_width(self.policy, state, vector)
+        return float(mean(self.family, z - width)), float(mean(self.family, z + width))
+
+    def fingerprint(self) -> str:
+        """Digest of everything the bandit knows: equal for two that will act and learn alike."""
+        digest = sha256()
+        with self._lock:
+            learner = self._present()
+            for name, array in snapshot.flatten(learner.state, learner.history).items():
+                digest.update(name.encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()

@@ -106,7 +106,17 @@ def test_ids_sort_by_time_even_if_the_clock_does_not():
     assert all_from_texts(good) == made
     assert all_from_texts([]) == []
     swapped = good[0][:-1] + "-", good[1][:8] + good[1][9:] + "-"
-    for text in (*swapped, "", "x" * 36, good[0].upper(), good[0] + "\n", "0" * 32, "\u0660" * 36):
+    spaced = good[0][:6] + "  " + good[0][8:]
+    for text in (
+        *swapped,
+        "",
+        "x" * 36,
+        good[0].upper(),
+        good[0] + "\n",
+        "0" * 32,
+        "\u0660" * 36,
+        spaced,
+    ):
         several = [good[0], text, good[1]]
         assert all_from_texts(several) == [from_text(each) for each in several]
     assert all_from_texts([good[0][:-1], good[1] + "0"]) == [None, None]  # as long, together

@@ -42,7 +42,8 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 
 MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds it sooner
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
-_KEYS, _FORGOTTEN = Kind.KEYS, Kind.FORGOTTEN  # looking them up costs as much as comparing
+# looking these up in their enum costs as much as comparing them
+_REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
 Progress = Callable[[int], None]  # told how many events were taken in
 
 
@@ -209,7 +210,7 @@ class Loop:
         fold = self.folds.get(bandit)
         if fold is None:
             raise NewBanditError(bandit)
-        if kind is Kind.REVISED and not fold.learner.can_revise:
+        if kind is _REVISED and not fold.learner.can_revise:
             return False
         return fold.support.contains(reward)
 

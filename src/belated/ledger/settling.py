@@ -17,8 +17,10 @@ from belated.ledger.events import (
 from belated.ledger.ids import time_of
 from belated.ledger.protocol import Accepts, Follower
 
-WRITTEN = (Status.ACCEPTED, Status.EXPIRED)  # no set: the hash of an enum is slow
+WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
+# looking these up in their enum costs as much as comparing them
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
+_ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
 
 
 @dataclass(slots=True)
@@ -70,13 +72,14 @@ def settle(
 ) -> Settled:
     """Judge the drafts in their order, each in the light of those before it."""
     settled, accepts = Settled(), None if follower is None else follower.accepts
+    events, outcomes = settled.events, settled.outcomes
 
     def write(draft: Draft, bandit: str) -> Event:
         kind, id, value, due = draft.kind, draft.id, draft.value, draft.due
         if value == 0.0:
             value = 0.0  # SQLite does not keep the sign of -0.0, and live must equal replayed
         event = Event(tx, next(seqs), kind, bandit, id, draft.time, value, due, draft.body)
-        settled.events.append(event)
+        events.append(event)
         known.add(id, kind, bandit, due, value)
         return event
 
@@ -92,18 +95,18 @@ def settle(
             waiting = known.parked.get(draft.id) if facts is None else None
             status = judge(draft, facts, waiting, park_for, accepts)
             bandit = draft.bandit if facts is None else facts.bandit
-            if status in WRITTEN:
+            if status is _ACCEPTED or status is _LATE:
                 write(draft, bandit)
-            elif status is Status.PARKED and draft.value is not None:
+            elif status is _PARKED and draft.value is not None:
                 waiting = Waiting(draft.id, draft.time, draft.value)
                 known.parked[draft.id] = waiting
                 settled.park.append(waiting)
             if not (status is judged.status and bandit == judged.bandit):  # else as before
                 judged = Outcome(status, bandit)
             outcome = judged
-        settled.outcomes.append(outcome)
+        outcomes.append(outcome)
     if follower is not None:
-        follower.approve(settled.outcomes)
+        follower.approve(outcomes)
     return settled
 
 
@@ -166,8 +169,7 @@ def judge(
             return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
         if facts.cancelled:
             return Status.CONFLICT
-        late = is_late(draft.time, facts.due, facts.expired)
-        return Status.EXPIRED if late else Status.ACCEPTED
+        return _LATE if is_late(draft.time, facts.due, facts.expired) else _ACCEPTED
     if draft.kind == Kind.EXPIRED:
         if facts.cancelled:
             return Status.CONFLICT

@@ -260,8 +260,10 @@ class Fold:
         there = [event for event in events if event.id]
         self.counts.erased += len(events) - len(there)
         rows, xs = range(self.n_rows, self.n_rows + len(there)), []
+        body, encoded = None, b""
         for row, event in zip(rows, there, strict=True):
-            body = _decided.decode(event.body)
+            if body is None or event.body is not encoded:  # decisions of one moment share theirs
+                body, encoded = _decided.decode(event.body), event.body
             xs.append(body.x)
             self.ids += event.id
             self._wait_for(event.id, Pending(row, event.time, event.due, body.action))

@@ -295,11 +295,14 @@ class Loop:
     def propose(self, name: str, ask: Ask) -> Proposal:
         """Draw up a decision; nothing is written."""
         fold = self.fold(name)
-        if ask is NOTHING_SAID and fold.repeatable:
-            body, encoded = self._same_again(fold)
+        kept = self._kept.get(name) if ask is NOTHING_SAID else None
+        if kept is not None and kept[0] == fold.version:
+            _, body, encoded = kept
         else:
             body = self._decide(fold, ask)
             encoded = msgspec.msgpack.encode(body)
+            if ask is NOTHING_SAID and fold.repeatable:  # as long as nothing is learnt
+                self._kept[name] = fold.version, body, encoded
         now, window = self.clock(), fold.spec.window
         draft = Draft(
             Kind.DECIDED,
@@ -314,15 +317,6 @@ class Loop:
             ask.subject,
         )
         return Proposal(draft, body)
-
-    def _same_again(self, fold: "Fold") -> tuple[Decided, bytes]:
-        """As long as nothing is learnt, the same question has the same answer."""
-        kept = self._kept.get(fold.name)
-        if kept is None or kept[0] != fold.version:
-            body = self._decide(fold, NOTHING_SAID)
-            kept = fold.version, body, msgspec.msgpack.encode(body)
-            self._kept[fold.name] = kept
-        return kept[1], kept[2]
 
     def _decide(self, fold: "Fold", ask: Ask) -> Decided:
         learner, spec = fold.learner, fold.spec

@@ -33,6 +33,8 @@ _KINDS = list(Kind)
 # cross join: look each id up, whatever the planner thinks of the sizes
 _FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
     from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
+_NEWEST = """select max(
+    coalesce((select max(id) from events), x''), coalesce((select max(id) from parked), x''))"""
 _PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
 
 
@@ -98,6 +100,9 @@ class SQLiteLedger:
         if ids and memory is not None:
             known.facts = memory.open_decisions(ids)
             ids -= known.facts.keys()
+        if ids:  # those of new decisions are greater than all there are
+            newest = execute(_NEWEST).get
+            ids = {id for id in ids if id <= newest}
         if ids:  # one query for all: four times as fast as one for each
             several = (apsw.carray(tuple(ids), flags=apsw.SQLITE_CARRAY_BLOB),)
             for row in execute(_FACTS, several):

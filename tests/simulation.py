@@ -19,9 +19,10 @@ import numpy as np
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.ledger import snapshots
+from belated.ledger.deciding import Ask
 from belated.ledger.events import START, Draft, Kind, Status
 from belated.ledger.ids import Ids
-from belated.ledger.loop import Ask, Loop
+from belated.ledger.loop import Loop
 from belated.ledger.spec import Spec
 from belated.policies.greedy import Greedy
 from belated.policies.thompson import Thompson

@@ -12,9 +12,10 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.features import Features
+from belated.ledger.deciding import Ask
 from belated.ledger.events import START, Draft, Kind, Status
 from belated.ledger.ids import Ids
-from belated.ledger.loop import Ask, Loop
+from belated.ledger.loop import Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.spec import Spec

@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import naive_ledger
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger.deciding import NOTHING_SAID, Ask
 from belated.ledger.events import START, Draft, Kind, Status
-from belated.ledger.loop import NOTHING_SAID, Ask, Loop
+from belated.ledger.loop import Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.protocol import Stranger
 from belated.ledger.spec import Spec

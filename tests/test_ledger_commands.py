@@ -19,9 +19,10 @@ from msgspec.structs import astuple, replace
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, Gaussian, Transformed
 from belated.cli import main
 from belated.ledger import open_ledger, snapshots
+from belated.ledger.deciding import Ask
 from belated.ledger.events import START, Decided, Draft, Kind
 from belated.ledger.ids import Ids, from_text, time_of, to_text
-from belated.ledger.loop import Ask, Loop
+from belated.ledger.loop import Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.spec import Spec
 from belated.ledger.sqlite import SQLiteLedger

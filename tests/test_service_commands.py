@@ -21,7 +21,8 @@ import pytest
 from belated.cli import main
 from belated.client import Client
 from belated.ledger import open_ledger, snapshots
-from belated.ledger.loop import Ask, Loop
+from belated.ledger.deciding import Ask
+from belated.ledger.loop import Loop
 from belated.service.config import apply_config, make_bandit, read_config
 from belated.service.snapshotting import Snapshots, newest
 from postgres_server import postgres as postgres  # a fixture

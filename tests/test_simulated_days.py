@@ -14,8 +14,9 @@ from traceback import extract_tb
 import pytest
 
 from belated.ledger import LedgerError, settling, sqlite
+from belated.ledger.batch import Plan
 from belated.ledger.events import Kind, Status
-from belated.ledger.fold import Fold, Plan
+from belated.ledger.fold import Fold
 from simulation import World, simulate
 
 DAYS = int(os.environ.get("BELATED_SIMULATED_DAYS", "1000"))

@@ -15,9 +15,10 @@ from belated.core.types import Matrix
 from belated.features import FeatureMap
 from belated.learner import Learner
 from belated.ledger import open_ledger
+from belated.ledger.deciding import Ask
 from belated.ledger.events import Draft, Facts, Kind, Outcome, Position, Status
 from belated.ledger.ids import from_text, to_text
-from belated.ledger.loop import Ask, Loop
+from belated.ledger.loop import Loop
 from belated.ledger.protocol import Ledger
 from belated.ledger.settling import WRITTEN, Known, judge
 from belated.ledger.spec import Spec

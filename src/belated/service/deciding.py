@@ -10,9 +10,10 @@ import numpy as np
 
 from belated.core.arguments import array_of_numbers, shown, wrong
 from belated.core.types import Matrix
+from belated.ledger.deciding import NOTHING_SAID, Ask
 from belated.ledger.events import Decided, Outcome, Status
 from belated.ledger.ids import to_text
-from belated.ledger.loop import NOTHING_SAID, Ask, Proposal
+from belated.ledger.loop import Proposal
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.messages import Base64Matrix, DecisionAnswer, DecisionRequest
 from belated.service.problems import INVALID, Problem, ProblemType

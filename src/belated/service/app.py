@@ -30,7 +30,7 @@ def new_app(
     metrics = Metrics(service)
 
     async def scrape(_: Request) -> Response:
-        page, media_type = metrics.page()
+        page, media_type = await metrics.page()
         return Response(page, media_type=media_type)
 
     @asynccontextmanager

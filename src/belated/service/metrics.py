@@ -34,9 +34,11 @@ class Metrics:
         self.service = service
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        self._events_behind = 0
 
-    def page(self) -> tuple[bytes, str]:
+    async def page(self) -> tuple[bytes, str]:
         """What to answer, and its media type."""
+        self._events_behind = await self.service.events_behind()  # a registry cannot wait for it
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> list[Metric]:
@@ -86,7 +88,7 @@ class Metrics:
             (
                 "belated_model_staleness_rounds",
                 "Events in the log that the model has not taken in",
-                float(service.events_behind()),
+                float(self._events_behind),
             ),
         ):
             yield GaugeMetricFamily(name, text, value)

@@ -249,9 +249,9 @@ def response_of(body: RankRequest, answer: DecisionAnswer) -> RankResponse:
 async def reward(service: Service, bandit: str, event_id: str, value: float) -> None:
     """Hand in a reward, or say why it cannot be used."""
     fold = service.fold(bandit)
-    event = _requested(service, bandit, ACTIVATED + event_id) or _requested(
-        service, bandit, event_id
-    )
+    event = await _requested(service, bandit, ACTIVATED + event_id)
+    if event is None:
+        event = await _requested(service, bandit, event_id)
     if event is None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
     now = service.loop.clock()
@@ -261,11 +261,11 @@ async def reward(service: Service, bandit: str, event_id: str, value: float) -> 
         expected = fold.learner.family.support
         raise Problem(INVALID, f"value = {shown(value)}: expected {expected}.")
     if outcome.status == Status.CONFLICT:
-        raise _conflict(service, event, event_id)
+        raise await _conflict(service, event, event_id)
 
 
-def _conflict(service: Service, event: Event, event_id: str) -> Problem:
-    if _is_cancelled(service, event):
+async def _conflict(service: Service, event: Event, event_id: str) -> Problem:
+    if await _is_cancelled(service, event):
         return Problem(NOT_ACTIVE, f"POST .../events/{event_id}/activate comes first.")
     return Problem(OTHER_REWARD, "The first reward of an event stays.")
 
@@ -273,10 +273,10 @@ def _conflict(service: Service, event: Event, event_id: str) -> Problem:
 async def activate(service: Service, bandit: str, event_id: str) -> None:
     """Make a decision of a deferred one: the same choice, its window open from now on."""
     fold = service.fold(bandit)
-    event = _requested(service, bandit, event_id)
+    event = await _requested(service, bandit, event_id)
     if event is None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
-    if not _is_cancelled(service, event):
+    if not await _is_cancelled(service, event):
         return  # it was not deferred
     request, now, window = ACTIVATED + event_id, service.loop.clock(), fold.spec.window
     body = msgspec.msgpack.decode(event.body, type=Decided)
@@ -292,10 +292,11 @@ async def activate(service: Service, bandit: str, event_id: str) -> None:
     await service.write([draft])  # a second activation is a duplicate
 
 
-def _requested(service: Service, bandit: str, request: str) -> Event | None:
-    found = service.ledger.requested(bandit, request)
+async def _requested(service: Service, bandit: str, request: str) -> Event | None:
+    found = await service.from_store(lambda: service.ledger.requested(bandit, request))
     return None if found is None else found[0]
 
 
-def _is_cancelled(service: Service, event: Event) -> bool:
-    return any(e.kind == Kind.CANCELLED for e in service.ledger.story(event.id))
+async def _is_cancelled(service: Service, event: Event) -> bool:
+    story = await service.from_store(lambda: service.ledger.story(event.id))
+    return any(e.kind == Kind.CANCELLED for e in story)

@@ -133,7 +133,8 @@ def _add_loop(api: Api, service: Service) -> None:
         With ``explain=true``, what the model knew then and what it thought of every action, too:
         this is worked out from the log and takes the longer the longer the log is.
         """
-        events = service.ledger.story(from_text(path.id) or b"?")
+        id = from_text(path.id) or b"?"
+        events = await service.from_store(lambda: service.ledger.story(id))
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
         story = story_of(events)
@@ -161,7 +162,7 @@ def _add_loop(api: Api, service: Service) -> None:
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
     async def list_parked() -> ParkedList:
         """List rewards that wait for their decision."""
-        parked = service.ledger.parked()
+        parked = await service.from_store(service.ledger.parked)
         return ParkedList([ParkedReward(to_text(w.id), iso(w.time), w.value) for w in parked])
 
 
@@ -305,10 +306,13 @@ def _add_privacy(api: Api, service: Service) -> None:
         service.fold(path.name)
         await service.writer.drain()
         now = service.loop.clock()
-        erased = service.ledger.forget(path.name, path.subject, now)
+        erased = await service.from_store(
+            lambda: service.ledger.forget(path.name, path.subject, now)
+        )
         await service.write([])
-        if service.snapshot_folder is not None:
-            snapshots.drop_erased(service.loop, service.snapshot_folder)
+        folder = service.snapshot_folder
+        if folder is not None:
+            await service.from_store(lambda: snapshots.drop_erased(service.loop, folder))
         return Erased(erased)
 
 
@@ -375,7 +379,7 @@ def _add_dashboard(api: Api, service: Service) -> None:
         names = [name for name in service.loop.folds if only in ("", name)]
         if query.bandit is not None and query.bandit not in names:
             raise Problem(NO_BANDIT, f"There is no bandit {query.bandit!r}.")
-        return watch.dashboard(names, query.bandit)
+        return await watch.dashboard(names, query.bandit)
 
 
 def _add_health(api: Api, service: Service) -> None:

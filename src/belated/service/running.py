@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
@@ -22,6 +22,8 @@ from belated.service.writer import Writer
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
+
+T = TypeVar("T")
 
 log = logging.getLogger("belated.service")
 
@@ -223,10 +225,15 @@ class Service:
             log.warning("the store cannot be used: %s", error)
         self.store_is_down = True
 
-    def events_behind(self) -> int:
+    async def from_store(self, ask: Callable[[], T]) -> T:
+        """What the store answers. One on another machine may be slow: only who asks waits for it."""
+        return await asyncio.to_thread(ask) if self.writer.in_thread else ask()
+
+    async def events_behind(self) -> int:
         """Events in the log that the model has not taken in; 0 while the store is down."""
+        position = self.loop.position
         try:
-            return self.ledger.behind(self.loop.position)
+            return await self.from_store(lambda: self.ledger.behind(position))
         except StoreUnavailableError:
             return 0
 

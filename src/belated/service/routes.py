@@ -1,14 +1,16 @@
 """The HTTP operations of the service."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import Any
 
 import msgspec
 
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Status
 from belated.ledger.ids import from_text, to_text
+from belated.ledger.spec import Spec
 from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
@@ -240,6 +242,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         changed: make a bandit of another name.
         """
         old = service.loop.folds.get(path.name)
+        old_spec = None if old is None else old.spec
         try:
             spec = spec_of(body)
             learner = spec.learner()
@@ -250,7 +253,7 @@ def _add_bandits(api: Api, service: Service) -> None:
             draft = service.loop.settings_draft(path.name, spec)
             if draft is not None:
                 await service.write([draft])
-                await service.until_visible(path.name)
+                await service.until(lambda: _spec(service, path.name) != old_spec)
             fold = service.fold(path.name)
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
@@ -278,13 +281,25 @@ def _add_bandits(api: Api, service: Service) -> None:
     )
     async def change_actions(path: BanditPath, body: ActionChange) -> ActionList:
         """Register actions, change their features, withdraw them."""
-        fold = service.fold(path.name)
+        service.fold(path.name)
         try:
             draft = service.loop.actions_draft(path.name, body.put, body.drop)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
-        return ActionList(fold.actions.listed)
+        await service.until(lambda: _has_changed(service.fold(path.name).actions.listed, body))
+        return ActionList(service.fold(path.name).actions.listed)
+
+
+def _spec(service: Service, name: str) -> Spec | None:
+    fold = service.loop.folds.get(name)
+    return None if fold is None else fold.spec
+
+
+def _has_changed(listed: Mapping[str, Any], change: ActionChange) -> bool:
+    """Whether the registered actions are as a change wants them."""
+    wanted = dict.fromkeys(change.drop) | change.put  # what is dropped and put is put
+    return all(listed.get(name) == features for name, features in wanted.items())
 
 
 # ------------------------------------------------------------------------------- privacy, keys
@@ -303,13 +318,14 @@ def _add_privacy(api: Api, service: Service) -> None:
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been.
         """
-        service.fold(path.name)
+        fold = service.fold(path.name)
         await service.writer.drain()
         now = service.loop.clock()
         erased = await service.from_store(
             lambda: service.ledger.forget(path.name, path.subject, now)
         )
         await service.write([])
+        await service.until(lambda: service.fold(path.name) is not fold)  # but one made anew
         folder = service.snapshot_folder
         if folder is not None:
             await service.from_store(lambda: snapshots.drop_erased(service.loop, folder))
@@ -357,6 +373,7 @@ def _add_keys(api: Api, service: Service) -> None:
 async def _write_key(service: Service, key: KeyChange) -> None:
     body = msgspec.msgpack.encode(key)
     await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
+    await service.until(lambda: service.loop.keys.get(key.id) == key)
 
 
 # ------------------------------------------------------------------------ health and dashboard

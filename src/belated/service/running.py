@@ -210,7 +210,8 @@ class Service:
         try:
             outcomes = await self.writer.write(drafts)
         except NewBanditError as error:  # nothing was written
-            await self.until_visible(error.bandit)
+            name = error.bandit
+            await self.until(lambda: name in self.loop.folds)
             outcomes = await self.writer.write(drafts)
         except StoreUnavailableError as error:
             self._write_failed_at = self.loop.clock()
@@ -242,13 +243,16 @@ class Service:
         if not self.ready:
             raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
 
-    async def until_visible(self, name: str) -> None:
-        """Wait for a bandit that was just made: with PostgreSQL, others may hold the log back."""
-        for _ in range(LONGEST_WAIT_MS):
-            if name in self.loop.folds:
-                return
-            await asyncio.sleep(0.001)
-            await self.follow()
+    async def until(self, visible: Callable[[], bool]) -> None:
+        """Wait for what was just written: with PostgreSQL, others may hold the log back.
+
+        Not for ever: it is in the log, whenever that can be read.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT_MS / 1e3):
+                while not visible():
+                    await asyncio.sleep(0.001)
+                    await self.follow()
 
     def fold(self, name: str) -> "Fold":
         """The bandit of this name."""

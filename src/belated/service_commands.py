@@ -58,6 +58,12 @@ def serve(
     personalizer: Annotated[
         str | None, typer.Option(help="Bandit behind the Personalizer endpoints.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another name to answer to without keys, beside localhost; repeat it.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
     with _service_extra():
@@ -76,6 +82,7 @@ def serve(
             snapshots=None if snapshots is None else str(snapshots),
             snapshot_every=snapshot_every,
             personalizer=personalizer,
+            allowed_hosts=tuple(allow_host or ()),
         )
     )
 

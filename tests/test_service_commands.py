@@ -135,7 +135,7 @@ def test_requests_under_way_are_answered_at_the_end(tmp_path):
         with socket.create_connection(("127.0.0.1", port), timeout=10.0) as connection:
             body = b'{"request_id": "last"}'
             connection.sendall(
-                b"POST /v1/bandits/plain/decisions HTTP/1.1\r\nHost: x\r\n"
+                b"POST /v1/bandits/plain/decisions HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
             )
             time.sleep(0.3)

@@ -60,9 +60,7 @@ def serve(
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Another name to answer to without keys, beside localhost; repeat it.",
-        ),
+        typer.Option(help="Name to answer to without keys, beside localhost; repeat it."),
     ] = None,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""

@@ -1,8 +1,8 @@
 """For whom a request was meant: a service of this machine alone answers to its names alone.
 
 A page on the web can let its own name lead to 127.0.0.1 once a browser has loaded it (DNS
-rebinding). The browser then takes this service for that page's own and lets it ask for anything. But
-it names in Host whom it takes us for.
+rebinding). The browser then takes this service for the page's own and lets it ask for anything.
+But it names in Host whom it takes us for.
 """
 
 import ipaddress

@@ -227,7 +227,7 @@ class Service:
         self.store_is_down = True
 
     async def from_store(self, ask: Callable[[], T]) -> T:
-        """What the store answers. One on another machine may be slow: only who asks waits for it."""
+        """What the store says. One on another machine may be slow: only who asks waits for it."""
         return await asyncio.to_thread(ask) if self.writer.in_thread else ask()
 
     async def events_behind(self) -> int:

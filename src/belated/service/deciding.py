@@ -151,6 +151,21 @@ def _answer(id: bytes, body: Decided, *, retried: bool) -> DecisionAnswer:
     )
 
 
+def without_store(
+    service: Service, name: str, request: DecisionRequest, id: bytes, *, asks_again: bool
+) -> DecisionAnswer | None:
+    """The answer to a request whose decision ``id`` could not be written: the fallback, if any.
+
+    ``asks_again`` says whether the caller can send the same request again.
+    """
+    answer = _fallback(service, name, request)
+    if answer is not None:
+        service.tally.not_logged[name] += 1
+    if answer is not None or not asks_again:
+        service.abandon(name, id)
+    return answer
+
+
 def _fallback(service: Service, name: str, request: DecisionRequest) -> DecisionAnswer | None:
     """The action to take while the store is down, where one was set and is allowed."""
     fold = service.fold(name)

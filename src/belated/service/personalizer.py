@@ -15,8 +15,9 @@ from msgspec import Meta
 from belated.core.arguments import shown, wrong
 from belated.ledger.events import Decided, Draft, Event, Kind, Status
 from belated.ledger.loop import Proposal
+from belated.ledger.protocol import StoreUnavailableError
 from belated.service.api import Api, Call
-from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of
+from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, without_store
 from belated.service.logs import DECISION
 from belated.service.messages import (
     MOST_ACTIONS,
@@ -66,12 +67,16 @@ class RankedAction(msgspec.Struct):
     probability: float | None  # null where the policy draws and does not know it
 
 
-class RankResponse(msgspec.Struct, rename="camel"):
-    """``rewardActionId`` is the action to take."""
+class RankResponse(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``rewardActionId`` is the action to take.
+
+    ``logged`` is there, and false, where the store was down and the fallback is given.
+    """
 
     ranking: list[RankedAction]
     event_id: str
     reward_action_id: str
+    logged: bool = True  # Personalizer has no such member: left out where nothing is wrong
 
 
 class RewardRequest(Request):
@@ -147,13 +152,21 @@ def check_key(call: Call, bandit: str) -> None:
 
 async def decide(service: Service, bandit: str, body: RankRequest) -> DecisionAnswer:
     """Choose and write; a deferred decision is cancelled in the same breath."""
+    asks_again = body.event_id is not None
     if body.event_id is None:
         body.event_id = str(uuid4())
     proposal = _proposal(service, bandit, body)
     drafts = [proposal.draft]
     if body.defer_activation:
         drafts.append(Draft(Kind.CANCELLED, bandit, proposal.draft.id, proposal.draft.time))
-    outcome = (await service.write(drafts))[0]
+    try:
+        outcome = (await service.write(drafts))[0]
+    except StoreUnavailableError:
+        request, id = decision_request(body), proposal.draft.id
+        answer = without_store(service, bandit, request, id, asks_again=asks_again)
+        if answer is None:
+            raise
+        return answer
     if outcome.status == Status.ACCEPTED:
         service.tally.decisions[bandit] += 1
     return answer_of(proposal, outcome)
@@ -240,7 +253,7 @@ def response_of(body: RankRequest, answer: DecisionAnswer) -> RankResponse:
         RankedAction(action.id, 0.0) if action.id in excluded else next(ranked)
         for action in body.actions
     ]
-    return RankResponse(ranking, body.event_id or "", chosen)
+    return RankResponse(ranking, body.event_id or "", chosen, answer.logged)
 
 
 # ------------------------------------------------------------------------- reward and activation

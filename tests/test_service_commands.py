@@ -89,8 +89,8 @@ def serving(*args, cwd):
         yield process, found[1]
     finally:
         if process.poll() is None:
-            process.kill()
-        process.communicate()
+            process.terminate()  # killed, it would leave its workers behind, and us waiting
+        process.communicate(timeout=30)
 
 
 def ended(process, number=signal.SIGTERM):
@@ -165,6 +165,38 @@ def test_a_running_service_follows_the_commands(tmp_path):
         belated("keys", "revoke", key["id"], cwd=tmp_path)
         until(lambda: httpx.get(f"{url}v1/bandits", headers=headers).status_code == 401)
         assert ended(process)[0] == 0
+
+
+def decide_and_scrape(client):
+    """Of the worker at the other end of a connection: its pid, its page, whether it decided."""
+    code = client.post("/v1/bandits/plain/decisions", json={}).status_code
+    page = client.get("/metrics").text
+    return re.search(r'^belated_worker_info{pid="(\d+)"} 1\.0$', page, re.M)[1], page, code
+
+
+def test_workers_count_each_under_its_own_name(tmp_path):
+    """A scrape meets any of them: under one name, the counts would jump back and forth."""
+    (tmp_path / "bandits.toml").write_text(CONFIG)
+    pages, codes = {}, []
+    with serving("--workers", "2", "--config", "bandits.toml", cwd=tmp_path) as (process, url):
+        clients = [httpx.Client(base_url=url) for _ in range(40)]  # each keeps to its worker
+        for client in clients:
+            pid, pages[pid], code = decide_and_scrape(client)
+            codes.append(code)
+        for client in clients:
+            client.close()
+        assert ended(process)[0] == 0
+    assert codes == [200] * 40
+    assert len(pages) == 2
+    total = 0
+    for pid, page in pages.items():
+        made = rf'^belated_decisions_total{{bandit="plain",pid="{pid}"}} (\d+)'
+        total += int(re.search(made, page, re.M)[1])
+        assert f'belated_store_errors_total{{pid="{pid}"}} 0.0' in page
+        assert re.search(rf'^belated_commit_seconds_count{{pid="{pid}"}} ', page, re.M)
+        assert re.search(r'^belated_model_version{bandit="plain"} ', page, re.M)
+        assert "belated_ready 1.0" in page
+    assert total == 40
 
 
 def test_what_serve_refuses(tmp_path):

@@ -26,6 +26,7 @@ def new_app(
     limit: RateLimit | None = None,
     personalizer: str | None = None,
     allowed_hosts: Collection[str] | None = None,
+    one_of_many: bool = False,
 ) -> ASGIApp:
     """Everything that is served, with what happens by itself while it is.
 
@@ -37,8 +38,10 @@ def new_app(
         The bandit behind the Personalizer endpoints, which are there for it.
     allowed_hosts
         To which names to answer without keys, beside those of this machine. None: to all.
+    one_of_many
+        Whether other processes answer at the same address: each counts under its own ``pid``.
     """
-    metrics = Metrics(service)
+    metrics = Metrics(service, one_of_many)
 
     async def scrape(_: Request) -> Response:
         page, media_type = await metrics.page()

@@ -94,7 +94,7 @@ def app_from_environment() -> ASGIApp:
     limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))
     # on a public address nobody is asked for whom a request is meant: keys guard that
     hosts = settings.allowed_hosts if is_loopback(settings.host) else None
-    return new_app(service, limit, settings.personalizer, hosts)
+    return new_app(service, limit, settings.personalizer, hosts, settings.workers > 1)
 
 
 # ------------------------------------------------------------------------------- before the start

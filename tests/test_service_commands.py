@@ -367,7 +367,7 @@ def test_keys(tmp_path):
     assert text.split("_", 2)[2].encode() not in log, "the secret is kept nowhere"
     belated("keys", "revoke", row["id"], cwd=tmp_path)
     assert json.loads(belated("keys", "list", "--json", cwd=tmp_path)) == []
-    assert "there is no key" in failure("keys", "revoke", row["id"], cwd=tmp_path)
+    assert "there is none" in failure("keys", "revoke", row["id"], cwd=tmp_path)
     said = failure("keys", "create", "x", "--scope", "write", cwd=tmp_path)
     assert "scope = 'write': expected one of read, decide, reward, admin" in said
 
@@ -488,3 +488,11 @@ def test_the_file_of_the_manual(tmp_path):
     assert "prices" in belated("bandits", "list", cwd=tmp_path)
     for command in re.findall(r"^    belated (keys create .*)$", page, re.M):
         assert belated(*shlex.split(command), cwd=tmp_path).startswith("bel_")
+
+
+def test_what_is_said_where_nothing_is_there_yet(tmp_path):
+    open_ledger(f"sqlite:///{tmp_path}/belated.db").close()
+    said = failure("bandits", "show", "x", cwd=tmp_path)
+    assert said.endswith("name = 'x': expected a bandit, and there is none yet\n"), said
+    said = failure("keys", "revoke", "x", cwd=tmp_path)
+    assert said.endswith("id = 'x': expected the id of a key, and there is none\n"), said

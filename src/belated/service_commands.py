@@ -173,7 +173,8 @@ def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
     with _opened(ledger) as store:
         folds = _loop(store, ledger).folds
         if name not in folds:
-            raise wrong("name", name, f"one of {', '.join(folds) or 'none: there is no bandit'}")
+            known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
+            raise wrong("name", name, known)
         _show(state_of(folds[name]), as_json)
 
 

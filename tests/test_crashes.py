@@ -65,7 +65,7 @@ def test_a_request_half_sent_when_told_to_stop_is_answered(tmp_path):
         server.call("PATCH", "/v1/bandits/sales/actions", {"put": {"a": [1.0, 0.0, 0.0]}})
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(
-                b"POST /v1/bandits/sales/decisions HTTP/1.1\r\nHost: x\r\n"
+                b"POST /v1/bandits/sales/decisions HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
             )
             connection.sendall(body[:5])

@@ -7,6 +7,7 @@ import pytest
 
 from belated.client import Client
 from belated.ledger.events import Status
+from belated.ledger.protocol import StoreUnavailableError
 from belated.service.personalizer import RankableAction, RankRequest, columns, decision_request
 from postgres_server import postgres as postgres  # a fixture
 from running_service import served
@@ -201,6 +202,42 @@ def test_a_policy_that_draws_does_not_know_its_probabilities():
         with httpx.Client(base_url=url) as http:
             rows = rank(http, "x").json()["ranking"]
     assert [row["probability"] for row in rows] == [None, 0.0, None]
+
+
+def test_while_the_store_is_down_the_fallback_is_answered():
+    def fails(drafts, accepts=None):
+        raise StoreUnavailableError("no space left")
+
+    with served(personalizer="pages") as (url, service), httpx.Client(base_url=url) as http:
+        with Client(url) as client:
+            client.put_bandit("pages", {**SETTINGS, "fallback": "Film"})
+        service.ledger.commit = fails
+        document = rank(http, "down").json()
+        assert document == {
+            "ranking": [
+                {"id": "Film", "probability": None},
+                {"id": "Sports", "probability": 0.0},
+                {"id": "News", "probability": None},
+            ],
+            "eventId": "down",
+            "rewardActionId": "Film",
+            "logged": False,
+        }
+        assert len(rank(http, None).json()["eventId"]) == 36
+        assert service.tally.not_logged == {"pages": 2}
+        assert len(service.abandoned) == 2, "a commit that took place after all is cancelled"
+        # one that may not be chosen is no fallback: who gave an id can ask again with it
+        refused = rank(http, "excluded", excludedActions=["Film"])
+        assert (refused.status_code, refused.json()["type"]) == (503, "/problems/store-unavailable")
+        assert len(service.abandoned) == 2
+        assert rank(http, None, excludedActions=["Film"]).status_code == 503
+        assert len(service.abandoned) == 3
+        del service.ledger.commit
+        assert (
+            http.post("/personalizer/v1.0/events/down/reward", json={"value": 1.0}).status_code
+            == 404
+        )
+        assert "logged" not in rank(http, "up").json()
 
 
 # What is refused

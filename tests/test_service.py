@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import math
+import os
 import subprocess
 import sys
 
@@ -376,6 +377,7 @@ def test_metrics_and_dashboard(client):
         'belated_delay_seconds_count{bandit="shop"} 3.0',
         "belated_ready 1.0",
         "belated_model_staleness_rounds 0.0",
+        f'belated_worker_info{{pid="{os.getpid()}"}} 1.0',
     ]:
         assert line in text.splitlines(), line
     data = client("GET", "/v1/dashboard")["bandit"]

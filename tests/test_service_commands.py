@@ -90,8 +90,8 @@ def serving(*args, cwd):
         yield process, found[1]
     finally:
         if process.poll() is None:
-            process.kill()
-        process.communicate()
+            process.terminate()  # killed, it would leave its workers behind, and us waiting
+        process.communicate(timeout=30)
 
 
 def ended(process, number=signal.SIGTERM):
@@ -136,7 +136,7 @@ def test_requests_under_way_are_answered_at_the_end(tmp_path):
         with socket.create_connection(("127.0.0.1", port), timeout=10.0) as connection:
             body = b'{"request_id": "last"}'
             connection.sendall(
-                b"POST /v1/bandits/plain/decisions HTTP/1.1\r\nHost: x\r\n"
+                b"POST /v1/bandits/plain/decisions HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
             )
             time.sleep(0.3)
@@ -166,6 +166,38 @@ def test_a_running_service_follows_the_commands(tmp_path):
         belated("keys", "revoke", key["id"], cwd=tmp_path)
         until(lambda: httpx.get(f"{url}v1/bandits", headers=headers).status_code == 401)
         assert ended(process)[0] == 0
+
+
+def decide_and_scrape(client):
+    """Of the worker at the other end of a connection: its pid, its page, whether it decided."""
+    code = client.post("/v1/bandits/plain/decisions", json={}).status_code
+    page = client.get("/metrics").text
+    return re.search(r'^belated_worker_info{pid="(\d+)"} 1\.0$', page, re.M)[1], page, code
+
+
+def test_workers_count_each_under_its_own_name(tmp_path):
+    """A scrape meets any of them: under one name, the counts would jump back and forth."""
+    (tmp_path / "bandits.toml").write_text(CONFIG)
+    pages, codes = {}, []
+    with serving("--workers", "2", "--config", "bandits.toml", cwd=tmp_path) as (process, url):
+        clients = [httpx.Client(base_url=url) for _ in range(40)]  # each keeps to its worker
+        for client in clients:
+            pid, pages[pid], code = decide_and_scrape(client)
+            codes.append(code)
+        for client in clients:
+            client.close()
+        assert ended(process)[0] == 0
+    assert codes == [200] * 40
+    assert len(pages) == 2
+    total = 0
+    for pid, page in pages.items():
+        made = rf'^belated_decisions_total{{bandit="plain",pid="{pid}"}} (\d+)'
+        total += int(re.search(made, page, re.M)[1])
+        assert f'belated_store_errors_total{{pid="{pid}"}} 0.0' in page
+        assert re.search(rf'^belated_commit_seconds_count{{pid="{pid}"}} ', page, re.M)
+        assert re.search(r'^belated_model_version{bandit="plain"} ', page, re.M)
+        assert "belated_ready 1.0" in page
+    assert total == 40
 
 
 def test_what_serve_refuses(tmp_path):
@@ -336,7 +368,7 @@ def test_keys(tmp_path):
     assert text.split("_", 2)[2].encode() not in log, "the secret is kept nowhere"
     belated("keys", "revoke", row["id"], cwd=tmp_path)
     assert json.loads(belated("keys", "list", "--json", cwd=tmp_path)) == []
-    assert "there is no key" in failure("keys", "revoke", row["id"], cwd=tmp_path)
+    assert "there is none" in failure("keys", "revoke", row["id"], cwd=tmp_path)
     said = failure("keys", "create", "x", "--scope", "write", cwd=tmp_path)
     assert "scope = 'write': expected one of read, decide, reward, admin" in said
 
@@ -457,3 +489,11 @@ def test_the_file_of_the_manual(tmp_path):
     assert "prices" in belated("bandits", "list", cwd=tmp_path)
     for command in re.findall(r"^    belated (keys create .*)$", page, re.M):
         assert belated(*shlex.split(command), cwd=tmp_path).startswith("bel_")
+
+
+def test_what_is_said_where_nothing_is_there_yet(tmp_path):
+    open_ledger(f"sqlite:///{tmp_path}/belated.db").close()
+    said = failure("bandits", "show", "x", cwd=tmp_path)
+    assert said.endswith("name = 'x': expected a bandit, and there is none yet\n"), said
+    said = failure("keys", "revoke", "x", cwd=tmp_path)
+    assert said.endswith("id = 'x': expected the id of a key, and there is none\n"), said

@@ -58,6 +58,10 @@ def serve(
     personalizer: Annotated[
         str | None, typer.Option(help="Bandit behind the Personalizer endpoints.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name to answer to without keys, beside localhost; repeat it."),
+    ] = None,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
     with _service_extra():
@@ -76,6 +80,7 @@ def serve(
             snapshots=None if snapshots is None else str(snapshots),
             snapshot_every=snapshot_every,
             personalizer=personalizer,
+            allowed_hosts=tuple(allow_host or ()),
         )
     )
 
@@ -168,7 +173,8 @@ def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
     with _opened(ledger) as store:
         folds = _loop(store, ledger).folds
         if name not in folds:
-            raise wrong("name", name, f"one of {', '.join(folds) or 'none: there is no bandit'}")
+            known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
+            raise wrong("name", name, known)
         _show(state_of(folds[name]), as_json)
 
 

@@ -116,7 +116,7 @@ def run_demo(*, port: int = 8787, seconds: float | None = None, seed: int = 1) -
 async def _demo(folder: Path, port: int, seconds: float | None, seed: int) -> None:
     service = Service(f"sqlite:///{folder / 'demo.db'}")
     config = uvicorn.Config(
-        new_app(service),
+        new_app(service, allowed_hosts=()),
         host=HOST,
         port=port,
         log_level="warning",

@@ -204,7 +204,7 @@ class Resources:
             if "{" not in path:
                 self._known[path.encode()] = resource, {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
         if scope["type"] == "http":
             # as it was sent, if the server tells: once decoded, a/b and a%2Fb are the same
@@ -212,8 +212,8 @@ class Resources:
             found = self._known.get(path) or self._find(path)
             if found is not None:
                 resource, scope["path_params"] = found
-                return await resource(scope, receive, send)
-        return await self._others(scope, receive, send)
+                return resource(scope, receive, send)
+        return self._others(scope, receive, send)
 
     def _find(self, path: bytes) -> tuple["Resource", dict[str, str]] | None:
         parts = [unquote(part) for part in path.decode("latin-1").split("/")]
@@ -256,14 +256,14 @@ class Resource:
         if method == "GET":
             self._endpoints["HEAD"] = endpoint
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is not None:
-            return await endpoint(scope, receive, send)
+            return endpoint(scope, receive, send)
         allow = {"Allow": ", ".join(sorted([*self._endpoints, "OPTIONS"]))}
         if scope["method"] == "OPTIONS":
-            return await Response(None, 204, allow)(scope, receive, send)
+            return Response(None, 204, allow)(scope, receive, send)
         raise Problem(METHOD_NOT_ALLOWED, f"Here are {allow['Allow']}.", headers=allow)
 
 

@@ -1,7 +1,7 @@
 """The service as an ASGI app."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.service.access import RateLimit
 from belated.service.dashboard.page import dashboard_page
+from belated.service.hosts import OwnHosts
 from belated.service.logs import AccessLog
 from belated.service.logs import logger as access_logger
 from belated.service.metrics import Metrics
@@ -21,16 +22,29 @@ from belated.service.running import Service
 
 
 def new_app(
-    service: Service, limit: RateLimit | None = None, personalizer: str | None = None
+    service: Service,
+    limit: RateLimit | None = None,
+    personalizer: str | None = None,
+    allowed_hosts: Collection[str] | None = None,
+    one_of_many: bool = False,
 ) -> ASGIApp:
     """Everything that is served, with what happens by itself while it is.
 
-    ``personalizer`` names the bandit behind the Personalizer endpoints, which are there for it.
+    Parameters
+    ----------
+    limit
+        On the rate of each key.
+    personalizer
+        The bandit behind the Personalizer endpoints, which are there for it.
+    allowed_hosts
+        To which names to answer without keys, beside those of this machine. None: to all.
+    one_of_many
+        Whether other processes answer at the same address: each counts under its own ``pid``.
     """
-    metrics = Metrics(service)
+    metrics = Metrics(service, one_of_many)
 
     async def scrape(_: Request) -> Response:
-        page, media_type = metrics.page()
+        page, media_type = await metrics.page()
         return Response(page, media_type=media_type)
 
     @asynccontextmanager
@@ -48,6 +62,8 @@ def new_app(
     if personalizer is not None:
         add_personalizer(api, service, personalizer)
     app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)
+    if allowed_hosts is not None:
+        app = OwnHosts(app, service, allowed_hosts)
     counted = _Counted(app, service)
     return AccessLog(counted) if access_logger.isEnabledFor(logging.INFO) else counted
 

@@ -38,16 +38,14 @@ async def decide(service: Service, name: str, request: DecisionRequest) -> Decis
     try:
         proposal = service.loop.propose(name, ask)
     except (TypeError, ValueError) as error:
-        return _given_before(service, name, ask, error)
+        return await _given_before(service, name, ask, error)
     try:
         (outcome,) = await service.write([proposal.draft])
     except StoreUnavailableError:
-        answer = _fallback(service, name, request)
-        if answer is not None or request.request_id is None:  # nobody will ask for it again
-            service.abandon(name, proposal.draft.id)
+        asks_again = request.request_id is not None
+        answer = without_store(service, name, request, proposal.draft.id, asks_again=asks_again)
         if answer is None:
             raise
-        service.tally.not_logged[name] += 1
         return answer
     if outcome.status == Status.ACCEPTED:
         service.tally.decisions[fold.name] += 1
@@ -117,12 +115,14 @@ def answer_of(proposal: Proposal, outcome: Outcome) -> DecisionAnswer:
     return _answer(proposal.draft.id, proposal.body, retried=False)
 
 
-def _given_before(service: Service, name: str, ask: Ask, error: Exception) -> DecisionAnswer:
+async def _given_before(service: Service, name: str, ask: Ask, error: Exception) -> DecisionAnswer:
     """The decision of a request that is sent again, though the bandit could not make it now.
 
     Its actions or its mode may have changed since.
     """
-    found = service.ledger.requested(name, ask.request) if ask.request else None
+    found = None
+    if ask.request:
+        found = await service.from_store(lambda: service.ledger.requested(name, ask.request))
     if found is None:
         raise Problem(INVALID, str(error)) from None
     event, digest = found
@@ -150,6 +150,21 @@ def _answer(id: bytes, body: Decided, *, retried: bool) -> DecisionAnswer:
         proposal=body.proposal or None,
         retried=retried,
     )
+
+
+def without_store(
+    service: Service, name: str, request: DecisionRequest, id: bytes, *, asks_again: bool
+) -> DecisionAnswer | None:
+    """The answer to a request whose decision ``id`` could not be written: the fallback, if any.
+
+    ``asks_again`` says whether the caller can send the same request again.
+    """
+    answer = _fallback(service, name, request)
+    if answer is not None:
+        service.tally.not_logged[name] += 1
+    if answer is not None or not asks_again:
+        service.abandon(name, id)
+    return answer
 
 
 def _fallback(service: Service, name: str, request: DecisionRequest) -> DecisionAnswer | None:

@@ -48,7 +48,8 @@ def revoke(ledger: Ledger, id: str) -> None:
     """Let this key in no longer."""
     known = valid_keys(ledger)
     if id not in known:
-        raise wrong("id", id, f"one of {', '.join(known) or 'none: there is no key'}")
+        ids = f"one of {', '.join(known)}" if known else "the id of a key, and there is none"
+        raise wrong("id", id, ids)
     _write(ledger, msgspec.structs.replace(known[id], revoked=True))
 
 

@@ -1,6 +1,7 @@
 """What Prometheus scrapes: counted as requests pass, read off the bandits when asked."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
+    InfoMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -28,15 +30,26 @@ GAUGES: tuple[tuple[str, str, Callable[["Fold"], float]], ...] = (
 
 
 class Metrics:
-    """All metrics of a service."""
+    """All metrics of a service.
 
-    def __init__(self, service: Service) -> None:
+    Parameters
+    ----------
+    service
+        Whose they are.
+    one_of_many
+        Whether other processes answer at the same address, and a scrape meets any one of them.
+    """
+
+    def __init__(self, service: Service, one_of_many: bool = False) -> None:
         self.service = service
+        self.one_of_many = one_of_many
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        self._events_behind = 0
 
-    def page(self) -> tuple[bytes, str]:
+    async def page(self) -> tuple[bytes, str]:
         """What to answer, and its media type."""
+        self._events_behind = await self.service.events_behind()  # a registry cannot wait for it
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> list[Metric]:
@@ -45,7 +58,8 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry when somebody scrapes."""
-        yield from self._traffic()
+        yield InfoMetricFamily("belated_worker", "The process that answered", {"pid": _pid()})
+        yield from self._counted_here([*self._traffic(), *self._commits()])
         yield from self._store()
         yield from self._bandits(list(self.service.loop.folds.values()))
 
@@ -68,16 +82,29 @@ class Metrics:
             rewards.add_metric([name, status.value], count)
         yield from (decisions, unlogged, rewards)
 
-    def _store(self) -> Iterator[Metric]:
-        service = self.service
-        seconds = service.writer.commit_seconds
+    def _counted_here(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
+        """What this process counts; under its own name, where it is one of many.
+
+        Otherwise the count would seem to jump back and forth from one scrape to the next, and
+        Prometheus takes every step back for a new start from zero.
+        """
+        own = {"pid": _pid()} if self.one_of_many else {}
+        for metric in metrics:
+            metric.samples = [s._replace(labels={**s.labels, **own}) for s in metric.samples]
+            yield metric
+
+    def _commits(self) -> Iterator[Metric]:
+        seconds = self.service.writer.commit_seconds
         commit = HistogramMetricFamily(
             "belated_commit_seconds", "Time to make a group of requests durable"
         )
         commit.add_metric([], seconds.buckets(), seconds.sum)
         yield commit
-        errors = service.tally.store_errors
+        errors = self.service.tally.store_errors
         yield CounterMetricFamily("belated_store_errors", "Store could not be used", errors)
+
+    def _store(self) -> Iterator[Metric]:
+        service = self.service
         stale = max(0.0, (service.loop.clock() - service.followed_at) / 1e6)
         for name, text, value in (
             ("belated_ready", "1 when requests are served", float(service.ready)),
@@ -86,7 +113,7 @@ class Metrics:
             (
                 "belated_model_staleness_rounds",
                 "Events in the log that the model has not taken in",
-                float(service.events_behind()),
+                float(self._events_behind),
             ),
         ):
             yield GaugeMetricFamily(name, text, value)
@@ -109,6 +136,10 @@ class Metrics:
             for fold in folds:
                 gauge.add_metric([fold.name], read(fold))
             yield gauge
+
+
+def _pid() -> str:
+    return str(os.getpid())
 
 
 def pending_by_age(fold: "Fold", now: int) -> Histogram:

@@ -15,8 +15,9 @@ from msgspec import Meta
 from belated.core.arguments import shown, wrong
 from belated.ledger.events import Decided, Draft, Event, Kind, Status
 from belated.ledger.loop import Proposal
+from belated.ledger.protocol import StoreUnavailableError
 from belated.service.api import Api, Call
-from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of
+from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, without_store
 from belated.service.logs import DECISION
 from belated.service.messages import (
     MOST_ACTIONS,
@@ -66,12 +67,16 @@ class RankedAction(msgspec.Struct):
     probability: float | None  # null where the policy draws and does not know it
 
 
-class RankResponse(msgspec.Struct, rename="camel"):
-    """``rewardActionId`` is the action to take."""
+class RankResponse(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``rewardActionId`` is the action to take.
+
+    ``logged`` is there, and false, where the store was down and the fallback is given.
+    """
 
     ranking: list[RankedAction]
     event_id: str
     reward_action_id: str
+    logged: bool = True  # Personalizer has no such member: left out where nothing is wrong
 
 
 class RewardRequest(Request):
@@ -147,13 +152,21 @@ def check_key(call: Call, bandit: str) -> None:
 
 async def decide(service: Service, bandit: str, body: RankRequest) -> DecisionAnswer:
     """Choose and write; a deferred decision is cancelled in the same breath."""
+    asks_again = body.event_id is not None
     if body.event_id is None:
         body.event_id = str(uuid4())
     proposal = _proposal(service, bandit, body)
     drafts = [proposal.draft]
     if body.defer_activation:
         drafts.append(Draft(Kind.CANCELLED, bandit, proposal.draft.id, proposal.draft.time))
-    outcome = (await service.write(drafts))[0]
+    try:
+        outcome = (await service.write(drafts))[0]
+    except StoreUnavailableError:
+        request, id = decision_request(body), proposal.draft.id
+        answer = without_store(service, bandit, request, id, asks_again=asks_again)
+        if answer is None:
+            raise
+        return answer
     if outcome.status == Status.ACCEPTED:
         service.tally.decisions[bandit] += 1
     return answer_of(proposal, outcome)
@@ -240,7 +253,7 @@ def response_of(body: RankRequest, answer: DecisionAnswer) -> RankResponse:
         RankedAction(action.id, 0.0) if action.id in excluded else next(ranked)
         for action in body.actions
     ]
-    return RankResponse(ranking, body.event_id or "", chosen)
+    return RankResponse(ranking, body.event_id or "", chosen, answer.logged)
 
 
 # ------------------------------------------------------------------------- reward and activation
@@ -249,9 +262,9 @@ def response_of(body: RankRequest, answer: DecisionAnswer) -> RankResponse:
 async def reward(service: Service, bandit: str, event_id: str, value: float) -> None:
     """Hand in a reward, or say why it cannot be used."""
     fold = service.fold(bandit)
-    event = _requested(service, bandit, ACTIVATED + event_id) or _requested(
-        service, bandit, event_id
-    )
+    event = await _requested(service, bandit, ACTIVATED + event_id)
+    if event is None:
+        event = await _requested(service, bandit, event_id)
     if event is None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
     now = service.loop.clock()
@@ -261,11 +274,11 @@ async def reward(service: Service, bandit: str, event_id: str, value: float) -> 
         expected = fold.learner.family.support
         raise Problem(INVALID, f"value = {shown(value)}: expected {expected}.")
     if outcome.status == Status.CONFLICT:
-        raise _conflict(service, event, event_id)
+        raise await _conflict(service, event, event_id)
 
 
-def _conflict(service: Service, event: Event, event_id: str) -> Problem:
-    if _is_cancelled(service, event):
+async def _conflict(service: Service, event: Event, event_id: str) -> Problem:
+    if await _is_cancelled(service, event):
         return Problem(NOT_ACTIVE, f"POST .../events/{event_id}/activate comes first.")
     return Problem(OTHER_REWARD, "The first reward of an event stays.")
 
@@ -273,10 +286,10 @@ def _conflict(service: Service, event: Event, event_id: str) -> Problem:
 async def activate(service: Service, bandit: str, event_id: str) -> None:
     """Make a decision of a deferred one: the same choice, its window open from now on."""
     fold = service.fold(bandit)
-    event = _requested(service, bandit, event_id)
+    event = await _requested(service, bandit, event_id)
     if event is None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
-    if not _is_cancelled(service, event):
+    if not await _is_cancelled(service, event):
         return  # it was not deferred
     request, now, window = ACTIVATED + event_id, service.loop.clock(), fold.spec.window
     body = msgspec.msgpack.decode(event.body, type=Decided)
@@ -292,10 +305,11 @@ async def activate(service: Service, bandit: str, event_id: str) -> None:
     await service.write([draft])  # a second activation is a duplicate
 
 
-def _requested(service: Service, bandit: str, request: str) -> Event | None:
-    found = service.ledger.requested(bandit, request)
+async def _requested(service: Service, bandit: str, request: str) -> Event | None:
+    found = await service.from_store(lambda: service.ledger.requested(bandit, request))
     return None if found is None else found[0]
 
 
-def _is_cancelled(service: Service, event: Event) -> bool:
-    return any(e.kind == Kind.CANCELLED for e in service.ledger.story(event.id))
+async def _is_cancelled(service: Service, event: Event) -> bool:
+    story = await service.from_store(lambda: service.ledger.story(event.id))
+    return any(e.kind == Kind.CANCELLED for e in story)

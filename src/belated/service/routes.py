@@ -1,15 +1,17 @@
 """The HTTP operations of the service."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
+from belated.ledger.spec import Spec
 from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
@@ -134,7 +136,8 @@ def _add_loop(api: Api, service: Service) -> None:
         With ``explain=true``, what the model knew then and what it thought of every action, too:
         this is worked out from the log and takes the longer the longer the log is.
         """
-        events = service.ledger.story(from_text(path.id) or b"?")
+        id = from_text(path.id) or b"?"
+        events = await service.from_store(lambda: service.ledger.story(id))
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
         story = story_of(events)
@@ -162,7 +165,7 @@ def _add_loop(api: Api, service: Service) -> None:
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
     async def list_parked() -> ParkedList:
         """List rewards that wait for their decision."""
-        parked = service.ledger.parked()
+        parked = await service.from_store(service.ledger.parked)
         return ParkedList([ParkedReward(to_text(w.id), iso(w.time), w.value) for w in parked])
 
 
@@ -240,6 +243,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         changed: make a bandit of another name.
         """
         old = service.loop.folds.get(path.name)
+        old_spec = None if old is None else old.spec
         try:
             spec = spec_of(body)
             learner = spec.learner()
@@ -250,7 +254,7 @@ def _add_bandits(api: Api, service: Service) -> None:
             draft = service.loop.settings_draft(path.name, spec)
             if draft is not None:
                 await service.write([draft])
-                await service.until_visible(path.name)
+                await service.until(lambda: _spec(service, path.name) != old_spec)
             fold = service.fold(path.name)
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
@@ -278,13 +282,25 @@ def _add_bandits(api: Api, service: Service) -> None:
     )
     async def change_actions(path: BanditPath, body: ActionChange) -> ActionList:
         """Register actions, change their features, withdraw them."""
-        fold = service.fold(path.name)
+        service.fold(path.name)
         try:
             draft = service.loop.actions_draft(path.name, body.put, body.drop)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
-        return ActionList(fold.actions.listed)
+        await service.until(lambda: _has_changed(service.fold(path.name).actions.listed, body))
+        return ActionList(service.fold(path.name).actions.listed)
+
+
+def _spec(service: Service, name: str) -> Spec | None:
+    fold = service.loop.folds.get(name)
+    return None if fold is None else fold.spec
+
+
+def _has_changed(listed: Mapping[str, Any], change: ActionChange) -> bool:
+    """Whether the registered actions are as a change wants them."""
+    wanted = dict.fromkeys(change.drop) | change.put  # what is dropped and put is put
+    return all(listed.get(name) == features for name, features in wanted.items())
 
 
 # ------------------------------------------------------------------------------- privacy, keys
@@ -303,13 +319,17 @@ def _add_privacy(api: Api, service: Service) -> None:
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been.
         """
-        service.fold(path.name)
+        fold = service.fold(path.name)
         await service.writer.drain()
         now = service.loop.clock()
-        erased = service.ledger.forget(path.name, path.subject, now)
+        erased = await service.from_store(
+            lambda: service.ledger.forget(path.name, path.subject, now)
+        )
         await service.write([])
-        if service.snapshot_folder is not None:
-            snapshots.drop_erased(service.loop, service.snapshot_folder)
+        await service.until(lambda: service.fold(path.name) is not fold)  # but one made anew
+        folder = service.snapshot_folder
+        if folder is not None:
+            await service.from_store(lambda: snapshots.drop_erased(service.loop, folder))
         return Erased(erased)
 
 
@@ -354,6 +374,7 @@ def _add_keys(api: Api, service: Service) -> None:
 async def _write_key(service: Service, key: KeyChange) -> None:
     body = msgspec.msgpack.encode(key)
     await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
+    await service.until(lambda: service.loop.keys.get(key.id) == key)
 
 
 # ------------------------------------------------------------------------ health and dashboard
@@ -376,7 +397,7 @@ def _add_dashboard(api: Api, service: Service) -> None:
         names = [name for name in service.loop.folds if only in ("", name)]
         if query.bandit is not None and query.bandit not in names:
             raise Problem(NO_BANDIT, f"There is no bandit {query.bandit!r}.")
-        return watch.dashboard(names, query.bandit)
+        return await watch.dashboard(names, query.bandit)
 
 
 def _add_health(api: Api, service: Service) -> None:

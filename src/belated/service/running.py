@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
@@ -22,6 +22,8 @@ from belated.service.writer import Writer
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
+
+T = TypeVar("T")
 
 log = logging.getLogger("belated.service")
 
@@ -208,7 +210,8 @@ class Service:
         try:
             outcomes = await self.writer.write(drafts)
         except NewBanditError as error:  # nothing was written
-            await self.until_visible(error.bandit)
+            name = error.bandit
+            await self.until(lambda: name in self.loop.folds)
             outcomes = await self.writer.write(drafts)
         except StoreUnavailableError as error:
             self._write_failed_at = self.loop.clock()
@@ -223,10 +226,15 @@ class Service:
             log.warning("the store cannot be used: %s", error)
         self.store_is_down = True
 
-    def events_behind(self) -> int:
+    async def from_store(self, ask: Callable[[], T]) -> T:
+        """What the store says. One on another machine may be slow: only who asks waits for it."""
+        return await asyncio.to_thread(ask) if self.writer.in_thread else ask()
+
+    async def events_behind(self) -> int:
         """Events in the log that the model has not taken in; 0 while the store is down."""
+        position = self.loop.position
         try:
-            return self.ledger.behind(self.loop.position)
+            return await self.from_store(lambda: self.ledger.behind(position))
         except StoreUnavailableError:
             return 0
 
@@ -235,13 +243,16 @@ class Service:
         if not self.ready:
             raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
 
-    async def until_visible(self, name: str) -> None:
-        """Wait for a bandit that was just made: with PostgreSQL, others may hold the log back."""
-        for _ in range(LONGEST_WAIT_MS):
-            if name in self.loop.folds:
-                return
-            await asyncio.sleep(0.001)
-            await self.follow()
+    async def until(self, visible: Callable[[], bool]) -> None:
+        """Wait for what was just written: with PostgreSQL, others may hold the log back.
+
+        Not for ever: it is in the log, whenever that can be read.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT_MS / 1e3):
+                while not visible():
+                    await asyncio.sleep(0.001)
+                    await self.follow()
 
     def fold(self, name: str) -> "Fold":
         """The bandit of this name."""

@@ -1,7 +1,7 @@
 """``belated serve``: settings, a server process or several, and what is refused at the door."""
 
-import ipaddress
 import os
+import re
 import signal
 import socket
 import sys
@@ -23,6 +23,7 @@ from belated.ledger.protocol import Ledger
 from belated.service.access import RateLimit
 from belated.service.app import new_app
 from belated.service.config import apply_config
+from belated.service.hosts import is_loopback
 from belated.service.logs import write_access_log
 from belated.service.running import Service
 from belated.service.snapshotting import Snapshots
@@ -46,6 +47,7 @@ class ServeSettings(msgspec.Struct, kw_only=True):
     snapshots: str | None = None  # folder; beside the file of a SQLite ledger by default
     snapshot_every: int = 1_000_000  # events
     personalizer: str | None = None  # the bandit behind the Personalizer endpoints
+    allowed_hosts: tuple[str, ...] = ()  # to which it answers without keys, beside this machine's
 
 
 def serve(settings: ServeSettings) -> None:
@@ -90,7 +92,9 @@ def app_from_environment() -> ASGIApp:
     service = Service(settings.ledger, snapshot_folder=_folder(settings))
     rate = settings.requests_per_second
     limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))
-    return new_app(service, limit, settings.personalizer)
+    # on a public address nobody is asked for whom a request is meant: keys guard that
+    hosts = settings.allowed_hosts if is_loopback(settings.host) else None
+    return new_app(service, limit, settings.personalizer, hosts, settings.workers > 1)
 
 
 # ------------------------------------------------------------------------------- before the start
@@ -113,13 +117,18 @@ def _check(settings: ServeSettings) -> None:
     whole("snapshot-every", settings.snapshot_every)
     if settings.requests_per_second is not None:
         positive("requests-per-second", settings.requests_per_second)
+    for name in settings.allowed_hosts:
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise wrong("allow-host", name, "a name such as shop.example, without scheme and port")
+        if not is_loopback(settings.host):
+            raise wrong("allow-host", name, f"none: at {settings.host}, every host is answered")
     if settings.ledger.startswith("memory:") and (settings.workers > 1 or settings.config):
         raise wrong("ledger", settings.ledger, "a file or PostgreSQL: no process shares its memory")
 
 
 def check_address(ledger: Ledger, settings: ServeSettings) -> None:
     """Refuse to let the world in without keys."""
-    if settings.without_keys or _is_private(settings.host) or ledger.rare(Kind.KEYS, START):
+    if settings.without_keys or is_loopback(settings.host) or ledger.rare(Kind.KEYS, START):
         return
     raise wrong(
         "host",
@@ -127,14 +136,6 @@ def check_address(ledger: Ledger, settings: ServeSettings) -> None:
         "127.0.0.1 as long as there are no API keys; make one with `belated keys create`, "
         "or pass --without-keys",
     )
-
-
-def _is_private(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _configure(ledger: Ledger, settings: ServeSettings) -> None:

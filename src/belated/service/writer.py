@@ -40,15 +40,15 @@ class Writer:
         self._looking = False
         self._task: asyncio.Task[None] | None = None
 
-    async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """Returns when the drafts are durable and taken in; raises what the ledger raises."""
+    def write(self, drafts: Sequence[Draft]) -> "asyncio.Future[list[Outcome]]":
+        """Done when the drafts are durable and taken in; raises what the ledger raises."""
         here = asyncio.get_running_loop()
         future: asyncio.Future[list[Outcome]] = here.create_future()
         self._queue.append((drafts, future))
         if not self._looking:
             self._looking = True
             here.call_soon(self._look)  # after the requests that have just come in
-        return await future
+        return future
 
     async def drain(self) -> None:
         """Wait until nothing is left to write."""

@@ -21,22 +21,23 @@ class Watch:
         self.service = service
         self._kept: dict[str, tuple[int, BanditView]] = {}
 
-    def dashboard(self, names: list[str], name: str | None) -> Dashboard:
+    async def dashboard(self, names: list[str], name: str | None) -> Dashboard:
         """What the page asks for."""
         now = self.service.loop.clock()
         shown = name or (names[0] if names else None)
-        view = None if shown is None else self._view(shown, now)
+        view = None if shown is None else await self._view(shown, now)
         return Dashboard(now / 1e6, names, view)
 
-    def _view(self, name: str, now: int) -> BanditView:
+    async def _view(self, name: str, now: int) -> BanditView:
         made, view = self._kept.get(name, (0, None))
         if view is None or not 0 <= now - made < SECOND:
             fold = self.service.fold(name)
-            view = bandit_view(fold.statistics, now, self._about(fold, now))
+            behind = await self.service.events_behind()
+            view = bandit_view(fold.statistics, now, self._about(fold, now, behind))
             self._kept[name] = now, view
         return view
 
-    def _about(self, fold: "Fold", now: int) -> BanditFacts:
+    def _about(self, fold: "Fold", now: int, behind: int) -> BanditFacts:
         spec, tally = fold.spec, self.service.tally
         conversion = spec.loop == "conversion"
         n_actions = len(fold.actions.listed)  # among which exploration draws
@@ -46,7 +47,7 @@ class Watch:
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
             behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),
-            behind_decisions=self.service.events_behind(),
+            behind_decisions=behind,
         )
         return BanditFacts(
             fold.name,

@@ -110,8 +110,7 @@ class Fold:
                 self.version += len(alike)
             self._plan.end_transaction()
         self._flush()
-        for _, decided, returned, _, _ in self._noted.returned:
-            self.delays.add((returned - decided) / 1e6)
+        self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in self._noted.returned])
         self._noted.tell(self.statistics, self.played)
         self._noted = Noted()
 
@@ -217,7 +216,7 @@ class Fold:
             heappush(self._windows, (pending.due, id))
 
     def _rewarded(self, events: list[Event]) -> None:
-        waiting, rows, rewards = self.pending, [], []
+        waiting, returned, rows, rewards = self.pending, self._noted.returned, [], []
         conversion, keep = self.spec.loop == "conversion", self.spec.late == "keep"
         for event in events:
             id, time, value = event.id, event.time, event.value
@@ -235,7 +234,7 @@ class Fold:
             if pending is None:
                 self._learn_anew(event, value)
                 continue
-            self._noted.returned.append((id, pending.time, time, pending.action, value))
+            returned.append((id, pending.time, time, pending.action, value))
             if conversion:
                 pending.held = value
             else:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
 MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds it sooner
+AT_ONCE = 100_000  # events
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
 # looking these up in their enum costs as much as comparing them
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
@@ -106,13 +107,14 @@ class Loop:
         """Take in what is new in the log; returns how many events."""
         total = 0
         while True:
-            events, position = self.ledger.follow(self.position)
-            if not events:
-                return total
-            self.take_in(events, position)
+            events, position = self.ledger.follow(self.position, AT_ONCE)
+            if events:
+                self.take_in(events, position)
             total += len(events)
             if progress is not None:
                 progress(len(events))
+            if len(events) < AT_ONCE:  # looking again would cost another query
+                return total
 
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""

@@ -12,8 +12,7 @@ class Histogram(msgspec.Struct):
     """How many numbers were at most each bound, and their sum.
 
     >>> histogram = Histogram((1.0, 10.0))
-    >>> for number in (0.5, 10.0, 11.0):
-    ...     histogram.add(number)
+    >>> histogram.add(0.5, 10.0, 11.0)
     >>> histogram.buckets()
     [('1.0', 1.0), ('10.0', 2.0), ('+Inf', 3.0)]
     """
@@ -25,10 +24,13 @@ class Histogram(msgspec.Struct):
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
-    def add(self, number: float) -> None:
-        """Count one more."""
-        self.counts[bisect_left(self.bounds, number)] += 1
-        self.sum += number
+    def add(self, *numbers: float) -> None:
+        """Count these, too; one by one, so that batches make no difference."""
+        bounds, counts, total = self.bounds, self.counts, self.sum
+        for number in numbers:
+            counts[bisect_left(bounds, number)] += 1
+            total += number
+        self.sum = total
 
     def buckets(self) -> list[tuple[str, float]]:
         """Bounds as texts, and how many numbers there were up to each."""

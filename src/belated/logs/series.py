@@ -24,10 +24,12 @@ class Series:
         self.next_us = 0  # when to remember next
         self.points: list[tuple[int, int, float]] = []  # time, count and total before it
 
-    def add(self, times_us: Iterable[int], values: Iterable[float]) -> None:
-        """Add values, each at its time."""
+    def add(self, times_us: Iterable[int], values: Iterable[float | None]) -> None:
+        """Add values, each at its time; None adds nothing."""
         count, total = self.count, self.total
         for time_us, value in zip(times_us, values, strict=True):
+            if value is None:
+                continue
             if time_us >= self.next_us:
                 self._remember(time_us, count, total)
             count += 1

@@ -1,7 +1,7 @@
 """What a dashboard shows of a loop, kept up to date by the fold of its log, in bounded memory."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from belated.core.arguments import wrong
@@ -63,11 +63,11 @@ class Statistics:
         _same_length(times_us=times_us, propensities=propensities, widths=widths)
         places = self.actions.decided(actions)
         self.followed.decided(ids, times_us)
-        wide = [(time, w) for time, w in zip(times_us, widths, strict=True) if w is not None]
-        self.widths.add([time for time, _ in wide], [w for _, w in wide])
+        self.widths.add(times_us, widths)
         self._lowest(times_us, propensities)
-        self._count(DECIDED, times_us)
-        self._count(PENDING, times_us)
+        slices = _slices(times_us)
+        self._count(DECIDED, slices)
+        self._count(PENDING, slices)
         self.n_decided += len(ids)
         return places
 
@@ -82,16 +82,16 @@ class Statistics:
         """Rewards came while they were waited for."""
         _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
         _same_length(times_us=times_us, actions=actions, rewards=rewards)
-        totals_of = self.actions.of
+        known = self.actions.by_name
         for action, reward in zip(actions, rewards, strict=True):
-            totals = totals_of(action)
+            totals = known.get(action) or self.actions.of(action)
             totals.returned += 1
             totals.reward += reward
             totals.reward_squares += reward * reward
         self.followed.closed(ids, times_us, rewards)
         self.rewards.add(times_us, rewards)
-        self._count(RETURNED, times_us)
-        self._count(PENDING, decided_us, -1)
+        self._count(RETURNED, _slices(times_us))
+        self._count(PENDING, _slices(decided_us), -1)
         self.n_returned += len(ids)
         self.last_reward_us = max([self.last_reward_us, *times_us])
 
@@ -109,8 +109,9 @@ class Statistics:
             self.actions.of(action).expired += 1
         self.followed.closed(ids, times_us, [None] * len(ids))
         self.expiries.add(times_us, [0.0] * len(ids))
-        self._count(PENDING, decided_us, -1)
-        self._count(LOST, decided_us)
+        slices = _slices(decided_us)
+        self._count(PENDING, slices, -1)
+        self._count(LOST, slices)
         self.n_expired += len(ids)
 
     def cancelled(
@@ -119,7 +120,7 @@ class Statistics:
         """Decisions were not carried out: no reward is waited for."""
         _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
         self.followed.closed(ids, times_us, [None] * len(ids))
-        self._count(PENDING, decided_us, -1)
+        self._count(PENDING, _slices(decided_us), -1)
         self.n_cancelled += len(ids)
 
     def late(self, count: int) -> None:
@@ -149,16 +150,14 @@ class Statistics:
             changes.append(new - (old or 0.0))
         self.revisions.add(times_us, changes)
 
-    def _count(self, kind: int, times_us: Sequence[int], each: int = 1) -> None:
-        slices = Counter([time // TEN_SECONDS_US for time in times_us])
-        counts = {number * TEN_SECONDS_US: each * n for number, n in slices.items()}
+    def _count(self, kind: int, slices: Mapping[int, int], each: int = 1) -> None:
+        counts = {start: each * n for start, n in slices.items()}
         self.fine.add(kind, counts)
         self.coarse.add(kind, counts)  # an hour is a whole number of the finer slices
 
     def _lowest(self, times_us: Sequence[int], propensities: Sequence[float | None]) -> None:
-        lowest = self.lowest_propensities
-        for time_us, propensity in zip(times_us, propensities, strict=True):
-            hour = time_us // HOUR_US
+        lowest, hours = self.lowest_propensities, [time // HOUR_US for time in times_us]
+        for hour, propensity in set(zip(hours, propensities, strict=True)):
             if propensity is not None and propensity < lowest.get(hour, 2.0):
                 lowest[hour] = propensity
         while len(lowest) > 2:
@@ -202,6 +201,12 @@ class Statistics:
             "expiries": self.expiries,
             "revisions": self.revisions,
         }
+
+
+def _slices(times_us: Sequence[int]) -> dict[int, int]:
+    """How many of the times fall into each slice of ten seconds, by its start."""
+    counts = Counter([time // TEN_SECONDS_US for time in times_us])
+    return {number * TEN_SECONDS_US: n for number, n in counts.items()}
 
 
 def _same_length(**sequences: Sequence[Any]) -> None:

@@ -42,12 +42,15 @@ Admit = Callable[[Headers, str, str | None], Key | None]  # such as access.Gate
 _encode = msgspec.json.Encoder().encode
 
 
+NO_HEADERS: Mapping[str, str] = {}
+
+
 class Answer(NamedTuple):
     """What a handler returns if the first declared status does not fit, or to set headers."""
 
     value: Any
     status: int
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = NO_HEADERS
 
 
 class Call(NamedTuple):
@@ -312,9 +315,9 @@ class Endpoint:
         if isinstance(result, Response):
             await result(scope, receive, send)
         elif isinstance(result, Answer):
-            await self._send(result, send)
+            await self._send(send, *result)
         else:
-            await self._send(Answer(result, self._status), send)
+            await self._send(send, result, self._status)
 
     def _admitted(self, headers: Headers, scope: Scope) -> Key | None:
         needs = self.operation.needs
@@ -347,8 +350,9 @@ class Endpoint:
                 self._paths[key] = path
         return path
 
-    async def _send(self, answer: Answer, send: Send) -> None:
-        value, status, more = answer
+    async def _send(
+        self, send: Send, value: Any, status: int, more: Mapping[str, str] = NO_HEADERS
+    ) -> None:
         headers = [(name.lower().encode(), text.encode()) for name, text in more.items()]
         body = b""
         if self.operation.answers[status] is not None:

@@ -87,7 +87,7 @@ class Service:
         self.url = url
         self.ledger = open_ledger(url) if ledger is None else ledger
         self.loop = Loop(self.ledger, clock=clock, seed=seed)
-        self.writer = Writer(self.loop, in_thread=url.startswith("postgres"))
+        self.writer = Writer(self.loop, url.startswith("postgres"), self._followed)
         self.ring = KeyRing()
         self.tally = Tally()
         self.snapshot_folder = snapshot_folder
@@ -208,17 +208,15 @@ class Service:
     async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Durable when this returns."""
         try:
-            outcomes = await self.writer.write(drafts)
+            return await self.writer.write(drafts)
         except NewBanditError as error:  # nothing was written
             name = error.bandit
             await self.until(lambda: name in self.loop.folds)
-            outcomes = await self.writer.write(drafts)
+            return await self.writer.write(drafts)
         except StoreUnavailableError as error:
             self._write_failed_at = self.loop.clock()
             self._store_failed(error)
             raise
-        self._followed(wrote=bool(drafts))
-        return outcomes
 
     def _store_failed(self, error: StoreUnavailableError) -> None:
         self.tally.store_errors += 1

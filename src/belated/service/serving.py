@@ -24,6 +24,7 @@ from belated.service.access import RateLimit
 from belated.service.app import new_app
 from belated.service.config import apply_config
 from belated.service.hosts import is_loopback
+from belated.service.http import OneWriteProtocol
 from belated.service.logs import write_access_log
 from belated.service.running import Service
 from belated.service.snapshotting import Snapshots
@@ -69,6 +70,7 @@ def serve(settings: ServeSettings) -> None:
         uvicorn.run(
             "belated.service.serving:app_from_environment",
             factory=True,
+            http=OneWriteProtocol,
             host=settings.host,
             port=settings.port,
             workers=settings.workers,

@@ -5,7 +5,7 @@ nothing could be answered anyway. A store on another machine is written to from 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from belated.ledger.events import Draft, Event, Outcome, Position
@@ -28,16 +28,21 @@ class Writer:
         The bandits and their ledger.
     in_thread
         Whether to leave the event loop free while the store works.
+    told
+        Is told of every commit, and whether it wrote anything.
     """
 
-    def __init__(self, loop: Loop, in_thread: bool = False) -> None:
-        self.loop = loop
+    def __init__(
+        self, loop: Loop, in_thread: bool = False, told: Callable[[bool], None] = lambda wrote: None
+    ) -> None:
+        self.loop, self._told = loop, told
         self.in_thread = in_thread
         self.open_requests = 0  # being served, whether they will write or not
         self.commit_seconds = Histogram(COMMITS)
         self._queue: Batch = []
         self._timer: asyncio.TimerHandle | None = None
         self._looking = False
+        self._seen = 0  # requests in the queue when it was last looked at
         self._task: asyncio.Task[None] | None = None
 
     def write(self, drafts: Sequence[Draft]) -> "asyncio.Future[list[Outcome]]":
@@ -57,15 +62,21 @@ class Writer:
             await asyncio.sleep(0.001)
 
     def _look(self) -> None:
-        """Commit at once if every request waits for it, else wait a little for the others."""
+        """Commit if every request waits for it and no more come, else wait a little."""
         self._looking = False
         if not self._queue or self._task is not None:
             return
+        here, grown = asyncio.get_running_loop(), len(self._queue) > self._seen
+        self._seen = len(self._queue)
         full = sum(len(drafts) for drafts, _ in self._queue) >= MOST_DRAFTS
-        if len(self._queue) >= self.open_requests or full:
+        if full or (not grown and self._seen >= self.open_requests):
             self._start()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(WINDOW, self._start)
+            return
+        if self._timer is None:
+            self._timer = here.call_later(WINDOW, self._start)
+        if grown:  # some may have been read that were not begun: begin them first
+            self._looking = True
+            here.call_soon(self._look)
 
     def _start(self) -> None:
         if self._timer is not None:
@@ -73,7 +84,7 @@ class Writer:
             self._timer = None
         if not self._queue or self._task is not None:
             return
-        batch, self._queue = self._queue, []
+        batch, self._queue, self._seen = self._queue, [], 0
         if self.in_thread:
             self._task = asyncio.get_running_loop().create_task(self._commit_in_thread(batch))
         else:
@@ -88,9 +99,7 @@ class Writer:
             for part in self._fail(batch, error):
                 self._commit_here(part)
         else:
-            if drafts:
-                self.commit_seconds.add(perf_counter() - started)
-            self._answer(batch, outcomes)
+            self._done(batch, outcomes, perf_counter() - started)
 
     async def _commit_in_thread(self, batch: Batch) -> None:
         try:
@@ -109,9 +118,7 @@ class Writer:
             for part in self._fail(batch, error):
                 await self._commit_there(part)
         else:
-            if drafts:
-                self.commit_seconds.add(perf_counter() - started)
-            self._answer(batch, outcomes)
+            self._done(batch, outcomes, perf_counter() - started)
 
     def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
         ledger, position = self.loop.ledger, self.loop.position
@@ -124,7 +131,10 @@ class Writer:
                 raise
             return outcomes, [], position  # written is written; see ``Loop.commit``
 
-    def _answer(self, batch: Batch, outcomes: list[Outcome]) -> None:
+    def _done(self, batch: Batch, outcomes: list[Outcome], seconds: float) -> None:
+        if outcomes:
+            self.commit_seconds.add(seconds)
+        self._told(bool(outcomes))
         start = 0
         for drafts, future in batch:
             if not future.done():  # the client may have left

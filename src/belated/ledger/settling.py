@@ -33,16 +33,17 @@ class Known:
 
     def add(self, id: bytes, kind: int, bandit: str, due: int | None, value: float | None) -> None:
         """One event more about a decision; events of one decision come in the order of the log."""
+        facts = self.facts.get(id)
         if kind == _DECIDED:
             self.facts[id] = Facts(bandit, due)
-        elif id in self.facts:
-            facts = self.facts[id]
-            if kind in (_REWARDED, _REVISED):
-                facts.value = value
-            elif kind == Kind.EXPIRED:
-                facts.expired = True
-            elif kind == Kind.CANCELLED:
-                facts.cancelled = True
+        elif facts is None:
+            pass  # erased
+        elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- much faster than `in`
+            facts.value = value
+        elif kind == Kind.EXPIRED:
+            facts.expired = True
+        elif kind == Kind.CANCELLED:
+            facts.cancelled = True
 
 
 @dataclass(slots=True)

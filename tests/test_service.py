@@ -217,6 +217,19 @@ def test_conversions_and_cancellations():
     assert states == ["rewarded", "late", "cancelled"]
 
 
+def test_windows_are_closed_later_where_another_machine_may_be_writing():
+    """What came in time there must not find its window closed from here."""
+    client = Client()
+    client.service.writer.in_thread = True  # as with PostgreSQL
+    client.bandit(loop="conversion", window=60)
+    client("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS})
+    client.decide()
+    for seconds, pending in ((61, 1), (3, 1), (2, 0)):
+        client.now += seconds * SECOND
+        asyncio.run(client.service.expire())
+        assert client("GET", "/v1/bandits/shop")["n_pending"] == pending
+
+
 def test_revisions(client):
     id = client.decide()["decision_id"]
     client.reward((id, 1.0))

@@ -35,6 +35,7 @@ EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
 FAILED_FOR = 2_000_000  # microseconds without another failed write: a full disk can still be read
 READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
+LEEWAY = 5_000_000  # microseconds for which another machine may still be writing a reward in time
 MOST_ABANDONED = 10_000  # remembered while the store is down
 MOST_EXPIRED = 5_000  # at once: requests must not wait for long
 
@@ -159,7 +160,8 @@ class Service:
     async def expire(self) -> None:
         """Close the windows that are over."""
         now = self.loop.clock()
-        due = [(fold.name, id) for fold in self.loop.folds.values() for id in fold.due(now)]
+        over = now - LEEWAY if self.writer.in_thread else now
+        due = [(fold.name, id) for fold in self.loop.folds.values() for id in fold.due(over)]
         for start in range(0, len(due), MOST_EXPIRED):
             part = due[start : start + MOST_EXPIRED]
             try:

@@ -7,7 +7,7 @@ order, and whoever holds the write lock sees everything before it.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -28,8 +28,11 @@ from belated.ledger.upkeep import Retained
 BUSY_MS = 10_000  # wait this long for another process to finish writing
 LONGEST_TAIL = 100_000
 RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
+TOGETHER = 64  # rows of one statement: a third faster than one by one
 _COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
 _KINDS = list(Kind)
+_INSERT = f"insert into events ({_COLUMNS}) values (?,?,?,?,?,?,?,?,?)"
+_INSERT_TOGETHER = _INSERT + ", (?,?,?,?,?,?,?,?,?)" * (TOGETHER - 1)
 # cross join: look each id up, whatever the planner thinks of the sizes
 _FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
     from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
@@ -117,9 +120,12 @@ class SQLiteLedger:
         return known
 
     def _write(self, settled: Settled) -> None:
-        write = self._db.executemany
-        rows = map(astuple, settled.events)
-        write(f"insert into events ({_COLUMNS}) values (?,?,?,?,?,?,?,?,?)", rows)
+        write, rows = self._db.executemany, list(map(astuple, settled.events))
+        whole = len(rows) - len(rows) % TOGETHER
+        for start in range(0, whole, TOGETHER):
+            several = tuple(chain.from_iterable(rows[start : start + TOGETHER]))
+            self._db.execute(_INSERT_TOGETHER, several)
+        write(_INSERT, rows[whole:])
         if settled.requests:
             write("insert into requests values (?,?,?,?)", settled.requests)
         if settled.subjects:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from belated.core.types import Matrix
 from belated.features.columns import Features
 from belated.features.rows import Key, records_of
@@ -25,18 +27,45 @@ class Prepared:
         self._keys = {key for record in self._records for key in record}
         shared = [c for c in features.columns if all(c in record for record in self._records)]
         # a column that only some actions have is nobody's: each context decides
-        self._possible = all(c in shared or c not in self._keys for c in features.columns)
-        self._fixed = (
-            {c: features.entries(c, self._records) for c in shared} if self._possible else {}
-        )
+        mixed = any(c not in shared and c in self._keys for c in features.columns)
+        squared = any(left == right and left not in shared for left, right in features.interactions)
+        self._possible = not (mixed or squared)
+        if self._possible:
+            self._factor(shared)
+
+    def _factor(self, shared: list[Key]) -> None:
+        """Every entry is a number of its action times a number of the context."""
+        features, n = self._features, len(self._records)
+        widths, fixed = features.widths, {}
+        for column in shared:
+            places, values = features.entries(column, self._records)
+            fixed[column] = np.zeros((n, widths[column]))
+            fixed[column][np.arange(n), places] = values
+        others = [column for column in features.columns if column not in fixed]
+        of_actions, positions = [], []
+        for block in features.blocks:
+            part, position = np.ones((n, 1)), dict.fromkeys(others, np.full(1, -1))
+            for column in features.columns_of(block):  # of a pair, the second varies faster
+                width = widths[column]
+                mine = fixed.get(column, np.ones((n, width)))
+                part = (part[:, :, None] * mine[:, None, :]).reshape(n, -1)
+                position = {c: np.repeat(p, width) for c, p in position.items()}
+                if column in position:
+                    position[column] = np.tile(np.arange(width), part.shape[1] // width)
+            of_actions.append(part)
+            positions.append(position)
+        self._of_actions = np.concatenate(of_actions, axis=1)
+        # for each column of the context: at which of its positions an entry counts; -1: always
+        self._positions = {c: np.concatenate([p[c] for p in positions]) for c in others}
+        self._always = {c: (position < 0) * 1.0 for c, position in self._positions.items()}
 
     def transform(self, context: Any = None) -> Matrix:
         """One row of features for each action, of shape (K, dim)."""
         features, about = self._features, context or {}
         if not self._possible or not isinstance(about, dict) or self._keys & about.keys():
             return features.transform(self._records, context)  # which says what is wrong
-        blocks: dict[Key, Any] = {
-            c: self._fixed[c] if c in self._fixed else features.entries(c, [about])
-            for c in features.columns
-        }
-        return features.rows_of(blocks, len(self._records))
+        of_context = np.ones(self._of_actions.shape[1])
+        for column, positions in self._positions.items():
+            (position,), (value,) = features.entries(column, [about])
+            of_context *= np.where(positions == position, value, self._always[column])
+        return features.scaled(self._of_actions * of_context)

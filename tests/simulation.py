@@ -207,7 +207,8 @@ class World(Machines):
     def begin(self) -> None:
         for name, spec in self.specs.items():
             self.until_answered(lambda loop, name=name, spec=spec: loop.configure(name, spec))
-            self.keep_up()
+            while not all(name in loop.folds for loop in self.replicas):
+                self.keep_up()
             self.until_answered(lambda loop, name=name: loop.register(name, ACTIONS))
 
     def live(self, days: int) -> Iterator[int]:

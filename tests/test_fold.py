@@ -463,6 +463,19 @@ def test_two_processes_on_one_file_agree(tmp_path):
     assert same(first, replayed(first))
 
 
+def test_catching_up_goes_to_the_end_though_another_wrote_after_us(tmp_path):
+    """What a ledger wrote itself it hands on without reading the log, which may have gone on."""
+    rng = np.random.default_rng(1)
+    first = new_loop(explicit(), SQLiteLedger(tmp_path / "a.db"))
+    second = Loop(SQLiteLedger(tmp_path / "a.db"), clock=first.clock, seed=2)
+    second.catch_up()
+    proposal = first.propose("shop", Ask(matrix=random_actions(rng)))
+    first.ledger.commit([proposal.draft])  # not taken in yet
+    decide(second, rng)
+    assert first.catch_up() == 2
+    assert same(first, second)
+
+
 @pytest.mark.parametrize("loop_kind", ["explicit", "conversion"])
 @pytest.mark.parametrize("late", ["keep", "revise"])
 def test_what_a_fold_remembers_is_what_the_store_would_find(tmp_path, loop_kind, late):

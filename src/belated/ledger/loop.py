@@ -106,15 +106,17 @@ class Loop:
     def catch_up(self, progress: Progress | None = None) -> int:
         """Take in what is new in the log; returns how many events."""
         total = 0
-        while True:
-            events, position = self.ledger.follow(self.position, AT_ONCE)
-            if events:
-                self.take_in(events, position)
-            total += len(events)
+        while n := self._take_in_next():
+            total += n
             if progress is not None:
-                progress(len(events))
-            if len(events) < AT_ONCE:  # looking again would cost another query
-                return total
+                progress(n)
+        return total
+
+    def _take_in_next(self) -> int:
+        events, position = self.ledger.follow(self.position, AT_ONCE)
+        if events:
+            self.take_in(events, position)
+        return len(events)
 
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
@@ -181,7 +183,8 @@ class Loop:
         # Written is written: a caller who is told otherwise does something else than the log says.
         # What cannot be read back now is taken in by the next call.
         with suppress(StoreUnavailableError):
-            self.catch_up()
+            while self._take_in_next() >= AT_ONCE:
+                pass  # up to these; to look for more would cost another query
         return outcomes
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:

@@ -214,7 +214,7 @@ def ring_with(*keys):
     ring, texts = KeyRing(), []
     for bandit, scopes in keys:
         text, id, secret_hash = new_key()
-        ring.add(Key(id, "test", secret_hash, bandit, scopes))
+        ring.put(Key(id, "test", secret_hash, bandit, scopes))
         texts.append(text)
     return ring, texts
 

@@ -72,10 +72,11 @@ class KeyRing:
 
     >>> text, id, secret_hash = new_key()
     >>> ring = KeyRing()
-    >>> ring.add(Key(id, "shop's web server", secret_hash, bandit="shop", scopes=("decide",)))
+    >>> key = Key(id, "shop's web server", secret_hash, bandit="shop", scopes=("decide",))
+    >>> ring.put(key)
     >>> ring.check(text).name
     "shop's web server"
-    >>> ring.revoke(id)
+    >>> ring.put(key, revoked=True)
     >>> ring.check(text) is None
     True
     """
@@ -88,21 +89,9 @@ class KeyRing:
         """Whether there never was a key. Revoking the last one must not let everybody in."""
         return not self._keys
 
-    def add(self, key: Key) -> None:
-        """Let in whoever presents the secret of ``key``."""
-        if key.id in self._keys:
-            raise wrong("key.id", key.id, "an id that no key has or had")
-        self._keys[key.id] = key
-
-    def put(self, key: Key, *, revoked: bool) -> None:
-        """Let ``key`` be as the log says it is."""
+    def put(self, key: Key, *, revoked: bool = False) -> None:
+        """Let in whoever presents the secret of ``key``, or no longer: as the log says."""
         self._keys[key.id] = None if revoked else key
-
-    def revoke(self, id: str) -> None:
-        """Let this key in no longer."""
-        if self._keys.get(id) is None:
-            raise wrong("id", id, "the id of a key that is not revoked")
-        self._keys[id] = None
 
     def valid(self) -> list[Key]:
         """Those that are not revoked, in the order they were added."""

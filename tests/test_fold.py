@@ -478,8 +478,12 @@ def test_catching_up_goes_to_the_end_though_another_wrote_after_us(tmp_path):
 
 @pytest.mark.parametrize("loop_kind", ["explicit", "conversion"])
 @pytest.mark.parametrize("late", ["keep", "revise"])
-def test_what_a_fold_remembers_is_what_the_store_would_find(tmp_path, loop_kind, late):
+@pytest.mark.parametrize("searched", [0, 16])
+def test_what_a_fold_remembers_is_what_the_store_would_find(
+    tmp_path, monkeypatch, loop_kind, late, searched
+):
     """A store that is told by the fold which decisions are open judges as one that looks."""
+    monkeypatch.setattr("belated.ledger.loop.MOST_SEARCHED", searched)
     rng = np.random.default_rng(1)
     spec = explicit(loop=loop_kind, window=5.0, late=late)
     loop, looking = new_loop(spec, SQLiteLedger(tmp_path / "a.db")), SQLiteLedger(tmp_path / "b.db")

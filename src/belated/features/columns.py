@@ -286,7 +286,7 @@ def _scaled(numbers: Vector, low: float, high: float) -> Entries:
     width = high / 2 - low / 2  # halves, since high - low may overflow
     with np.errstate(over="ignore"):  # infinity is clipped to 1
         scaled = (numbers / 2 - low / 2) / width * 2 - 1 if width else numbers - low
-    # np.clip takes three times as long for a single number, which a context has
+    # np.clip takes longer for a single number, which a context has
     return np.zeros(len(numbers), np.int64), np.minimum(np.maximum(scaled, -1.0), 1.0)
 
 

@@ -38,7 +38,7 @@ class Known:
             self.facts[id] = Facts(bandit, due)
         elif facts is None:
             pass  # erased
-        elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- much faster than `in`
+        elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- `in` is slower
             facts.value = value
         elif kind == Kind.EXPIRED:
             facts.expired = True

@@ -1,6 +1,6 @@
 """HTTP/1.1 that writes an answer at once: uvicorn writes its head, and then its body.
 
-Each write is a call of the system, wakes the reader, and costs as much as routing a request.
+Each write is a call of the system, and wakes the reader.
 """
 
 import asyncio

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from belated.ledger.ending import Standing
 from belated.ledger.events import Status
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
@@ -222,7 +223,7 @@ class DecisionStory(msgspec.Struct):
 
     decision_id: str
     bandit: str
-    status: Literal["pending", "rewarded", "expired", "late", "cancelled"]
+    status: Standing
     action: str
     propensity: float | None
     model_version: int

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from numba.extending import overload
 
-from belated.core.jit import LEAN, OPTIONS, is_lean, kernel
+from belated.core.jit import INLINED, OPTIONS, is_lean, kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)
@@ -59,7 +59,7 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
         return chosen.py_func  # type: ignore[attr-defined]
 
     # Numba takes the options from here, not from the case: one door for each kind
-    @overload(call, strict=False, jit_options=LEAN)  # type: ignore[untyped-decorator]
+    @overload(call, strict=False, jit_options=INLINED)  # type: ignore[untyped-decorator]
     def resolve_lean(params: Any, *args: Any) -> Any:
         return resolve(True, params)
 

@@ -14,12 +14,14 @@ from belated.core.cache import PACKAGE, cache_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}  # no GIL; 1/0 is inf, as in NumPy
+# no GIL; 1/0 is inf, as in NumPy; a kernel would inherit "forceinline" from its callers
+OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True, "forceinline": False}
 # Without reference counts, which cost more than the arithmetic: each is a locked instruction. Such
 # a kernel makes no arrays and returns none: a caller with reference counts would take an array it
 # got back for its own, and free it.
 LEAN = {**OPTIONS, "_nrt": False}
 ROUGH = {**LEAN, "fastmath": {"contract"}}
+INLINED = {**LEAN, "forceinline": True}
 
 # Digests of the source files of kernels from outside the package; empty for one that has no file.
 _foreign_sources: dict[str, str] = {}
@@ -92,6 +94,16 @@ def rough_kernel(function: F) -> F:
     Only for bounds that leave room for rounding.
     """
     return _compiled(function, ROUGH)
+
+
+def inlined_kernel(function: F) -> F:
+    """A kernel that becomes part of each of its callers.
+
+    A call hands over every array of a state or a lane one by one, which takes longer than what a
+    small kernel does. For those that are called from one or two places: code grows, and with it the
+    time to compile.
+    """
+    return _compiled(function, INLINED)
 
 
 def is_lean(dispatcher: Any) -> bool:

@@ -7,13 +7,13 @@ where an index might be negative, Numba has to ask at every step and does not ve
 
 import numpy as np
 
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.types import Matrix, Vector
 
 LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
 
 
-@kernel
+@inlined_kernel
 def dot(a: Vector, b: Vector) -> float:
     """Inner product ``a'b``; ``b`` may be longer."""
     d = a.shape[0]
@@ -28,7 +28,7 @@ def dot(a: Vector, b: Vector) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-@kernel
+@inlined_kernel
 def copy(values: Vector, out: Vector) -> None:
     """``out = values``."""
     for i in range(values.shape[0]):
@@ -53,7 +53,7 @@ def matvec(A: Matrix, x: Vector, out: Vector) -> None:
             ] * c3
 
 
-@kernel
+@inlined_kernel
 def add_outer(A: Matrix, weight: float, x: Vector) -> None:
     """Rank-one update ``A += weight x x'``."""
     d = x.shape[0]
@@ -63,7 +63,7 @@ def add_outer(A: Matrix, weight: float, x: Vector) -> None:
             A[i, j] += wx * x[j]
 
 
-@kernel
+@inlined_kernel
 def inverse_add_outer(A_inv: Matrix, weight: float, x: Vector, work: Vector) -> float:
     """Sherman-Morrison: ``A_inv`` becomes ``(A + weight x x')^-1``; returns ``weight x'A_inv x``.
 
@@ -165,7 +165,7 @@ def inverse_and_log_det(A: Matrix, shift: float, A_inv: Matrix) -> float:
     return log_det
 
 
-@kernel
+@inlined_kernel
 def grow(
     A: Matrix, A_inv: Matrix, log_det: float, weight: float, x: Vector, fresh: bool, work: Vector
 ) -> float:
@@ -183,7 +183,7 @@ def grow(
     return log_det + np.log1p(q)
 
 
-@kernel
+@inlined_kernel
 def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
     """``x'A x`` for symmetric ``A``; ``work`` becomes ``A x``."""
     matvec(A, x, work)

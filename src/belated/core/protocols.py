@@ -11,7 +11,7 @@ import numpy as np
 
 from belated.core.arguments import shown
 from belated.core.generic import generic, generic_with_default
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel
 from belated.core.linalg import quadratic
 from belated.core.pruning import DecisionSet
 from belated.core.state import History, State
@@ -98,7 +98,7 @@ def self_concordance(family: Any, bound: float) -> float:
     """M with ``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'`` over ``|z| <= bound``."""
 
 
-@kernel
+@inlined_kernel
 def mean(family: Any, z: float) -> float:
     """mu(z): expected reward at linear predictor ``z``."""
     return derivatives(family, z)[0]

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.jit import allocating_kernel, kernel, rough_kernel
+from belated.core.jit import allocating_kernel, inlined_kernel, kernel, rough_kernel
 from belated.core.linalg import dot, matvec, quadratic
 from belated.core.types import Coarse, Matrix, Vector
 
@@ -124,11 +124,15 @@ def largest_eigenvalue_bound(P: Matrix) -> float:
     return math.exp(log_scale + weight * 0.5 * math.log(frobenius))
 
 
-@kernel
+@inlined_kernel
 def renew(cap: Vector, A: Matrix, A_inv: Matrix, count: int, work: Vector) -> None:
     """Recompute the cap where ``A``, a sum of ``count`` terms, has outgrown it."""
-    if count < cap[RENEW_AT]:
-        return
+    if count >= cap[RENEW_AT]:
+        _compute_cap(cap, A, A_inv, count, work)
+
+
+@kernel
+def _compute_cap(cap: Vector, A: Matrix, A_inv: Matrix, count: int, work: Vector) -> None:
     d = A.shape[0]
     v = cap[4:]
     for _ in range(3):  # towards the top eigenvector; any unit vector would do

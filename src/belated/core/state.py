@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel
 from belated.core.linalg import grow
 from belated.core.pruning import new_cap
 from belated.core.types import Integers, Matrix, Vector
@@ -77,7 +77,7 @@ def grown(history: History) -> History:
     return bigger
 
 
-@kernel
+@inlined_kernel
 def append(state: State, history: History, x: Vector) -> int:
     """A decision was made: returns its row in the history."""
     row = state.counts[DECIDED]
@@ -87,7 +87,7 @@ def append(state: State, history: History, x: Vector) -> int:
     return row
 
 
-@kernel
+@inlined_kernel
 def absorb(state: State, history: History, row: int, y: float) -> None:
     """The reward of the decision in ``row`` returned: record it and grow ``W``."""
     history.y[row] = y

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.protocols import (
     Estimator,
     Policy,
@@ -105,7 +105,7 @@ def is_within(x: Vector, max_norm: float) -> bool:
     return square <= max_norm * max_norm
 
 
-@kernel
+@inlined_kernel
 def take_reward(
     estimator: Any, family: Any, state: State, history: History, row: int, y: float
 ) -> None:
@@ -114,7 +114,7 @@ def take_reward(
     take_in(estimator, family, state, history.x[row], y)
 
 
-@kernel
+@inlined_kernel
 def catch_up(estimator: Any, family: Any, state: State, history: History) -> None:
     """Bring the estimate up to date with the rewards taken in."""
     refit(estimator, family, state, history)
@@ -171,7 +171,7 @@ def fold_step(
             catch_up(estimator, family, state, history)
 
 
-@kernel
+@inlined_kernel
 def covers(policy: Any, state: State, theta_star: Vector) -> bool:
     """Whether ``theta_star`` is in the confidence set; False where the policy has none."""
     error = state.work[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from belated.core.arguments import parameters, positive
 from belated.core.generic import generic_with_default
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.nested import at, stacked
 from belated.core.protocols import (
     Estimator,
@@ -218,7 +218,7 @@ def fill_schedule(delay: Any, lateness: Vector, horizon: int, out: Integers) -> 
         out[t] = rounds_late(delay, 0, t, lateness[:0], lateness[t], np.nan, horizon)
 
 
-@kernel
+@inlined_kernel
 def _take_free_row(lane: Lanes, t: int, keeps_all: bool) -> int:
     if keeps_all:
         return t
@@ -228,7 +228,7 @@ def _take_free_row(lane: Lanes, t: int, keeps_all: bool) -> int:
     return row
 
 
-@kernel
+@inlined_kernel
 def _deliver(estimator: Any, family: Any, lane: Lanes, t: int, keeps_all: bool) -> bool:
     """Hand over the rewards due at the end of round ``t`` (from 0), in the order of decisions."""
     row, previous = lane.due[t], NONE

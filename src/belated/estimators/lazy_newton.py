@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.linalg import (
     LARGE_UPDATE,
     add_outer,
@@ -149,7 +149,7 @@ class NewtonFit(NamedTuple):
     scalars: Vector
 
 
-@kernel
+@inlined_kernel
 def _take_gradient(fit: NewtonFit, family: Any, x: Vector, y: float) -> tuple[float, float]:
     """Add one reward to the gradient; returns its weights in the Hessian and in T3."""
     mu, slope, bend = derivatives(family, dot(x, fit.ref))
@@ -167,6 +167,13 @@ def _move_anchor(fit: NewtonFit, step: Vector) -> None:
     matvec(fit.H, step, fit.H_anchor)
 
 
+@kernel
+def _invert(fit: NewtonFit) -> None:
+    """Inverse of H + shift I made anew, the shift being the present multiplier."""
+    fit.scalars[SHIFT] = fit.scalars[MULTIPLIER]
+    inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+
+
 @take_in.case(LazyNewton)
 def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
     fit = state.fit
@@ -180,7 +187,7 @@ def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: flo
     add_outer(fit.H, slope, x)
     q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
     if state.counts[OBSERVED] % REFACTOR_EVERY == 0 or q > LARGE_UPDATE:
-        inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+        _invert(fit)
 
 
 @revise.case(LazyNewton)
@@ -205,7 +212,7 @@ def _pass_over_data(
     fit.T3[:] = 0.0
     fit.scalars[LEAST_SLOPE] = math.inf
     _sum_over_data(estimator, family, fit, history, n, np.empty(BATCH, np.int64), np.empty(BATCH))
-    inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+    _invert(fit)
     _renew_eigenvalue(fit, rho)
 
 
@@ -247,7 +254,7 @@ def _renew_eigenvalue(fit: NewtonFit, rho: float) -> None:
     fit.scalars[EIGENVALUE] = max(rho, shifted - shift)
 
 
-@kernel
+@inlined_kernel
 def _minimise_quadratic(
     fit: NewtonFit, gradient: Vector, radius: float, tol: float, step: Vector, work: Matrix
 ) -> None:
@@ -271,8 +278,7 @@ def _minimise_quadratic(
         for i in range(d):
             right[i] -= gradient[i]
         _solve_on_sphere(fit, right, radius, theta, work)
-        fit.scalars[SHIFT] = fit.scalars[MULTIPLIER]
-        inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
+        _invert(fit)
     for i in range(d):
         step[i] = theta[i] - fit.ref[i]
 
@@ -289,7 +295,7 @@ def _settle_on_sphere(
     ``|shift - nu| / (lmin + shift)`` a round. False where that is slow.
     """
     d, shift = theta.shape[0], fit.scalars[SHIFT]
-    bb, enough = dot(base, base), (tol * tol) * 1e-8 * fit.scalars[EIGENVALUE]
+    bb, enough = dot(base, base), (tol * tol) * 1e-3 * fit.scalars[EIGENVALUE]
     for _ in range(8):
         matvec(fit.H_inv, theta, w)
         ww, bw, excess = dot(w, w), dot(base, w), bb - radius * radius
@@ -355,7 +361,7 @@ def minimise_on_ball(
     return nu
 
 
-@kernel
+@inlined_kernel
 def _remainder(u: float, order: int) -> float:
     """c(u) of the certificate: (e^u - 1 - u [- u^2/2]) / u."""
     if order == 2:
@@ -365,7 +371,7 @@ def _remainder(u: float, order: int) -> float:
     return (math.expm1(u) - u - 0.5 * u * u) / u
 
 
-@kernel
+@inlined_kernel
 def _certify(
     estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
@@ -388,7 +394,7 @@ def _certify(
         off[i] += fit.gradient[i] + fit.bent[i] + nu * (fit.ref[i] + step[i])
     # at least what it is in the norm of H^-1; enough if tiny
     residual = (math.sqrt(dot(off, off)) + rounding) / math.sqrt(lmin)
-    if residual > 1e-4 * estimator.tol:
+    if residual > 0.1 * estimator.tol:
         # H + shift I <= (1 + shift / lmin) H
         share = quadratic(fit.H_inv, off, work[PRODUCT])
         if share >= 0.0:
@@ -423,7 +429,7 @@ def _certify(
     return error
 
 
-@kernel
+@inlined_kernel
 def _distance(a: Vector, b: Vector) -> float:
     total = 0.0
     for i in range(a.shape[0]):
@@ -472,36 +478,54 @@ def _minimise_model(
     estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
     """Minimise the model with the anchor it has: fills ``step`` and returns its certificate."""
-    gradient, off, product = work[GRADIENT], work[OFF], work[PRODUCT]
+    gradient = work[GRADIENT]
     for i in range(step.shape[0]):
         gradient[i] = fit.gradient[i] + fit.bent[i]
     _minimise_quadratic(fit, gradient, estimator.radius, estimator.tol, step, work)
-    error = _certify(estimator, family, fit, step, work)
-    if error <= estimator.tol or fit.scalars[SHIFT] > 0.0 or fit.scalars[MULTIPLIER] > 0.0:
+    return _certify(estimator, family, fit, step, work)
+
+
+@kernel
+def _refine(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector, work: Matrix
+) -> float:
+    """The inverse is only as good as its updates: one step of iterative refinement, if needed."""
+    off, product, theta = work[OFF], work[PRODUCT], work[THETA]
+    if (
+        error <= estimator.tol
+        or fit.scalars[SHIFT] > 0.0
+        or fit.scalars[MULTIPLIER] > 0.0
+        or not dot(off, off) > 1e-6 * estimator.tol**2 * fit.scalars[EIGENVALUE]
+    ):
         return error
-    if dot(off, off) > 1e-6 * estimator.tol**2 * fit.scalars[EIGENVALUE]:
-        # the inverse is only as good as its updates: one step of iterative refinement
-        matvec(fit.H_inv, off, product)
-        theta = work[THETA]
-        for i in range(step.shape[0]):
-            theta[i] = fit.ref[i] + step[i] - product[i]
-        if dot(theta, theta) <= estimator.radius**2:
-            for i in range(step.shape[0]):
-                step[i] -= product[i]
-            error = _certify(estimator, family, fit, step, work)
-    return error
+    matvec(fit.H_inv, off, product)
+    for i in range(step.shape[0]):
+        theta[i] = fit.ref[i] + step[i] - product[i]
+    if dot(theta, theta) > estimator.radius**2:
+        return error
+    for i in range(step.shape[0]):
+        step[i] -= product[i]
+    return _certify(estimator, family, fit, step, work)
 
 
 @kernel
 def _propose(
     estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
-    """Fill ``step`` with the best that the Taylor coefficients give; returns its certificate.
-
-    Where it does not suffice, the step becomes the anchor and the model is minimised again, as long
-    as that helps.
-    """
+    """Fill ``step`` with the best that the Taylor coefficients give; returns its certificate."""
     error = _minimise_model(estimator, family, fit, step, work)
+    return _propose_better(estimator, family, fit, error, step, work)
+
+
+@kernel
+def _propose_better(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector, work: Matrix
+) -> float:
+    """``step`` minimises the model, ``error`` is its certificate: better ones, where it is no good.
+
+    The step becomes the anchor and the model is minimised again, as long as that helps.
+    """
+    error = _refine(estimator, family, fit, error, step, work)
     if error <= estimator.tol or estimator.order == 2:
         return error
     best = work[BEST]
@@ -510,6 +534,7 @@ def _propose(
     for _ in range(MOST_ANCHORS):
         _move_anchor(fit, step)
         now = _minimise_model(estimator, family, fit, step, work)
+        now = _refine(estimator, family, fit, now, step, work)
         if dot(step, step) > far:  # it diverges: the step is too long for a Taylor model
             break
         better = now < error
@@ -522,7 +547,7 @@ def _propose(
     return error
 
 
-@kernel
+@inlined_kernel
 def _drift(estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector) -> float:
     """M X ||step||, by which the logarithm of mu' may have changed between ref and ref + step."""
     length = math.sqrt(dot(step, step))
@@ -539,17 +564,51 @@ def _factor_precision(fit: NewtonFit, state: State, U: Matrix) -> None:
 @refit.case(LazyNewton)
 def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -> None:
     fit, work, d = state.fit, state.work, state.theta.shape[0]
-    step, decided, passes, from_zero = work[STEP], state.counts[DECIDED], 0, False
+    step = work[STEP]
     if state.counts[OBSERVED] >= fit.scalars[RENEW_AT]:
         _renew_eigenvalue(fit, estimator.lam * estimator.kappa)
         fit.scalars[RENEW_AT] = state.counts[OBSERVED] + 1 + state.counts[OBSERVED] // 16
     for i in range(d):
         step[i] = state.theta[i] - fit.ref[i]
-    error = _propose(estimator, family, fit, step, work)
-    while passes < MOST_PASSES and not (
-        error <= estimator.tol
-        and (estimator.drift == math.inf or _drift(estimator, family, fit, step) <= estimator.drift)
-    ):
+    error = _minimise_model(estimator, family, fit, step, work)
+    if not _is_enough(estimator, family, fit, error, step):
+        error = _improve(estimator, family, fit, error, history, state.counts, step, work)
+    for i in range(d):  # where nothing is proved, the last point that surely was an improvement
+        state.theta[i] = fit.ref[i] + (step[i] if error < math.inf else 0.0)
+    # H >= share W, because rho = kappa lam: the certificate in the norm of W
+    share = min(estimator.kappa, fit.scalars[LEAST_SLOPE])
+    state.scalars[ERROR] = error
+    state.scalars[SLACK] = error / math.sqrt(share) if share > 0.0 else math.inf
+
+
+@inlined_kernel
+def _is_enough(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector
+) -> bool:
+    """Whether a step with this certificate needs no improvement."""
+    return error <= estimator.tol and (
+        estimator.drift == math.inf or _drift(estimator, family, fit, step) <= estimator.drift
+    )
+
+
+@kernel
+def _improve(
+    estimator: LazyNewton,
+    family: Any,
+    fit: NewtonFit,
+    error: float,
+    history: History,
+    counts: Integers,
+    step: Vector,
+    work: Matrix,
+) -> float:
+    """Move the anchor, then the reference, until the certificate of ``step`` suffices; returns it.
+
+    ``step`` comes in as the minimiser of the model, ``error`` as its certificate.
+    """
+    decided, passes, from_zero = counts[DECIDED], 0, False
+    error = _propose_better(estimator, family, fit, error, step, work)
+    while passes < MOST_PASSES and not _is_enough(estimator, family, fit, error, step):
         share = 1.0
         if error == math.inf:
             share = _line_search(estimator, family, fit, step, history, decided, work[THETA])
@@ -558,17 +617,12 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
             if from_zero:
                 break
             from_zero = True
-        for i in range(d):
+        for i in range(step.shape[0]):
             fit.ref[i] = fit.ref[i] + share * step[i] if share > 0.0 else 0.0
             step[i] *= 1.0 - share
         _pass_over_data(estimator, family, fit, history, decided)
         passes += 1
         error = _propose(estimator, family, fit, step, work)
-    state.counts[PASSES] += passes
-    state.counts[ROWS] += passes * state.counts[OBSERVED]
-    for i in range(d):  # where nothing is proved, the last point that surely was an improvement
-        state.theta[i] = fit.ref[i] + (step[i] if error < math.inf else 0.0)
-    # H >= share W, because rho = kappa lam: the certificate in the norm of W
-    share = min(estimator.kappa, fit.scalars[LEAST_SLOPE])
-    state.scalars[ERROR] = error
-    state.scalars[SLACK] = error / math.sqrt(share) if share > 0.0 else math.inf
+    counts[PASSES] += passes
+    counts[ROWS] += passes * counts[OBSERVED]
+    return error

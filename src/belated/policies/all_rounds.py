@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel
 from belated.core.linalg import grow
 from belated.core.pruning import new_cap, renew
 from belated.core.state import DECIDED, REFACTOR_EVERY, State
@@ -24,7 +24,7 @@ def all_rounds(dim: int, lam: float) -> AllRounds:
     return AllRounds(lam * np.eye(dim), np.eye(dim) / lam, new_cap(dim, lam))
 
 
-@kernel
+@inlined_kernel
 def add_round(memory: Any, state: State, x: Vector) -> None:
     """``x`` was played. ``memory`` is ``AllRounds``, or has its fields and more."""
     decided = state.counts[DECIDED]

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import positive, whole, wrong
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel
 from belated.core.protocols import Family, mean
 from belated.core.state import LOG_DET, State
 
@@ -101,13 +101,13 @@ def derive(policy: Any, family: Family, max_norm: float) -> Constants:
     return Constants(R, kappa, lam, lam * kappa / family.a_phi)
 
 
-@kernel
+@inlined_kernel
 def paper_width(policy: Any, state: State) -> float:
     """``sqrt(lam) m1 + (R / kappa) sqrt(log det(W / lam) + 2 log(1 / delta))``."""
     return width_at(policy, state, policy.delta)
 
 
-@kernel
+@inlined_kernel
 def width_at(policy: Any, state: State, delta: float) -> float:
     """The same at another ``delta``."""
     d = state.theta.shape[0]

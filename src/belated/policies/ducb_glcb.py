@@ -22,7 +22,7 @@ from belated.core.arguments import (
     whole,
     wrong_type,
 )
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel
 from belated.core.linalg import quadratic
 from belated.core.protocols import (
     Estimator,
@@ -239,12 +239,12 @@ def _dual_norm(policy: Any, state: State, x: Vector) -> float:
     return math.sqrt(quadratic(state.memory.V_inv, x, state.work[1]))
 
 
-@kernel
+@inlined_kernel
 def _missing(state: State) -> int:
     return state.counts[DECIDED] - state.counts[OBSERVED]
 
 
-@kernel
+@inlined_kernel
 def _inflated(policy: Any, state: State, width: float) -> float:
     if policy.guaranteed:
         reach = 2.0 * policy.m1 * policy.max_norm

@@ -16,6 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from belated import registry
 from belated.core.protocols import Family
+from belated.core.pruning import columns
 from belated.delays import Constant, Exponential, quantile
 from belated.engine import (
     Lane,
@@ -156,7 +157,7 @@ def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
     B = BLOCK_BYTES // (8 * K * dim)
     block = Block(
         np.empty((B, K, dim)),
-        np.empty((B, dim + 1, K), np.float32),
+        np.empty((B, dim + 1, columns(K)), np.float32),
         np.empty(B),
         np.empty((B, K)),
         np.empty(B),

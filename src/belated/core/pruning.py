@@ -29,13 +29,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.jit import allocating_kernel, inlined_kernel, kernel, rough_kernel
+from belated.core.jit import (
+    allocating_kernel,
+    inlined_kernel,
+    kernel,
+    rough_kernel,
+    unordered_kernel,
+)
 from belated.core.linalg import dot, matvec, quadratic
 from belated.core.types import Coarse, Matrix, Vector
 
 ACROSS, ALONG, TYPICAL, RENEW_AT = 0, 1, 2, 3  # slots of a cap; from slot 4 on it holds v
 SQUARINGS = 6  # ||P^64||_F^(1/64) exceeds the largest eigenvalue by d^(1/128) at most
-GROUPS = 16  # of actions, in the search for those whose bound reaches
+PADDING = 16  # columns come in such portions: no odd ends for vector instructions
 LARGEST_RADIUS = 1e100  # stands for infinity, where nothing is proved: the longest action wins
 ROOM = 4.0 * 2.0**-24  # for rounding: see above
 MANY = 4  # actions, beyond d, that it does not pay to score one by one
@@ -47,9 +53,17 @@ class DecisionSet(NamedTuple):
     """The actions of a round."""
 
     rows: Matrix  # (K, d)
-    coarse: Coarse  # (d + 1, K) one a column, so that loops run across actions; last squared norms
+    # (d + 1, columns) one a column, so that loops run across actions; last squared norms; zeros
+    # beyond the last action
+    coarse: Coarse
     longest: float  # at least the largest squared norm, and hardly more
-    work: Coarse  # (4, K or 16) scratch, the larger
+    work: Coarse  # (4, columns) scratch
+
+
+@kernel
+def columns(K: int) -> int:
+    """How many columns ``K`` actions take."""
+    return K + -K % PADDING
 
 
 @kernel
@@ -59,15 +73,19 @@ def fill_coarse(rows: Matrix, coarse: Coarse) -> float:
     What is not a finite number, or too large a one, counts as ``LARGE``.
     """
     K, d = rows.shape
-    norms, longest = coarse[d], np.float32(0.0)
-    for a in range(K):
-        norms[a] = np.float32(0.0)
-        for i in range(d):
-            v = rows[a, i]
-            coarse[i, a] = v if abs(v) < LARGE else LARGE
+    n, norms, longest = coarse.shape[1] // PADDING * PADDING, coarse[d], np.float32(0.0)
     for i in range(d):
         column = coarse[i]
         for a in range(K):
+            v = rows[a, i]
+            column[a] = v if abs(v) < LARGE else LARGE
+        for a in range(K, n):
+            column[a] = np.float32(0.0)
+    for a in range(n):
+        norms[a] = np.float32(0.0)
+    for i in range(d):
+        column = coarse[i]
+        for a in range(n):
             norms[a] += column[a] * column[a]
     for a in range(K):
         longest = max(longest, norms[a])
@@ -78,12 +96,12 @@ def fill_coarse(rows: Matrix, coarse: Coarse) -> float:
 def decision_set(actions: Matrix) -> DecisionSet:
     """Turn ``actions`` (K, d) into a decision set."""
     K, d = actions.shape
-    rows, coarse = np.empty((K, d)), np.empty((d + 1, K), np.float32)
+    rows, coarse = np.empty((K, d)), np.empty((d + 1, columns(K)), np.float32)
     for a in range(K):
         for i in range(d):
             rows[a, i] = actions[a, i]
     longest = fill_coarse(rows, coarse)
-    return DecisionSet(rows, coarse, longest, np.empty((4, max(K, GROUPS)), np.float32))
+    return DecisionSet(rows, coarse, longest, np.empty((4, columns(K)), np.float32))
 
 
 def new_cap(dim: int, lam: float) -> Vector:
@@ -170,7 +188,7 @@ def _bound_all(
     work: Coarse,
 ) -> None:
     """Rows of ``work``: x'theta, the square under the root, and the bound, of all actions."""
-    d, K = theta.shape[0], coarse.shape[1]
+    d, K = theta.shape[0], coarse.shape[1] // PADDING * PADDING
     estimate, square, bound = work[0], work[1], work[2]
     for k in range(K):
         estimate[k] = square[k] = np.float32(0.0)
@@ -195,38 +213,29 @@ def _bound_all(
 
 
 @kernel
-def _highest_by_group(bound: Coarse, top: Coarse) -> None:
-    """``top[j]`` is the largest of ``bound[j], bound[j + 16], ...``: runs along memory."""
-    K = bound.shape[0]
-    for j in range(GROUPS):
-        top[j] = -math.inf
-    for start in range(0, K - K % GROUPS, GROUPS):
-        part = bound[start:]
-        for j in range(GROUPS):
-            top[j] = part[j] if part[j] > top[j] else top[j]
-    for k in range(K - K % GROUPS, K):
-        top[k % GROUPS] = max(top[k % GROUPS], bound[k])
-
-
-@kernel
-def _highest(bound: Coarse, top: Coarse) -> int:
-    """Fill ``top``; the last of the group's rows with the largest bound of all."""
-    K, group, best = bound.shape[0], 0, 0
-    _highest_by_group(bound, top)
-    for j in range(1, GROUPS):
-        if top[j] > top[group]:
-            group = j
-    for k in range(group, K, GROUPS):
-        if bound[k] == top[group]:
-            best = k
+def _highest(bound: Coarse, K: int) -> int:
+    """The first of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
+    for k in range(K, bound.shape[0]):
+        bound[k] = -math.inf
+    top, best = _largest(bound), 0
+    while bound[best] < top:
+        best += 1
     return best
 
 
+@unordered_kernel
+def _largest(bound: Coarse) -> np.float32:
+    top = bound[0]
+    for k in range(bound.shape[0] // PADDING * PADDING):
+        top = max(top, bound[k])
+    return top
+
+
 @kernel
-def _reaching(bound: Coarse, score: float) -> int:
-    """How many bounds reach ``score``."""
-    count, level = 0, np.float32(score)
-    for k in range(bound.shape[0]):
+def _reaching(bound: Coarse, level: float) -> int:
+    """How many bounds reach ``level``."""
+    count = 0
+    for k in range(bound.shape[0] // PADDING * PADDING):
         count += 1 if bound[k] >= level else 0
     return count
 
@@ -237,7 +246,7 @@ def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, wor
 
     The fourth row is scratch.
     """
-    d, K = A_inv.shape[0], coarse.shape[1]
+    d, K = A_inv.shape[0], coarse.shape[1] // PADDING * PADDING
     estimate, square, bound, inner = work[0], work[1], work[2], work[3]
     for k in range(K):
         square[k] = np.float32(0.0)
@@ -278,8 +287,7 @@ def most_optimistic(
     ``work`` is scratch of one row at least, ``State.work``.
     """
     rows, d, K = actions.rows, theta.shape[0], actions.rows.shape[0]
-    estimates, squares = actions.work[0][:K], actions.work[1][:K]
-    bound, top = actions.work[2][:K], actions.work[3]
+    estimates, squares, bound = actions.work[0], actions.work[1], actions.work[2]
     radius = min(radius, LARGEST_RADIUS)
     m, across = cap[TYPICAL], cap[ACROSS]
     slope = 0.5 * radius / math.sqrt(m)
@@ -304,28 +312,25 @@ def most_optimistic(
             np.float32(m),
             actions.work,
         )
-        best = _highest(bound, top)
+        best = _highest(bound, K)
     else:  # out of reach of single precision: score all
         of_bound = of_estimate = math.inf
-        for k in range(K):
+        for k in range(bound.shape[0]):
             estimates[k] = squares[k] = bound[k] = 0.0
-        for j in range(GROUPS):
-            top[j] = 0.0
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, radius, rows[best], work[0])
     score = estimate + width
-    if of_bound < math.inf and _reaching(bound, score - of_bound) > MANY + d:
+    reaching = _reaching(bound, score - of_bound)  # of them the one just scored
+    if reaching > MANY + d and of_bound < math.inf:
         of_square = room_of_squares(d, actions.longest, across)
         _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
         of_bound = of_estimate + room * radius * math.sqrt(actions.longest * across)
-        k = _highest(bound, top)
+        k = _highest(bound, K)
         other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
         if other + more > score or (other + more == score and k < best):
             best, estimate, width, score = k, other, more, other + more
-    for j in range(GROUPS):
-        if top[j] < score - of_bound:
-            continue
-        for k in range(j, K, GROUPS):
+    if reaching > 1:
+        for k in range(K):
             if bound[k] < score - of_bound or k == pivot:
                 continue
             gap = score - of_estimate - estimates[k]

@@ -19,7 +19,6 @@ from belated.core.protocols import mean
 from belated.core.pruning import (
     ACROSS,
     ALONG,
-    GROUPS,
     LARGE,
     LARGEST_RADIUS,
     MANY,
@@ -69,8 +68,7 @@ def most_optimistic_mean(
     ``work`` is scratch of one row at least, ``State.work``.
     """
     rows, d, K = actions.rows, theta.shape[0], actions.rows.shape[0]
-    means, squares = actions.work[0][:K], actions.work[1][:K]
-    bound, top = actions.work[2][:K], actions.work[3]
+    means, squares, bound = actions.work[0], actions.work[1], actions.work[2]
     bonus = min(bonus, LARGEST_RADIUS)
     m, across = cap[TYPICAL], cap[ACROSS]
     slope = 0.5 * bonus / math.sqrt(m)
@@ -103,29 +101,26 @@ def most_optimistic_mean(
             actions.work,
         )
         _bound_means(family, of_estimate, steep, typical, means, squares, bound)
-        best = _highest(bound, top)
+        best = _highest(bound, K)
     else:  # out of reach of single precision: score all
         of_bound = of_mean = math.inf
-        for k in range(K):
+        for k in range(bound.shape[0]):
             means[k] = squares[k] = bound[k] = 0.0
-        for j in range(GROUPS):
-            top[j] = 0.0
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, bonus, rows[best], work[0])
     score = mean(family, estimate) + width
-    if of_bound < math.inf and _reaching(bound, score - of_bound) > MANY + d:
+    reaching = _reaching(bound, score - of_bound)  # of them the one just scored
+    if reaching > MANY + d and of_bound < math.inf:
         of_square = room_of_squares(d, actions.longest, across)
         _sharpen(actions.coarse, A_inv, bonus, of_square, actions.work)
         of_bound = of_mean + room * bonus * math.sqrt(actions.longest * across)
-        k = _highest(bound, top)
+        k = _highest(bound, K)
         other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
         total = mean(family, other) + more
         if total > score or (total == score and k < best):
             best, estimate, width, score = k, other, more, total
-    for j in range(GROUPS):
-        if top[j] < score - of_bound:
-            continue
-        for k in range(j, K, GROUPS):
+    if reaching > 1:
+        for k in range(K):
             if bound[k] < score - of_bound or k == pivot:
                 continue
             gap = score - of_mean - means[k]

@@ -29,7 +29,7 @@ from belated.core.protocols import (
     reward_of_luck,
     set_norm,
 )
-from belated.core.pruning import GROUPS, DecisionSet
+from belated.core.pruning import DecisionSet
 from belated.core.state import DECIDED, OBSERVED, PASSES, History, State
 from belated.core.steps import catch_up, covers, first_state, take_reward
 from belated.core.types import Coarse, Integers, Matrix, Vector
@@ -71,7 +71,7 @@ class Block(NamedTuple):
     """Some rounds of a world, as all lanes see them."""
 
     rows: Any  # (B, K, d) decision sets
-    coarse: Any  # (B, d + 1, K) the same, see DecisionSet
+    coarse: Any  # (B, d + 1, columns) the same, see DecisionSet
     longest: Vector  # (B,) of squared norms
     z: Matrix  # (B, K) x'theta_star
     best: Vector  # (B,) largest of z
@@ -350,7 +350,7 @@ def play_block(
     audit: Audit | None,
 ) -> None:
     """Play the rounds of ``block``, the first of them round ``start`` (from 0), in all lanes."""
-    work = np.empty((4, max(GROUPS, block.z.shape[1])), np.float32)
+    work = np.empty((4, block.coarse.shape[2]), np.float32)
     lucks = np.empty(block.luck.shape[0])
     for b in range(lucks.shape[0]):
         lucks[b] = luck(family, block.luck[b])

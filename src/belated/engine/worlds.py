@@ -25,7 +25,7 @@ from belated.core.protocols import (
     remember,
     with_horizon,
 )
-from belated.core.pruning import fill_coarse
+from belated.core.pruning import columns, fill_coarse
 from belated.core.types import Integers, Vector
 from belated.delays import check_dim, is_known_in_advance
 from belated.engine.audit import new_audit, results
@@ -324,7 +324,7 @@ def _play(
     ]
     K, d, T = world.environment.n_actions, world.dim, world.horizon
     B = block_rounds or min(T, max(1, min(1024, BLOCK_BYTES // (8 * K * d))))
-    rows, coarse = np.empty((B, K, d)), np.empty((B, d + 1, K), np.float32)
+    rows, coarse = np.empty((B, K, d)), np.empty((B, d + 1, columns(K)), np.float32)
     longest, z, best = np.empty(B), np.empty((B, K)), np.empty(B)
     for start in range(0, T, B):
         n = min(B, T - start)

@@ -98,6 +98,16 @@ def self_concordance(family: Any, bound: float) -> float:
     """M with ``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'`` over ``|z| <= bound``."""
 
 
+@generic_with_default
+def concordance(family: Any, bound: float) -> tuple[float, float]:
+    """M and N with ``|mu''| <= M mu'`` and ``|mu'''| <= N mu'`` over ``|z| <= bound``.
+
+    For families that know better than M and M^2 of ``self_concordance``.
+    """
+    M = self_concordance(family, bound)
+    return M, M * M
+
+
 @inlined_kernel
 def mean(family: Any, z: float) -> float:
     """mu(z): expected reward at linear predictor ``z``."""

@@ -15,15 +15,18 @@ when the anchor moves. Self-concordance bounds how far that is from the true min
 (``_certify``); only when the bound exceeds ``tol``, and moving the anchor does not help, does the
 reference move, at the price of one pass over the data.
 
-The certificate, with X the longest returned x, M the self-concordance constant, u = M X ||step||:
+The certificate, with X the longest returned x, ``|mu''| <= M mu'`` and ``|mu'''| <= N mu'`` as far
+as it matters, u = M X ||step||:
 
-    ||grad F(ref + step) - (gradient + bent + H step)||_{H^-1} <= c(u) ||step||_H + gap,
-        c(u) = (e^u - 1 - u) / u,            gap = 0                          for order 2,
-        c(u) = (e^u - 1 - u - u^2/2) / u,
+    ||grad F(ref + step) - (gradient + bent + H step)||_{H^-1} <= c ||step||_H + gap,
+        c = (e^u - 1 - u) / u,               gap = 0                          for order 2,
+        c = (e^u - 1 - u - u^2/2) / u N / M^2,
         gap = M X ||step - anchor|| ||step + anchor||_H / 2                   for order 3,
-    eps = e^u (||r||_{H^-1} + c(u) ||step||_H + gap),   k = M X / sqrt(lmin),
+    eps = e^u (||r||_{H^-1} + c ||step||_H + gap),   k = M X / sqrt(lmin),
     ||ref + step - theta_hat||_H <= -log(1 - k eps) / k      if k eps < 1.
 
+For order 3, mu(z + h) is its Taylor polynomial plus h^3 times the integral of (1 - v)^2 / 2
+mu'''(z + v h) over [0, 1], and ``|mu'''(z + v h)| <= N mu'(z + v h) <= N e^{M v |h|} mu'(z)``.
 The gap is T3[step, step] - T3[anchor, anchor] = T3[step - anchor, step + anchor], bounded by |mu''|
 <= M mu' and Cauchy-Schwarz. r is what the model's optimality condition is off by, rounding of the
 solve included: its gradient plus, on the ball, the multiplier times theta (add the variational
@@ -52,6 +55,7 @@ from belated.core.linalg import (
     solve_upper,
 )
 from belated.core.protocols import (
+    concordance,
     cumulant,
     derivatives,
     factor_precision,
@@ -76,16 +80,20 @@ from belated.core.state import (
 from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.third_derivative import (
     BATCH,
+    add_four_squares,
     add_four_thirds,
-    add_third,
+    add_waiting,
+    multiply_four,
     new_third,
     third_form,
+    unpack_squares,
 )
 
 MOST_PASSES = 200  # in one refit; Newton's method needs a handful
 MOST_ANCHORS = 4  # in one refit, before the reference moves
 # slots of NewtonFit.scalars
 MULTIPLIER, LONGEST, LEAST_SLOPE, EIGENVALUE, RENEW_AT, SHIFT = 0, 1, 2, 3, 4, 5
+REACH, M_THERE, N_THERE, WAITING = 6, 7, 8, 9
 # rows of the scratch State.work; a matrix follows from row WORK on
 STEP, THETA, OFF, PRODUCT, BEST, GRADIENT, RIGHT, BASE = 1, 2, 3, 4, 5, 6, 7, 8
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
@@ -128,7 +136,9 @@ class LazyNewton(NamedTuple):
             anchor=np.zeros(dim),
             bent=np.zeros(dim),
             H_anchor=np.zeros(dim),
-            scalars=np.array([0.0, 0.0, math.inf, rho, 1.0, 0.0]),
+            waiting=np.zeros((BATCH, dim)) if self.order == 3 else np.zeros((0, 0)),
+            bends=np.zeros(BATCH if self.order == 3 else 0),
+            scalars=np.array([0.0, 0.0, math.inf, rho, 1.0, 0.0, -1.0, 0.0, 0.0, 0.0]),
         )
 
 
@@ -139,31 +149,26 @@ class NewtonFit(NamedTuple):
     gradient: Vector  # (d,)   of F at ref
     H: Matrix  # (d, d) Hessian of F at ref
     H_inv: Matrix  # (d, d) inverse of H + shift I
-    T3: Matrix  # third derivative of F at ref, packed: third_derivative.py; empty for order 2
+    # third derivative of F at ref, packed: third_derivative.py; without the rewards that wait. For
+    # order 2 these, and what waits, are empty.
+    T3: Matrix
     anchor: Vector  # (d,)   an earlier step; zero for order 2
     bent: Vector  # (d,)   T3[anchor, anchor] / 2
     H_anchor: Vector  # (d,)   H anchor
-    # (6,) multiplier of the ball, longest returned x, least slope mu'(x'ref) of those, a lower
-    # bound on the eigenvalues of H (a little stale: H grows), when to renew it, and the shift: a
-    # recent multiplier, so that the ball costs no more than a plain solve
+    waiting: Matrix  # (BATCH, d) x of rewards that are not yet in T3
+    bends: Vector  # (BATCH,) their mu''
+    # (10,) multiplier of the ball, longest returned x, least slope mu'(x'ref) of those, a lower
+    # bound on the eigenvalues of H (a little stale: H grows), when to renew it, the shift (a recent
+    # multiplier, so that the ball costs no more than a plain solve), M and N of the certificate
+    # after the ``|z|`` they hold up to, and how many rewards wait
     scalars: Vector
-
-
-@inlined_kernel
-def _take_gradient(fit: NewtonFit, family: Any, x: Vector, y: float) -> tuple[float, float]:
-    """Add one reward to the gradient; returns its weights in the Hessian and in T3."""
-    mu, slope, bend = derivatives(family, dot(x, fit.ref))
-    for i in range(x.shape[0]):
-        fit.gradient[i] += (mu - y) * x[i]
-    fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
-    fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
-    return slope, bend
 
 
 @kernel
 def _move_anchor(fit: NewtonFit, step: Vector) -> None:
     copy(step, fit.anchor)
     third_form(fit.T3, step, fit.bent)
+    add_waiting(fit.waiting, fit.bends, int(fit.scalars[WAITING]), step, fit.bent)
     matvec(fit.H, step, fit.H_anchor)
 
 
@@ -176,14 +181,25 @@ def _invert(fit: NewtonFit) -> None:
 
 @take_in.case(LazyNewton)
 def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
-    fit = state.fit
-    slope, bend = _take_gradient(fit, family, x, y)
+    fit, d = state.fit, x.shape[0]
+    mu, slope, bend = derivatives(family, dot(x, fit.ref))
+    for i in range(d):
+        fit.gradient[i] += (mu - y) * x[i]
+    fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
+    fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
     if estimator.order == 3:
-        add_third(fit.T3, bend, x)
         z = dot(x, fit.anchor)
-        for i in range(x.shape[0]):
+        for i in range(d):
             fit.bent[i] += 0.5 * bend * z * z * x[i]
             fit.H_anchor[i] += slope * z * x[i]
+        waiting = int(fit.scalars[WAITING])
+        copy(x, fit.waiting[waiting])
+        fit.bends[waiting] = bend
+        fit.scalars[WAITING] = waiting + 1
+        if waiting + 1 == BATCH:  # four at once cost hardly more than two
+            fit.scalars[WAITING] = 0.0
+            multiply_four(fit.waiting, 0, 1, 2, 3, fit.T3)
+            add_four_thirds(fit.waiting, 0, 1, 2, 3, fit.bends, fit.T3)
     add_outer(fit.H, slope, x)
     q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
     if state.counts[OBSERVED] % REFACTOR_EVERY == 0 or q > LARGE_UPDATE:
@@ -208,40 +224,78 @@ def _pass_over_data(
         fit.gradient[i] = rho * fit.ref[i]
         fit.anchor[i] = fit.bent[i] = fit.H_anchor[i] = 0.0
         for j in range(d):
-            fit.H[i, j] = rho if i == j else 0.0
+            fit.H[i, j] = 0.0
     fit.T3[:] = 0.0
+    fit.scalars[WAITING] = 0.0
     fit.scalars[LEAST_SLOPE] = math.inf
-    _sum_over_data(estimator, family, fit, history, n, np.empty(BATCH, np.int64), np.empty(BATCH))
+    if estimator.order == 3:
+        rows, weights = np.empty(BATCH, np.int64), np.empty((3, BATCH))
+        _sum_over_data(family, fit, history, n, rows, weights)
+        for i in range(d):
+            fit.H[i, i] += rho
+    else:
+        for i in range(d):
+            fit.H[i, i] = rho
+        _sum_two_orders(family, fit, history, n)
     _invert(fit)
     _renew_eigenvalue(fit, rho)
 
 
 @kernel
-def _sum_over_data(
-    estimator: LazyNewton,
-    family: Any,
-    fit: NewtonFit,
-    history: History,
-    n: int,
-    rows: Integers,
-    bends: Vector,
-) -> None:
-    waiting = 0
+def _sum_two_orders(family: Any, fit: NewtonFit, history: History, n: int) -> None:
+    """Add all returned rewards to gradient and Hessian."""
     for row in range(n):
         y = history.y[row]
         if y == y:  # returned
             x = history.x[row]
-            slope, bend = _take_gradient(fit, family, x, y)
+            mu, slope, _ = derivatives(family, dot(x, fit.ref))
+            for i in range(x.shape[0]):
+                fit.gradient[i] += (mu - y) * x[i]
+            fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
             add_outer(fit.H, slope, x)
-            rows[waiting], bends[waiting] = row, bend
+
+
+@kernel
+def _sum_over_data(
+    family: Any, fit: NewtonFit, history: History, n: int, rows: Integers, weights: Matrix
+) -> None:
+    """Add all returned rewards to gradient, Hessian and T3, four at a time."""
+    waiting, last = 0, 0
+    for row in range(n):
+        if history.y[row] == history.y[row]:  # returned
+            rows[waiting], last = row, row
             waiting += 1
             if waiting == BATCH:
                 waiting = 0
-                if estimator.order == 3:
-                    add_four_thirds(fit.T3, history.x, bends, rows)
-    if estimator.order == 3:
-        for b in range(waiting):
-            add_third(fit.T3, bends[b], history.x[rows[b]])
+                _take_four(family, fit, history, rows, BATCH, weights)
+    if waiting > 0:
+        for b in range(waiting, BATCH):
+            rows[b] = last
+        _take_four(family, fit, history, rows, waiting, weights)
+    unpack_squares(fit.T3, fit.H)
+
+
+@kernel
+def _take_four(
+    family: Any, fit: NewtonFit, history: History, rows: Integers, count: int, weights: Matrix
+) -> None:
+    """Add four rewards, of which ``count`` count; the Hessian is gathered in scratch of T3."""
+    misses, slopes, bends = weights[0], weights[1], weights[2]
+    for b in range(BATCH):
+        misses[b] = slopes[b] = bends[b] = 0.0
+    for b in range(count):
+        mu, slopes[b], bends[b] = derivatives(family, dot(history.x[rows[b]], fit.ref))
+        misses[b] = mu - history.y[rows[b]]
+        fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slopes[b])
+    x, r0, r1, r2, r3 = history.x, rows[0], rows[1], rows[2], rows[3]
+    x0, x1, x2, x3 = x[r0], x[r1], x[r2], x[r3]
+    for i in range(fit.gradient.shape[0]):
+        fit.gradient[i] += (misses[0] * x0[i] + misses[1] * x1[i]) + (
+            misses[2] * x2[i] + misses[3] * x3[i]
+        )
+    multiply_four(x, r0, r1, r2, r3, fit.T3)
+    add_four_squares(slopes, fit.T3)
+    add_four_thirds(x, r0, r1, r2, r3, bends, fit.T3)
 
 
 @kernel
@@ -363,12 +417,15 @@ def minimise_on_ball(
 
 @inlined_kernel
 def _remainder(u: float, order: int) -> float:
-    """c(u) of the certificate: (e^u - 1 - u [- u^2/2]) / u."""
+    """At least, and hardly more than, (e^u - 1 - u) / u for order 2.
+
+    For order 3 (e^u - 1 - u - u^2/2) / u^3, which is c of the certificate without ``N / M^2 u^2``.
+    """
     if order == 2:
         return 0.5 * u + u * u / 5.9 if u < 1e-4 else (math.expm1(u) - u) / u
-    if u < 1e-2:
-        return u * u / 6.0 + u * u * u / 24.0 + u * u * u * u / 100.0
-    return (math.expm1(u) - u - 0.5 * u * u) / u
+    if u < 1.0:  # what is left of the series is 1 / 120 + u / 720 + ..., at u = 1 below 1 / 100
+        return 1.0 / 6.0 + u / 24.0 + u * u / 100.0
+    return (math.expm1(u) - u - 0.5 * u * u) / (u * u * u)
 
 
 @inlined_kernel
@@ -402,7 +459,11 @@ def _certify(
             residual = min(residual, sharper + rounding / math.sqrt(lmin))
     step_2 = math.sqrt(dot(step, step))
     reach = math.sqrt(dot(fit.ref, fit.ref)) + step_2 + MARGIN
-    M = self_concordance(family, X * min(reach, estimator.radius))
+    bound = X * min(reach, estimator.radius)
+    if bound != fit.scalars[REACH]:
+        fit.scalars[M_THERE], fit.scalars[N_THERE] = concordance(family, bound)
+        fit.scalars[REACH] = bound
+    M, N = fit.scalars[M_THERE], fit.scalars[N_THERE]
     if M * X == 0.0:
         return residual
     u, k = M * X * step_2, M * X / math.sqrt(lmin)
@@ -410,6 +471,7 @@ def _certify(
         return math.inf
     beyond = _remainder(u, estimator.order) * math.sqrt(square)
     if estimator.order == 3:
+        beyond *= N * (X * step_2) ** 2
         beyond += (
             0.5
             * M
@@ -423,7 +485,7 @@ def _certify(
     if not k * eps < 1.0:
         return math.inf
     error = -math.log1p(-k * eps) / k
-    holds_everywhere = reach >= estimator.radius or self_concordance(family, math.inf) == M
+    holds_everywhere = reach >= estimator.radius or concordance(family, math.inf) == (M, N)
     if not holds_everywhere and error >= MARGIN * math.sqrt(lmin):
         return math.inf
     return error

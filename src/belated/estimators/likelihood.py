@@ -68,6 +68,8 @@ class LikelihoodFit(NamedTuple):
     anchor: Vector
     bent: Vector
     H_anchor: Vector
+    waiting: Matrix
+    bends: Vector
     scalars: Vector
     P: Matrix  # (d, d) inverse of H
     cap: Vector  # (d + 4,) bound on P: see core/pruning.py

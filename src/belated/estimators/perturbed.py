@@ -27,8 +27,16 @@ from belated.core.jit import kernel
 from belated.core.linalg import copy, dot, matvec
 from belated.core.state import State
 from belated.core.types import Matrix, Vector
-from belated.estimators.lazy_newton import MULTIPLIER, SHIFT, LazyNewton, NewtonFit, _certify
+from belated.estimators.lazy_newton import (
+    MULTIPLIER,
+    SHIFT,
+    WAITING,
+    LazyNewton,
+    NewtonFit,
+    _certify,
+)
 from belated.estimators.ridge import RidgeFit
+from belated.estimators.third_derivative import add_waiting
 
 MOST_STEPS = 6  # of the fixed point
 ENOUGH = 1e-8  # relative length of a step, squared, that needs no further one
@@ -70,14 +78,14 @@ def _bend_shift(fit: NewtonFit, theta: Vector, w: Vector, e: Vector, work: Matri
     change, best, start = work[CHANGE], work[BEST], work[START]
     for i in range(d):
         moved[i] = theta[i] - fit.ref[i]
-    third_gradient(fit.T3, moved, start)
+    third_gradient(fit, moved, start)
     length = -dot(w, e)  # w'H^-1 w
     least = 0.25 * length
     copy(e, best)
     for _ in range(MOST_STEPS):
         for i in range(d):
             moved[i] = theta[i] - fit.ref[i] + e[i]
-        third_gradient(fit.T3, moved, bent)
+        third_gradient(fit, moved, bent)
         matvec(fit.H, e, right)
         for i in range(d):
             right[i] += w[i] + bent[i] - start[i]
@@ -95,15 +103,16 @@ def _bend_shift(fit: NewtonFit, theta: Vector, w: Vector, e: Vector, work: Matri
 
 
 @kernel
-def third_gradient(T3: Matrix, step: Vector, out: Vector) -> None:
+def third_gradient(fit: NewtonFit, step: Vector, out: Vector) -> None:
     """``out = T3[step, step] / 2``, as ``third_form`` but without scratch inside ``T3``.
 
     The gradient of ``T3[step, step, step] / 6``, in which a triple j < i < k counts six times, one
     with two equal indices three times, one with all equal once.
     """
-    d = step.shape[0]
+    T3, d = fit.T3, step.shape[0]
     for i in range(d):
         out[i] = 0.0
+    add_waiting(fit.waiting, fit.bends, int(fit.scalars[WAITING]), step, out)
     for k in range(d):
         p, sk = 0, step[k]
         for i in range(k + 1):
@@ -127,7 +136,7 @@ def shift_error(estimator: Any, family: Any, state: State, w: Vector, theta_w: V
     fit = state.fit
     step, bent, scalars = theta_w - fit.ref, np.zeros(len(w)), fit.scalars.copy()
     if estimator.order == 3:
-        third_gradient(fit.T3, step, bent)
+        third_gradient(fit, step, bent)
     scalars[MULTIPLIER] = scalars[SHIFT] = 0.0
     perturbed = fit._replace(
         gradient=fit.gradient + w, anchor=step, bent=bent, H_anchor=fit.H @ step, scalars=scalars

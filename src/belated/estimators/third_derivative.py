@@ -1,24 +1,25 @@
 """The third derivative of F, a symmetric tensor: sum of mu'' x (x) x (x) x over returned rewards.
 
 Each triple j <= i <= k is stored once: row k, one column for each pair (i, j) in order, so that
-loops run along pairs. Columns of a row beyond its own pairs are never read; the last four rows are
-scratch.
+loops run along pairs. Columns of a row beyond its own pairs are never read. Rewards are added four
+at a time, which saves most of the way to memory and back: the next four rows are scratch for the
+pairs of theirs, the last one for the second derivative, packed in the same way.
 """
 
 import numpy as np
 
 from belated.core.jit import kernel
 from belated.core.linalg import dot
-from belated.core.types import Integers, Matrix, Vector
+from belated.core.types import Matrix, Vector
 
-BATCH = 4  # rows that a pass over the data adds at once
+BATCH = 4  # rewards that are added at once
 PADDING = 32  # columns come in such portions: no odd ends for vector instructions
 
 
 def new_third(dim: int) -> Matrix:
     """Zero, with room for the scratch rows."""
     pairs = dim * (dim + 1) // 2
-    return np.zeros((dim + BATCH, pairs + -pairs % PADDING))
+    return np.zeros((dim + BATCH + 1, pairs + -pairs % PADDING))
 
 
 @kernel
@@ -33,25 +34,22 @@ def _multiply_pairs(x: Vector, pairs: Vector) -> None:
 
 
 @kernel
-def add_third(T3: Matrix, weight: float, x: Vector) -> None:
-    """``T3 += weight x (x) x (x) x``, each triple j <= i <= k stored once."""
-    d, count = x.shape[0], 0
-    pairs = T3[d]
-    _multiply_pairs(x, pairs)
-    for k in range(d):
-        count += k + 1
-        c, row = weight * x[k], T3[k]
-        for q in range(count + -count % PADDING):
-            row[q] += c * pairs[q]
+def multiply_four(x: Matrix, r0: int, r1: int, r2: int, r3: int, T3: Matrix) -> None:
+    """The pairs of four rows of ``x``, into the scratch of ``T3``."""
+    d = x.shape[1]
+    _multiply_pairs(x[r0], T3[d])
+    _multiply_pairs(x[r1], T3[d + 1])
+    _multiply_pairs(x[r2], T3[d + 2])
+    _multiply_pairs(x[r3], T3[d + 3])
 
 
 @kernel
-def add_four_thirds(T3: Matrix, x: Matrix, weights: Vector, rows: Integers) -> None:
-    """The same for four rows of ``x`` at once, which saves most of the way to memory and back."""
+def add_four_thirds(
+    x: Matrix, r0: int, r1: int, r2: int, r3: int, weights: Vector, T3: Matrix
+) -> None:
+    """``T3 += sum of weight x (x) x (x) x`` over four rows of ``x``, after ``multiply_four``."""
     d, count = x.shape[1], 0
-    for b in range(BATCH):
-        _multiply_pairs(x[rows[b]], T3[d + b])
-    x0, x1, x2, x3 = x[rows[0]], x[rows[1]], x[rows[2]], x[rows[3]]
+    x0, x1, x2, x3 = x[r0], x[r1], x[r2], x[r3]
     p0, p1, p2, p3 = T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
     for k in range(d):
@@ -60,6 +58,36 @@ def add_four_thirds(T3: Matrix, x: Matrix, weights: Vector, rows: Integers) -> N
         c0, c1, c2, c3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
         for q in range(count + -count % PADDING):
             row[q] = (((row[q] + c0 * p0[q]) + c1 * p1[q]) + c2 * p2[q]) + c3 * p3[q]
+
+
+@kernel
+def add_four_squares(weights: Vector, T3: Matrix) -> None:
+    """The packed second derivative of the same: plus the sum of weight x x'."""
+    d = T3.shape[0] - BATCH - 1
+    row, p0, p1, p2, p3 = T3[d + BATCH], T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
+    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
+    for q in range(T3.shape[1] // PADDING * PADDING):
+        row[q] = (((row[q] + w0 * p0[q]) + w1 * p1[q]) + w2 * p2[q]) + w3 * p3[q]
+
+
+@kernel
+def unpack_squares(T3: Matrix, H: Matrix) -> None:
+    """``H`` becomes the second derivative gathered by ``add_four_squares``."""
+    d, p = H.shape[0], 0
+    row = T3[d + BATCH]
+    for i in range(d):
+        for j in range(i + 1):
+            H[i, j] = H[j, i] = row[p + j]
+        p += i + 1
+
+
+@kernel
+def add_waiting(x: Matrix, weights: Vector, count: int, step: Vector, out: Vector) -> None:
+    """``out += T3[step, step] / 2`` of ``count`` rows of ``x`` that are not in ``T3`` yet."""
+    for b in range(count):
+        z = dot(x[b], step)
+        for i in range(step.shape[0]):
+            out[i] += 0.5 * weights[b] * z * z * x[b, i]
 
 
 @kernel

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from belated.core.arguments import parameters
 from belated.core.protocols import (
     Support,
+    concordance,
     cumulant,
     derivatives,
     least_slope,
@@ -71,6 +72,12 @@ def _least_slope(family: Tanh, bound: float) -> float:
 @self_concordance.case(Tanh)
 def _self_concordance(family: Tanh, bound: float) -> float:
     return 2.0  # mu'' = -2 mu mu'; mu''' = mu' (4 - 6 mu')
+
+
+@concordance.case(Tanh)
+def _concordance(family: Tanh, bound: float) -> tuple[float, float]:
+    # the latter from -2 mu' at zero to 4 mu' far away
+    return 2.0 * math.tanh(bound), max(2.0, 4.0 - 6.0 * derivatives(family, bound)[1])
 
 
 @reward_quantile.case(Tanh)

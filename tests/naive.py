@@ -102,11 +102,22 @@ def gap(M, X, H, step, anchor):
     return M * X * np.linalg.norm(step - anchor) * math.sqrt(both @ H @ both) / 2
 
 
-def certificate(M, X, order, residual, step_H, step_2, lmin, gap=0.0):
-    """ALGORITHMS G.2 and G.3: bound on the distance of the model's minimiser from the true one."""
+def concordance(family, bound):
+    """Largest |mu''| / mu' and |mu'''| / mu' over |z| <= bound, by differences of log mu'."""
+    z, h = np.linspace(-bound, bound, 2001), 1e-4
+    below, here, above = (np.log(FAMILIES[family][1](z + s)) for s in (-h, 0.0, h))
+    first, second = (above - below) / (2 * h), (above - 2 * here + below) / h**2
+    return np.abs(first).max(), np.abs(second + first**2).max()
+
+
+def certificate(M, X, order, residual, step_H, step_2, lmin, gap=0.0, N=None):
+    """ALGORITHMS G.2 and G.3: bound on the distance of the model's minimiser from the true one.
+
+    There N, the bound on |mu'''| / mu', is M^2.
+    """
     u = M * X * step_2
     psi = (math.exp(u) - 1 - u) / u
-    chi = psi - u / 2
+    chi = (psi - u / 2) * (1.0 if N is None else N / M**2)
     eps = math.exp(u) * (residual + (psi if order == 2 else chi) * step_H + gap)
     k = M * X / math.sqrt(lmin)
     return -math.log(1 - k * eps) / k if k * eps < 1 else math.inf

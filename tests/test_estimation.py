@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
 from belated.core.linalg import grow
-from belated.core.protocols import reward_quantile
+from belated.core.protocols import concordance, reward_quantile, self_concordance
 from belated.core.state import WORK, History
 from belated.estimators.lazy_newton import (
     EIGENVALUE,
@@ -29,11 +29,18 @@ from belated.estimators.lazy_newton import (
     _objective,
     _pass_over_data,
     _propose,
+    _refine,
     _remainder,
     _settle_on_sphere,
     _solve_on_sphere,
 )
-from belated.estimators.third_derivative import add_third, third_form
+from belated.estimators.perturbed import third_gradient
+from belated.estimators.third_derivative import (
+    add_four_thirds,
+    add_waiting,
+    multiply_four,
+    third_form,
+)
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
 
 FAMILIES = sorted(registry.FAMILIES)
@@ -243,11 +250,25 @@ def test_statsmodels_agrees(family, theirs, trials):
 
 def test_remainders():
     """c(u) of the certificate against the series it abbreviates."""
-    for u in (1e-12, 1e-5, 1e-4, 9.9e-3, 1e-2, 0.3, 1.0, 5.0):
+    for u in (1e-12, 1e-5, 1e-4, 1e-2, 0.3, 0.999, 1.0, 1.5, 5.0):
         terms = [u ** (k - 1) / math.factorial(k) for k in range(2, 40)]
         assert _remainder(u, 2) == pytest.approx(math.fsum(terms), rel=1e-8)
-        assert _remainder(u, 3) >= math.fsum(terms[1:]) * (1 - 1e-8)
-        assert _remainder(u, 3) == pytest.approx(math.fsum(terms[1:]), rel=2e-5)
+        third = math.fsum(u ** (k - 3) / math.factorial(k) for k in range(3, 40))
+        assert _remainder(u, 3) >= third * (1 - 1e-12)
+        assert _remainder(u, 3) == pytest.approx(third, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "tanh"])
+def test_concordance_is_the_largest_ratio(name):
+    """Of mu'' and mu''' to mu'; at any distance no more than what holds everywhere."""
+    family = make_family(name)
+    for bound in (1e-3, 0.3, 1.0, 1.9, 5.0):
+        M, N = concordance(family, bound)
+        assert pytest.approx(naive.concordance(name, bound), rel=1e-6) == (M, N)
+        assert self_concordance(family, bound) >= M
+        assert self_concordance(family, bound) ** 2 >= N
+    M = naive.CONCORDANCE.get(name, 1.0)
+    assert concordance(family, math.inf) == (M, M * M)
 
 
 LMIN = 0.45
@@ -261,7 +282,7 @@ def taylor(radius=math.inf, longest=0.4, nu=0.0, shift=0.0, order=3, tol=1e-2, *
         gradient=np.array([0.1, -0.3]),
         H=np.diag([3.0, 0.5]),
         H_inv=np.diag([1 / (3.0 + shift), 1 / (0.5 + shift)]),
-        scalars=np.array([nu, longest, 0.1, LMIN, 1.0, shift]),
+        scalars=np.array([nu, longest, 0.1, LMIN, 1.0, shift, -1.0, 0.0, 0.0, 0.0]),
     )
     return estimator, fit._replace(**changes), scratch(2)
 
@@ -270,20 +291,21 @@ def scratch(d):
     return np.full((WORK + d, d), np.nan)  # whatever is read must have been written
 
 
-@pytest.mark.parametrize(("name", "M"), [("bernoulli", 1.0), ("tanh", 2.0), ("poisson", 1.0)])
+@pytest.mark.parametrize("name", ["bernoulli", "tanh", "poisson"])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("longest", [0.4, 1.0])
 @pytest.mark.parametrize("shift", [0.0, 0.8])
-def test_certificate_is_the_formula(name, M, order, longest, shift):
+def test_certificate_is_the_formula(name, order, longest, shift):
     """Every factor of it, at a step of moderate length and a gradient that is not zero there."""
     step, bent, off = np.array([0.1, -0.2]), np.array([0.02, 0.05]), np.array([0.01, -0.03])
     anchor = np.array([0.12, -0.15])
     estimator, fit, work = taylor(longest=longest, shift=shift, order=order)
+    M, N = naive.concordance(name, longest * (math.hypot(*fit.ref) + math.hypot(*step) + 0.5))
     gap = 0.0
     if order == 3:
         fit = fit._replace(bent=bent, anchor=anchor, H_anchor=fit.H @ anchor)
         gap = naive.gap(M, longest, fit.H, step, anchor)
-        assert gap > 0.003
+        assert gap > 0.001
     fit = fit._replace(gradient=off - fit.H @ step - fit.bent)
     residual = math.sqrt((1 + shift / LMIN) * (off @ fit.H_inv @ off))
     exact_residual = math.sqrt(off @ np.linalg.solve(fit.H, off))
@@ -291,19 +313,21 @@ def test_certificate_is_the_formula(name, M, order, longest, shift):
     assert shift == 0.0 or residual > 1.03 * exact_residual
     step_H = math.sqrt(step @ fit.H @ step)
     step_2 = math.hypot(*step)
-    expected = naive.certificate(M, longest, order, residual, step_H, step_2, LMIN, gap)
+    expected = naive.certificate(M, longest, order, residual, step_H, step_2, LMIN, gap, N)
     assert 0.04 < expected < math.inf
-    assert _certify(estimator, make_family(name), fit, step, work) == pytest.approx(expected)
+    # the polynomial that stands for the remainder is off by less than a thousandth of it
+    got = _certify(estimator, make_family(name), fit, step, work)
+    assert got == pytest.approx(expected, rel=1e-4)
     assert np.allclose(work[3], off)
 
 
 def test_a_tiny_residual_is_bounded_by_its_length():
-    """Below a ten-thousandth of tol the norm of H^-1 is not worth a product."""
+    """Below a tenth of tol the norm of H^-1 is not worth a product."""
     off, zero = np.array([1e-7, -3e-7]), np.zeros(2)
     estimator, fit, work = taylor(gradient=off)
     expected = np.linalg.norm(off) / math.sqrt(LMIN)
     assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
-    estimator = estimator._replace(tol=1e-4)
+    estimator = estimator._replace(tol=1e-7)
     expected = math.sqrt(off @ fit.H_inv @ off)
     assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
 
@@ -323,9 +347,11 @@ def test_certificate_on_the_ball_counts_the_multiplier(order, shift):
         order=order,
     )
     step_H, step_2 = math.sqrt(step @ fit.H @ step), math.hypot(*step)
-    gap = naive.gap(1.0, 0.4, fit.H, step, np.zeros(2)) if order == 3 else 0.0
-    expected = naive.certificate(1.0, 0.4, order, 0.0, step_H, step_2, LMIN, gap)
-    assert _certify(estimator, Bernoulli(), fit, step, work) == pytest.approx(expected)
+    M, N = naive.concordance("bernoulli", 0.4 * math.hypot(*theta))
+    gap = naive.gap(M, 0.4, fit.H, step, np.zeros(2)) if order == 3 else 0.0
+    expected = naive.certificate(M, 0.4, order, 0.0, step_H, step_2, LMIN, gap, N)
+    got = _certify(estimator, Bernoulli(), fit, step, work)
+    assert got == pytest.approx(expected, rel=1e-4)
 
 
 def test_probit_constant_reaches_as_far_as_the_argument():
@@ -382,8 +408,10 @@ def test_certificate_holds_at_any_point(name):
             fit, spread = estimator.new_fit(d), 10 ** rng.uniform(-4, 0)
             fit.ref[:] = theta_hat + spread * rng.standard_normal(d)
             fit.ref[:] *= min(1.0, radius / np.linalg.norm(fit.ref))
-            fit.scalars[SHIFT] = rng.choice([0.0, 10 ** rng.uniform(-3, 3)])
-            _pass_over_data(estimator, family, fit, History(X, y), n)
+            fit.scalars[MULTIPLIER] = rng.choice([0.0, 10 ** rng.uniform(-3, 3)])
+            _pass_over_data(estimator, family, fit, History(X, y), n)  # it becomes the shift
+            fit.scalars[LONGEST] = np.linalg.norm(X, axis=1).max()
+            fit.scalars[MULTIPLIER] = 0.0
             assert fit.scalars[EIGENVALUE] <= np.linalg.eigvalsh(fit.H)[0] * (1 + 1e-9)
             theta = theta_hat + spread * 10 ** rng.uniform(-4, 0) * rng.standard_normal(d)
             length = np.linalg.norm(theta)
@@ -417,6 +445,7 @@ def test_a_spoilt_inverse_is_refined():
         fit.H_inv[:] = np.linalg.inv(fit.H) * (1 + 1e-4)
         step, exact = np.zeros(2), -np.linalg.solve(fit.H, fit.gradient)
         error = _minimise_model(estimator, Bernoulli(), fit, step, work)
+        error = _refine(estimator, Bernoulli(), fit, error, step, work)
         assert math.isfinite(error)
         assert np.abs(step - exact).max() < (1e-7 if tol < 1e-3 else 1e-3)
 
@@ -467,11 +496,12 @@ def test_three_ways_to_the_sphere():
         )
         size = np.sqrt(H.diagonal()).max() * radius
         theta = expected + rng.choice([0.0, 1e-3, 1.0]) * radius * rng.standard_normal(d)
-        ok = _settle_on_sphere(fit, fit.H_inv @ right, radius, 1e-8, theta, np.empty(d))
+        tol = 3e-11
+        ok = _settle_on_sphere(fit, fit.H_inv @ right, radius, tol, theta, np.empty(d))
         settled.setdefault((nu > 0.0, ok), []).append(k)
         if ok:
             gap = theta - expected
-            assert math.sqrt(gap @ H @ gap) <= 1e-12 + 1e-13 * size
+            assert math.sqrt(gap @ H @ gap) <= 0.04 * tol + 1e-13 * size
             assert fit.scalars[MULTIPLIER] == pytest.approx(nu, rel=1e-6, abs=1e-9)
             assert np.linalg.norm(theta) <= radius * (1 + 1e-15)
         for start in (0.0, 0.3 * nu, nu, 3.0 * nu + 1.0):
@@ -506,7 +536,7 @@ def test_on_the_ball_and_back(name, order):
             shifted = fit.H + fit.scalars[SHIFT] * np.eye(d)
             assert np.allclose(fit.H_inv @ shifted, np.eye(d), atol=1e-9)
             seen.add((bool(fit.scalars[MULTIPLIER] > 0.0), bool(fit.scalars[SHIFT] > 0.0)))
-    assert {(True, True), (False, True), (False, False)} <= seen
+    assert {(True, True), (False, False)} <= seen  # not held yet, or no longer, and held
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "tanh", "probit", "poisson"])
@@ -535,6 +565,12 @@ def test_coefficients_follow_the_rewards(name):
     assert bandit.certificate.passes < 100
 
 
+def add_third(T3, weight, x):
+    """One reward's share of the packed third derivative: of four, three count nothing."""
+    multiply_four(x[None], 0, 0, 0, 0, T3)
+    add_four_thirds(x[None], 0, 0, 0, 0, np.array([weight, 0.0, 0.0, 0.0]), T3)
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 11])
 def test_third_derivative_is_stored_once(d):
     """Each triple j <= i <= k in row k, column i (i + 1) / 2 + j; read back as all d^3 of them."""
@@ -552,6 +588,9 @@ def test_third_derivative_is_stored_once(d):
         for step in (rng.standard_normal(d), np.zeros(d), np.eye(d)[d // 2]):
             third_form(T3, step, out)
             expected = np.einsum("ijk,j,k->i", full, step, step) / 2
+            assert np.allclose(out, expected, rtol=1e-12, atol=1e-12)
+            out[:] = 0.0
+            add_waiting(X, weights, n, step, out)  # without storing it
             assert np.allclose(out, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -690,7 +729,7 @@ def test_third_derivative():
     bandit = fed(Bernoulli(), DelayedOFUGLM(tol=1e-12), X, y)
     fit, out = bandit._state.fit, np.empty(3)
     s, h = np.array([0.3, -0.2, 0.5]), 1e-4
-    third_form(fit.T3, s, out)
+    third_gradient(fit, s, out)
     ridge = bandit.policy.lam * bandit.policy.kappa
     g = [naive.objective("bernoulli", X, y, ridge, fit.ref + k * h * s)[1] for k in (-1, 0, 1)]
     assert np.allclose(out, (g[0] - 2 * g[1] + g[2]) / (2 * h * h), atol=1e-5)

@@ -229,12 +229,14 @@ def test_decision_sets():
     options = decision_set(actions)
     assert isinstance(options, DecisionSet)
     assert np.array_equal(options.rows, actions)
-    assert np.array_equal(options.coarse[:2], actions.T)
-    assert options.coarse[2].tolist() == [25.0, 0.0, 2.0]
+    assert np.array_equal(options.coarse[:2, :3], actions.T)
+    assert options.coarse[2, :3].tolist() == [25.0, 0.0, 2.0]
+    assert options.coarse.shape == (3, 16)
+    assert not options.coarse[:, 3:].any()
     assert options.coarse.dtype == np.float32
     assert 25.0 <= options.longest < 25.001
     assert options.work.shape == (4, 16)
-    assert decision_set(np.zeros((40, 2))).work.shape == (4, 40)
+    assert decision_set(np.zeros((40, 2))).work.shape == (4, 48)
 
 
 def test_decision_sets_of_anything():

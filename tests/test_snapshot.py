@@ -95,8 +95,8 @@ def rewrite(path, change):
 
 
 def test_newer_format(path):
-    rewrite(path, lambda header, arrays: header.update(version=3, family="changed beyond"))
-    with pytest.raises(SnapshotError, match=r"has format version 3: expected 2"):
+    rewrite(path, lambda header, arrays: header.update(version=4, family="changed beyond"))
+    with pytest.raises(SnapshotError, match=r"has format version 4: expected 3"):
         Bandit.load(path)
 
 

@@ -25,6 +25,7 @@ from belated.core.protocols import (
     Family,
     Policy,
     choose,
+    concordance,
     cumulant,
     delay_quantile,
     delay_quantile_of,
@@ -365,6 +366,9 @@ def check_self_concordance(family: Family) -> None:
         third = (derivatives(family, z + h)[2] - derivatives(family, z - h)[2]) / (2 * h)
         assert abs(bend) <= M * slope * (1 + 1e-9)
         assert abs(third) <= M * M * slope * (1 + 1e-6) + 1e-9
+        sharp, third_sharp = concordance(family, abs(z))
+        assert abs(bend) <= sharp * slope * (1 + 1e-9)
+        assert abs(third) <= third_sharp * slope * (1 + 1e-6) + 1e-9
 
 
 def _rewards(family: Family, z: float) -> Any:

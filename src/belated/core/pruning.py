@@ -214,12 +214,12 @@ def _bound_all(
 
 @kernel
 def _highest(bound: Coarse, K: int) -> int:
-    """The first of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
+    """The last of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
     for k in range(K, bound.shape[0]):
         bound[k] = -math.inf
     top, best = _largest(bound), 0
-    while bound[best] < top:
-        best += 1
+    for k in range(bound.shape[0] // PADDING * PADDING):
+        best = max(best, k if bound[k] == top else 0)
     return best
 
 

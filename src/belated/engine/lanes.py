@@ -276,6 +276,7 @@ def _play_lane(
     start: int,
     keeps_all: bool,
     lucks: Vector,
+    ideals: Vector,
     work: Coarse,
     rng: np.random.Generator | None,
     audit: Audit | None,
@@ -293,7 +294,8 @@ def _play_lane(
         draw_parameter(policy, state, history, rng)
         k, _, _, width = choose(policy, state, options, rng)
         z = block.z[b, k]
-        lane.sums[REGRET] += mean(family, block.best[b]) - mean(family, z)
+        regret = ideals[b] - mean(family, z)
+        lane.sums[REGRET] += regret
         lane.sums[CERTIFICATE] += min(game.largest_gap, 2.0 * game.slope * width)
         y = reward_of_luck(family, z, lucks[b])
         x = options.rows[k]
@@ -310,7 +312,7 @@ def _play_lane(
                 game.max_norm * game.max_norm,
                 set_norm(policy, state, error),
                 radius(policy, state),
-                mean(family, block.best[b]) - mean(family, z),
+                regret,
                 min(game.largest_gap, 2.0 * game.slope * width),
                 x,
                 float(min(late, game.horizon - t - 1)),
@@ -351,9 +353,10 @@ def play_block(
 ) -> None:
     """Play the rounds of ``block``, the first of them round ``start`` (from 0), in all lanes."""
     work = np.empty((4, block.coarse.shape[2]), np.float32)
-    lucks = np.empty(block.luck.shape[0])
+    lucks, ideals = np.empty(block.luck.shape[0]), np.empty(block.luck.shape[0])
     for b in range(lucks.shape[0]):
         lucks[b] = luck(family, block.luck[b])
+        ideals[b] = mean(family, block.best[b])
     for index in range(lanes.due.shape[0]):
         lane = at(lanes, index)
         _play_lane(
@@ -368,6 +371,7 @@ def play_block(
             start,
             keeps_all,
             lucks,
+            ideals,
             work,
             rng,
             at(audit, index),

@@ -100,19 +100,19 @@ def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
     d, p = step.shape[0], 0
     pairs = T3[d]
     for i in range(d):
+        c, products = step[i], pairs[p:]
         for j in range(i):
-            pairs[p + j] = step[i] * step[j]
-        pairs[p + i] = 0.5 * step[i] * step[i]
+            products[j] = c * step[j]
+        products[i] = 0.5 * c * c
         out[i] = 0.0
         p += i + 1
     p = 0
     for k in range(d):  # from the largest index: j <= i < k, then i = k
         row, s = T3[k], step[k]
-        out[k] += dot(row[:p], pairs)
+        last, half = row[p : p + k], 0.5 * s * s
+        out[k] += (dot(row[:p], pairs) + s * dot(last, step)) + half * row[p + k]
         for j in range(k):
-            out[k] += row[p + j] * s * step[j]
-            out[j] += 0.5 * row[p + j] * s * s
-        out[k] += 0.5 * row[p + k] * s * s
+            out[j] += half * last[j]
         p += k + 1
     for q in range(pairs.shape[0]):
         pairs[q] = 0.0
@@ -124,8 +124,8 @@ def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
         p += k + 1
     p = 0
     for i in range(d):  # j <= i < k again, from the two smaller indices
+        row, s = pairs[p : p + i], step[i]
+        out[i] += dot(row, step) + pairs[p + i] * s
         for j in range(i):
-            out[i] += pairs[p + j] * step[j]
-            out[j] += pairs[p + j] * step[i]
-        out[i] += pairs[p + i] * step[i]
+            out[j] += s * row[j]
         p += i + 1

@@ -5,10 +5,12 @@ import asyncio
 import pytest
 
 from belated.ledger.events import Draft, Kind, Outcome, Status
+from belated.ledger.protocol import NewBanditError
 from belated.service import writer as writing
 from belated.service.writer import Writer
 
 DRAFT = Draft(Kind.CONFIGURED, "shop", b"", 1)
+WRONG = Draft(Kind.REWARDED, "new", b"", 1)
 
 
 class Bandits:
@@ -87,3 +89,24 @@ def test_a_full_queue_is_written_at_once(monkeypatch):
         await slow
 
     assert together(use) == [10, 1]
+
+
+@pytest.mark.parametrize("error", [ValueError("a NUL"), NewBanditError("new")], ids=repr)
+def test_what_one_request_does_wrong_is_told_to_nobody_else(error):
+    """Nor to the writer of nothing, who only looks for news and would take the store for down."""
+    bandits = Bandits()
+
+    def commit(drafts):
+        if any(draft.bandit == "new" for draft in drafts):
+            raise error
+        return Bandits.commit(bandits, drafts)
+
+    bandits.commit = commit
+
+    async def use():
+        writer = Writer(bandits)
+        writes = [writer.write(drafts) for drafts in ([DRAFT], [WRONG], [], [DRAFT, DRAFT])]
+        return await asyncio.gather(*writes, return_exceptions=True)
+
+    accepted = Outcome(Status.ACCEPTED)
+    assert asyncio.run(use()) == [[accepted], error, [], [accepted, accepted]]

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.loop import Loop
-from belated.ledger.protocol import StoreUnavailableError
+from belated.ledger.protocol import NewBanditError, StoreUnavailableError
 from belated.logs.histogram import Histogram
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
@@ -144,9 +144,10 @@ class Writer:
     def _fail(self, batch: Batch, error: Exception) -> list[Batch]:
         """Tell those who wait; or return them one by one, where only one of them can be at fault.
 
-        A ``ValueError`` is about something that the store cannot hold.
+        A ``ValueError`` is about something that the store cannot hold, a ``NewBanditError`` about a
+        bandit that one of them rewards and that is not known here yet.
         """
-        if isinstance(error, ValueError) and len(batch) > 1:
+        if isinstance(error, (ValueError, NewBanditError)) and len(batch) > 1:
             return [[request] for request in batch]
         for _, future in batch:
             if not future.done():

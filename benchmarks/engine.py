@@ -236,7 +236,7 @@ LIMITS = """
 - Drawing is shared: a world's decision sets are drawn once for all its lanes, and so are norms, means
   and delays.
 - Small kernels are compiled into their callers. A call hands over every array of a state one by one;
-  with a dozen calls a round that took longer than the arithmetic at d = 5. Rare work (anchors, passes
+  with a dozen calls a round that was a large part of it at d = 5. Rare work (anchors, passes
   over the data) stays outside, because Numba optimises whatever a caller contains once more.
 - The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
   widths decide, all squares are computed at once. Columns come in portions of a vector, so that
@@ -247,10 +247,10 @@ LIMITS = """
   products and the arg max into their callers, too, changed nothing, and neither did other block sizes.
 - A logistic lane updates a second inverse, O(d^2), and the third derivative, O(d^3), four rewards
   at a time; then it solves and certifies. Its certificate uses what holds on the ball, |mu''| <= 0.46 mu' for
-  m1 = 1, and not what holds everywhere, so that it passes over its data more rarely. Passes are still
-  the largest part at d = 20 and in short runs: most of them fall into the first thousands of rounds.
+  m1 = 1, and not what holds everywhere, so that it passes over its data more rarely. Passes still
+  weigh most at d = 20 and in short runs: most of them fall into the first thousands of rounds.
 - 500 times plain NumPy in the logistic case is not reached: the refit there is one or two Newton steps
-  on matrix products, each as fast as the machine allows, and 10,000 rounds are a short run.
+  on matrix products, and 10,000 rounds are a short run.
 - Four times the floor is not reached: nothing is learnt there. Learning alone, without any choice, takes four
   rank-one updates of d x d matrices a logistic reward. What would make a step is several lanes in
   lockstep, one a place of a vector: that is a second set of kernels, and the house has one.

@@ -20,7 +20,7 @@ as it matters, u = M X ||step||:
 
     ||grad F(ref + step) - (gradient + bent + H step)||_{H^-1} <= c ||step||_H + gap,
         c = (e^u - 1 - u) / u,               gap = 0                          for order 2,
-        c = (e^u - 1 - u - u^2/2) / u N / M^2,
+        c = (N / M^2) (e^u - 1 - u - u^2/2) / u,
         gap = M X ||step - anchor|| ||step + anchor||_H / 2                   for order 3,
     eps = e^u (||r||_{H^-1} + c ||step||_H + gap),   k = M X / sqrt(lmin),
     ||ref + step - theta_hat||_H <= -log(1 - k eps) / k      if k eps < 1.
@@ -196,7 +196,7 @@ def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: flo
         copy(x, fit.waiting[waiting])
         fit.bends[waiting] = bend
         fit.scalars[WAITING] = waiting + 1
-        if waiting + 1 == BATCH:  # four at once cost hardly more than two
+        if waiting + 1 == BATCH:  # at once: it saves the way to memory and back
             fit.scalars[WAITING] = 0.0
             multiply_four(fit.waiting, 0, 1, 2, 3, fit.T3)
             add_four_thirds(fit.waiting, 0, 1, 2, 3, fit.bends, fit.T3)

@@ -106,7 +106,7 @@ def inlined_kernel(function: F) -> F:
     """A kernel that becomes part of each of its callers.
 
     A call hands over every array of a state or a lane one by one, which takes longer than what a
-    small kernel does. For those that are called from one or two places and for the smallest of linear
+    small kernel does. For those that are called from one or two places, and the smallest of linear
     algebra: code grows, and with it the time to compile.
     """
     return _compiled(function, INLINED)

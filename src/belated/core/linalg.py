@@ -5,9 +5,12 @@ compiled result equals the Python one bit for bit. They run over slices from a c
 where an index might be negative, Numba has to ask at every step and does not vectorise.
 """
 
+from typing import Any
+
 import numpy as np
 
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
+from belated.core.packs import EIGHT, eight, put_eight, total, zeros
 from belated.core.types import Matrix, Vector
 
 LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
@@ -35,22 +38,31 @@ def copy(values: Vector, out: Vector) -> None:
         out[i] = values[i]
 
 
-@kernel
+@inlined_kernel
+def _entries(A: Matrix, x: Vector, i: int) -> Any:
+    """The entries i to i + 7 of ``A x`` for symmetric ``A``."""
+    sums = eight(A[0], i) * x[0]
+    for j in range(1, x.shape[0]):
+        sums = sums + eight(A[j], i) * x[j]
+    return sums
+
+
+@inlined_kernel
 def matvec(A: Matrix, x: Vector, out: Vector) -> None:
-    """``out = A x`` for symmetric ``A``, four rows at a time; sums keep their order."""
-    d = x.shape[0]
-    for i in range(d):
-        out[i] = 0.0
-    for j in range(d % 4):
-        c = x[j]
-        for i in range(d):
-            out[i] += A[j, i] * c
-    for j in range(d % 4, d, 4):
-        c0, c1, c2, c3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-        for i in range(d):
-            out[i] = (((out[i] + A[j, i] * c0) + A[j + 1, i] * c1) + A[j + 2, i] * c2) + A[
-                j + 3, i
-            ] * c3
+    """``out = A x`` for symmetric ``A``."""
+    for i in range(0, x.shape[0], EIGHT):
+        put_eight(out, i, _entries(A, x, i))
+
+
+@inlined_kernel
+def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
+    """``x'A x`` for symmetric ``A``; ``work`` becomes ``A x``."""
+    sums = zeros()
+    for i in range(0, x.shape[0], EIGHT):
+        entries = _entries(A, x, i)
+        sums = sums + entries * eight(x, i)
+        put_eight(work, i, entries)
+    return total(sums)
 
 
 @inlined_kernel
@@ -70,8 +82,7 @@ def inverse_add_outer(A_inv: Matrix, weight: float, x: Vector, work: Vector) -> 
     The determinant of ``A`` grows by the factor one plus that number.
     """
     d = x.shape[0]
-    matvec(A_inv, x, work)
-    q = weight * dot(x, work)
+    q = weight * quadratic(A_inv, x, work)
     factor = weight / (1.0 + q)
     for i in range(d):
         f = factor * work[i]
@@ -181,10 +192,3 @@ def grow(
     if q > LARGE_UPDATE:
         inverse_and_log_det(A, 0.0, A_inv)
     return log_det + np.log1p(q)
-
-
-@inlined_kernel
-def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
-    """``x'A x`` for symmetric ``A``; ``work`` becomes ``A x``."""
-    matvec(A, x, work)
-    return dot(x, work)

@@ -25,7 +25,7 @@ off by (2 d + 4) u times the sum of |P_ij x_i x_j|, which is at most sqrt(d) P_1
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,14 +34,23 @@ from belated.core.jit import (
     inlined_kernel,
     kernel,
     rough_kernel,
-    unordered_kernel,
 )
 from belated.core.linalg import dot, matvec, quadratic
+from belated.core.packs import (
+    SIXTEEN,
+    count_reaching,
+    first_reaching,
+    fused,
+    larger,
+    largest,
+    only,
+    put_sixteen,
+    sixteen,
+)
 from belated.core.types import Coarse, Matrix, Vector
 
 ACROSS, ALONG, TYPICAL, RENEW_AT = 0, 1, 2, 3  # slots of a cap; from slot 4 on it holds v
 SQUARINGS = 6  # ||P^64||_F^(1/64) exceeds the largest eigenvalue by d^(1/128) at most
-PADDING = 16  # columns come in such portions: no odd ends for vector instructions
 LARGEST_RADIUS = 1e100  # stands for infinity, where nothing is proved: the longest action wins
 ROOM = 4.0 * 2.0**-24  # for rounding: see above
 MANY = 4  # actions, beyond d, that it does not pay to score one by one
@@ -63,7 +72,7 @@ class DecisionSet(NamedTuple):
 @kernel
 def columns(K: int) -> int:
     """How many columns ``K`` actions take."""
-    return K + -K % PADDING
+    return K + -K % SIXTEEN
 
 
 @kernel
@@ -73,7 +82,7 @@ def fill_coarse(rows: Matrix, coarse: Coarse) -> float:
     What is not a finite number, or too large a one, counts as ``LARGE``.
     """
     K, d = rows.shape
-    n, norms, longest = coarse.shape[1] // PADDING * PADDING, coarse[d], np.float32(0.0)
+    n, norms, longest = coarse.shape[1] // SIXTEEN * SIXTEEN, coarse[d], np.float32(0.0)
     for i in range(d):
         column = coarse[i]
         for a in range(K):
@@ -176,7 +185,7 @@ def _width(A_inv: Matrix, radius: float, x: Vector, work: Vector) -> float:
     return radius * math.sqrt(max(0.0, quadratic(A_inv, x, work)))
 
 
-@rough_kernel
+@kernel
 def _bound_all(
     coarse: Coarse,
     theta: Vector,
@@ -187,56 +196,70 @@ def _bound_all(
     m: np.float32,
     work: Coarse,
 ) -> None:
-    """Rows of ``work``: x'theta, the square under the root, and the bound, of all actions."""
-    d, K = theta.shape[0], coarse.shape[1] // PADDING * PADDING
-    estimate, square, bound = work[0], work[1], work[2]
-    for k in range(K):
-        estimate[k] = square[k] = np.float32(0.0)
-    for i in range(d % 5):
-        row, a, b = coarse[i], np.float32(theta[i]), np.float32(v[i])
-        for k in range(K):
-            estimate[k] += row[k] * a
-            square[k] += row[k] * b
-    for i in range(d % 5, d, 5):
-        x0, x1, x2, x3, x4 = coarse[i], coarse[i + 1], coarse[i + 2], coarse[i + 3], coarse[i + 4]
-        a0, a1, a2 = np.float32(theta[i]), np.float32(theta[i + 1]), np.float32(theta[i + 2])
-        a3, a4 = np.float32(theta[i + 3]), np.float32(theta[i + 4])
-        b0, b1, b2 = np.float32(v[i]), np.float32(v[i + 1]), np.float32(v[i + 2])
-        b3, b4 = np.float32(v[i + 3]), np.float32(v[i + 4])
-        for k in range(K):
-            estimate[k] += x0[k] * a0 + x1[k] * a1 + x2[k] * a2 + x3[k] * a3 + x4[k] * a4
-            square[k] += x0[k] * b0 + x1[k] * b1 + x2[k] * b2 + x3[k] * b3 + x4[k] * b4
-    norms = coarse[d]
-    for k in range(K):
-        square[k] = norms[k] * across - square[k] * square[k] * less
-        bound[k] = estimate[k] + slope * (m + square[k])
+    """Rows of ``work``: x'theta, the square under the root, and the bound, of all actions.
+
+    Four packs at a time, so that none waits for its last addition; at the end some come twice.
+    """
+    d, last = theta.shape[0], coarse.shape[1] - SIXTEEN
+    for k0 in range(0, coarse.shape[1], 4 * SIXTEEN):
+        k1, k2, k3 = min(k0 + 16, last), min(k0 + 32, last), min(k0 + 48, last)
+        x, a, b = coarse[0], np.float32(theta[0]), np.float32(v[0])
+        x0, x1, x2, x3 = sixteen(x, k0), sixteen(x, k1), sixteen(x, k2), sixteen(x, k3)
+        a0, a1, a2, a3 = x0 * a, x1 * a, x2 * a, x3 * a
+        b0, b1, b2, b3 = x0 * b, x1 * b, x2 * b, x3 * b
+        for i in range(1, d):
+            x, a, b = coarse[i], np.float32(theta[i]), np.float32(v[i])
+            x0, x1, x2, x3 = sixteen(x, k0), sixteen(x, k1), sixteen(x, k2), sixteen(x, k3)
+            a0, a1, a2, a3 = fused(x0, a, a0), fused(x1, a, a1), fused(x2, a, a2), fused(x3, a, a3)
+            b0, b1, b2, b3 = fused(x0, b, b0), fused(x1, b, b1), fused(x2, b, b2), fused(x3, b, b3)
+        _bound_some(coarse[d], k0, a0, b0, across, less, slope, m, work)
+        _bound_some(coarse[d], k1, a1, b1, across, less, slope, m, work)
+        _bound_some(coarse[d], k2, a2, b2, across, less, slope, m, work)
+        _bound_some(coarse[d], k3, a3, b3, across, less, slope, m, work)
+
+
+@inlined_kernel
+def _bound_some(
+    norms: Coarse,
+    k: int,
+    estimates: Any,
+    along: Any,
+    across: np.float32,
+    less: np.float32,
+    slope: np.float32,
+    m: np.float32,
+    work: Coarse,
+) -> None:
+    """Sixteen columns of ``work`` from x'theta and x'v."""
+    squares = sixteen(norms, k) * across - along * along * less
+    put_sixteen(work[0], k, estimates)
+    put_sixteen(work[1], k, squares)
+    put_sixteen(work[2], k, fused(squares + m, slope, estimates))
 
 
 @kernel
 def _highest(bound: Coarse, K: int) -> int:
-    """The last of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
-    for k in range(K, bound.shape[0]):
-        bound[k] = -math.inf
-    top, best = _largest(bound), 0
-    for k in range(bound.shape[0] // PADDING * PADDING):
-        best = max(best, k if bound[k] == top else 0)
-    return best
-
-
-@unordered_kernel
-def _largest(bound: Coarse) -> np.float32:
-    top = bound[0]
-    for k in range(bound.shape[0] // PADDING * PADDING):
-        top = max(top, bound[k])
-    return top
+    """The first of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
+    n = bound.shape[0]
+    beyond = only(sixteen(bound, n - SIXTEEN), K - (n - SIXTEEN), -np.float32(np.inf))
+    put_sixteen(bound, n - SIXTEEN, beyond)
+    high = beyond
+    for k in range(0, n - SIXTEEN, SIXTEEN):
+        high = larger(high, sixteen(bound, k))
+    top = largest(high)
+    for k in range(0, n, SIXTEEN):
+        place = first_reaching(sixteen(bound, k), top)
+        if place < SIXTEEN:
+            return k + place
+    return 0
 
 
 @kernel
 def _reaching(bound: Coarse, level: float) -> int:
     """How many bounds reach ``level``."""
     count = 0
-    for k in range(bound.shape[0] // PADDING * PADDING):
-        count += 1 if bound[k] >= level else 0
+    for k in range(0, bound.shape[0], SIXTEEN):
+        count += count_reaching(sixteen(bound, k), np.float32(level))
     return count
 
 
@@ -246,7 +269,7 @@ def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, wor
 
     The fourth row is scratch.
     """
-    d, K = A_inv.shape[0], coarse.shape[1] // PADDING * PADDING
+    d, K = A_inv.shape[0], coarse.shape[1] // SIXTEEN * SIXTEEN
     estimate, square, bound, inner = work[0], work[1], work[2], work[3]
     for k in range(K):
         square[k] = np.float32(0.0)

@@ -571,12 +571,11 @@ def add_third(T3, weight, x):
     add_four_thirds(x[None], 0, 0, 0, 0, np.array([weight, 0.0, 0.0, 0.0]), T3)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 11])
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 11, 15, 20])
 def test_third_derivative_is_stored_once(d):
     """Each triple j <= i <= k in row k, column i (i + 1) / 2 + j; read back as all d^3 of them."""
     rng = np.random.default_rng(d)
     T3 = LazyNewton(1.0, 1.0, math.inf, 1e-2, 3).new_fit(d).T3
-    assert T3.shape[1] % 32 == 0
     X, weights, out = rng.standard_normal((9, d)), rng.standard_normal(9), np.empty(d)
     for n in range(1, 10):
         add_third(T3, weights[n - 1], X[n - 1])
@@ -594,7 +593,7 @@ def test_third_derivative_is_stored_once(d):
             assert np.allclose(out, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("d", [1, 3, 9])
+@pytest.mark.parametrize("d", [1, 3, 9, 16])
 def test_a_pass_gives_the_third_derivative(d):
     """However many rows are added at once, and whatever was in the scratch before."""
     rng = np.random.default_rng(d)

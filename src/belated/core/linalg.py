@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
-from belated.core.packs import EIGHT, eight, put_eight, total, zeros
+from belated.core.packs import EIGHT, put_up_to_eight, total, up_to_eight, zeros
 from belated.core.types import Matrix, Vector
 
 LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
@@ -41,9 +41,9 @@ def copy(values: Vector, out: Vector) -> None:
 @inlined_kernel
 def _entries(A: Matrix, x: Vector, i: int) -> Any:
     """The entries i to i + 7 of ``A x`` for symmetric ``A``."""
-    sums = eight(A[0], i) * x[0]
+    sums = up_to_eight(A[0], i) * x[0]
     for j in range(1, x.shape[0]):
-        sums = sums + eight(A[j], i) * x[j]
+        sums = sums + up_to_eight(A[j], i) * x[j]
     return sums
 
 
@@ -51,7 +51,7 @@ def _entries(A: Matrix, x: Vector, i: int) -> Any:
 def matvec(A: Matrix, x: Vector, out: Vector) -> None:
     """``out = A x`` for symmetric ``A``."""
     for i in range(0, x.shape[0], EIGHT):
-        put_eight(out, i, _entries(A, x, i))
+        put_up_to_eight(out, i, _entries(A, x, i))
 
 
 @inlined_kernel
@@ -60,8 +60,8 @@ def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
     sums = zeros()
     for i in range(0, x.shape[0], EIGHT):
         entries = _entries(A, x, i)
-        sums = sums + entries * eight(x, i)
-        put_eight(work, i, entries)
+        sums = sums + entries * up_to_eight(x, i)
+        put_up_to_eight(work, i, entries)
     return total(sums)
 
 

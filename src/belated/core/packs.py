@@ -32,13 +32,23 @@ def zeros() -> Any:
 
 
 def eight(a: Vector, i: int) -> Any:
+    """``a[i : i + 8]``, all of which must be there."""
+    return a[i : i + EIGHT].copy()
+
+
+def put_eight(a: Vector, i: int, pack: Any) -> None:
+    """``a[i : i + 8] = pack``."""
+    a[i : i + EIGHT] = pack
+
+
+def up_to_eight(a: Vector, i: int) -> Any:
     """``a[i : i + 8]``, with zeros beyond the end of ``a``."""
     pack, numbers = np.zeros(EIGHT), a[i : i + EIGHT]
     pack[: numbers.shape[0]] = numbers
     return pack
 
 
-def put_eight(a: Vector, i: int, pack: Any) -> None:
+def put_up_to_eight(a: Vector, i: int, pack: Any) -> None:
     """``a[i : i + 8] = pack``, as far as ``a`` goes."""
     a[i : i + EIGHT] = pack[: a.shape[0] - i]
 
@@ -213,8 +223,8 @@ def _zeros(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return ir.Constant(DOUBLES.vector, [0.0] * EIGHT)
 
 
-@_in_kernels(eight, DOUBLES, types.Array, types.Integer)
-def _eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+@_in_kernels(up_to_eight, DOUBLES, types.Array, types.Integer)
+def _up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     vector = DOUBLES.vector
     left = builder.sub(_length(context, builder, args[0], sig.args[0]), args[1])
     address = _address(context, builder, args[0], sig.args[0], args[1], vector)
@@ -223,8 +233,8 @@ def _eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _intrinsic(builder, "llvm.masked.load.v8f64.p0", vector, arguments)
 
 
-@_in_kernels(put_eight, types.none, types.Array, types.Integer, Pack)
-def _put_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+@_in_kernels(put_up_to_eight, types.none, types.Array, types.Integer, Pack)
+def _put_up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     """Not by a mask: a store with one is slow, and what it stored is slow to read back."""
     array, i, pack = args
     left = builder.sub(_length(context, builder, array, sig.args[0]), i)
@@ -261,17 +271,21 @@ def _total(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _halved(builder, args[0], builder.fadd)
 
 
-@_in_kernels(sixteen, FLOATS, types.Array, types.Integer)
-def _sixteen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    address = _address(context, builder, args[0], sig.args[0], args[1], FLOATS.vector)
-    return builder.load(address, align=4)
+def _register_memory(load: Any, store: Any, pack: Pack, align: int) -> None:
+    @_in_kernels(load, pack, types.Array, types.Integer)
+    def lower_load(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = _address(context, builder, args[0], sig.args[0], args[1], pack.vector)
+        return builder.load(address, align=align)
+
+    @_in_kernels(store, types.none, types.Array, types.Integer, Pack)
+    def lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = _address(context, builder, args[0], sig.args[0], args[1], pack.vector)
+        builder.store(args[2], address, align=align)
+        return context.get_dummy_value()
 
 
-@_in_kernels(put_sixteen, types.none, types.Array, types.Integer, Pack)
-def _put_sixteen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    address = _address(context, builder, args[0], sig.args[0], args[1], FLOATS.vector)
-    builder.store(args[2], address, align=4)
-    return context.get_dummy_value()
+_register_memory(eight, put_eight, DOUBLES, 8)
+_register_memory(sixteen, put_sixteen, FLOATS, 4)
 
 
 @_in_kernels(fused, FLOATS, Pack, types.Any, Pack)

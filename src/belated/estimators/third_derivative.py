@@ -8,28 +8,30 @@ pairs of theirs, the last one for the second derivative, packed in the same way.
 
 import numpy as np
 
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel, kernel
 from belated.core.linalg import dot
+from belated.core.packs import EIGHT, eight, put_eight, total, up_to_eight, zeros
 from belated.core.types import Matrix, Vector
 
 BATCH = 4  # rewards that are added at once
-PADDING = 32  # columns come in such portions: no odd ends for vector instructions
 
 
 def new_third(dim: int) -> Matrix:
-    """Zero, with room for the scratch rows."""
+    """Zero, with room for the scratch rows, and for a last pack that is hardly begun."""
     pairs = dim * (dim + 1) // 2
-    return np.zeros((dim + BATCH + 1, pairs + -pairs % PADDING))
+    return np.zeros((dim + BATCH + 1, pairs + -pairs % EIGHT + EIGHT))
 
 
-@kernel
+@inlined_kernel
 def _multiply_pairs(x: Vector, pairs: Vector) -> None:
-    """``pairs`` becomes x_i x_j for j <= i, in order."""
+    """``pairs`` becomes x_i x_j for j <= i, in order.
+
+    What a pack writes too much, the next i overwrites.
+    """
     p = 0
     for i in range(x.shape[0]):
-        c, out = x[i], pairs[p:]
-        for j in range(i + 1):
-            out[j] = c * x[j]
+        for j in range(0, i + 1, EIGHT):
+            put_eight(pairs, p + j, up_to_eight(x, j) * x[i])
         p += i + 1
 
 
@@ -52,12 +54,26 @@ def add_four_thirds(
     x0, x1, x2, x3 = x[r0], x[r1], x[r2], x[r3]
     p0, p1, p2, p3 = T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-    for k in range(d):
+    for k in range(0, d - 1, 2):  # two rows at a time: each pair is read once for both
         count += k + 1
+        row, next_row = T3[k], T3[k + 1]
+        a0, a1, a2, a3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
+        b0, b1, b2, b3 = w0 * x0[k + 1], w1 * x1[k + 1], w2 * x2[k + 1], w3 * x3[k + 1]
+        for q in range(0, count, EIGHT):
+            u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
+            put_eight(row, q, (((eight(row, q) + u0 * a0) + u1 * a1) + u2 * a2) + u3 * a3)
+            put_eight(next_row, q, (((eight(next_row, q) + u0 * b0) + u1 * b1) + u2 * b2) + u3 * b3)
+        start = count + -count % EIGHT
+        count += k + 2
+        for q in range(start, count, EIGHT):
+            u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
+            put_eight(next_row, q, (((eight(next_row, q) + u0 * b0) + u1 * b1) + u2 * b2) + u3 * b3)
+    for k in range(d - d % 2, d):
         row = T3[k]
-        c0, c1, c2, c3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
-        for q in range(count + -count % PADDING):
-            row[q] = (((row[q] + c0 * p0[q]) + c1 * p1[q]) + c2 * p2[q]) + c3 * p3[q]
+        a0, a1, a2, a3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
+        for q in range(0, count + k + 1, EIGHT):
+            u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
+            put_eight(row, q, (((eight(row, q) + u0 * a0) + u1 * a1) + u2 * a2) + u3 * a3)
 
 
 @kernel
@@ -66,8 +82,9 @@ def add_four_squares(weights: Vector, T3: Matrix) -> None:
     d = T3.shape[0] - BATCH - 1
     row, p0, p1, p2, p3 = T3[d + BATCH], T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-    for q in range(T3.shape[1] // PADDING * PADDING):
-        row[q] = (((row[q] + w0 * p0[q]) + w1 * p1[q]) + w2 * p2[q]) + w3 * p3[q]
+    for q in range(0, d * (d + 1) // 2, EIGHT):
+        sums = (eight(row, q) + eight(p0, q) * w0) + eight(p1, q) * w1
+        put_eight(row, q, (sums + eight(p2, q) * w2) + eight(p3, q) * w3)
 
 
 @kernel
@@ -98,34 +115,48 @@ def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
     with all equal once.
     """
     d, p = step.shape[0], 0
-    pairs = T3[d]
-    for i in range(d):
-        c, products = step[i], pairs[p:]
-        for j in range(i):
-            products[j] = c * step[j]
-        products[i] = 0.5 * c * c
-        out[i] = 0.0
-        p += i + 1
-    p = 0
-    for k in range(d):  # from the largest index: j <= i < k, then i = k
-        row, s = T3[k], step[k]
-        last, half = row[p : p + k], 0.5 * s * s
-        out[k] += (dot(row[:p], pairs) + s * dot(last, step)) + half * row[p + k]
-        for j in range(k):
-            out[j] += half * last[j]
+    pairs, sums = T3[d], T3[d + 1]
+    _multiply_pairs(step, pairs)
+    for k in range(d):  # from the largest index
+        pairs[p + k] *= 0.5
         p += k + 1
-    for q in range(pairs.shape[0]):
-        pairs[q] = 0.0
+        out[k] = _dot_packs(T3[k, :p], pairs)
+    _sum_rows(T3, step, sums)
     p = 0
-    for k in range(d):
-        row, s = T3[k], step[k]
-        for q in range(p):
-            pairs[q] += s * row[q]
-        p += k + 1
-    p = 0
-    for i in range(d):  # j <= i < k again, from the two smaller indices
-        row, s = pairs[p : p + i], step[i]
-        out[i] += dot(row, step) + pairs[p + i] * s
+    for i in range(d):  # from the two smaller ones, j <= i < k, and from j < i = k
+        row, own, s = sums[p : p + i], T3[i, p : p + i], step[i]
+        half = 0.5 * s * s
+        out[i] += dot(row, step) + sums[p + i] * s
         for j in range(i):
-            out[j] += s * row[j]
+            out[j] += s * row[j] + half * own[j]
         p += i + 1
+
+
+@inlined_kernel
+def _dot_packs(a: Vector, b: Vector) -> float:
+    """``a'b`` where ``b`` is so long that its last two packs are whole."""
+    one, two = zeros(), zeros()
+    for q in range(0, a.shape[0], 2 * EIGHT):
+        one = one + up_to_eight(a, q) * eight(b, q)
+        two = two + up_to_eight(a, q + EIGHT) * eight(b, q + EIGHT)
+    return total(one + two)
+
+
+@inlined_kernel
+def _sum_rows(T3: Matrix, step: Vector, sums: Vector) -> None:
+    """For each pair j <= i the sum of ``step[k] T3[k]`` over the rows k > i."""
+    d = step.shape[0]
+    begun = whole = 1  # first rows with a pair i < k in this pack, and with nothing else
+    for q in range(0, d * (d - 1) // 2, EIGHT):
+        while begun * (begun + 1) // 2 <= q:
+            begun += 1
+        while whole < d and whole * (whole + 1) // 2 < q + EIGHT:
+            whole += 1
+        some = zeros()
+        for k in range(begun, whole):
+            some = some + up_to_eight(T3[k, : k * (k + 1) // 2], q) * step[k]
+        for k in range(whole, d):
+            some = some + eight(T3[k], q) * step[k]
+        put_eight(sums, q, some)
+    for q in range(d * (d - 1) // 2, d * (d + 1) // 2):
+        sums[q] = 0.0  # i = d - 1 is the largest

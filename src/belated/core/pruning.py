@@ -353,13 +353,15 @@ def most_optimistic(
         if other + more > score or (other + more == score and k < best):
             best, estimate, width, score = k, other, more, other + more
     if reaching > 1:
-        for k in range(K):
-            if bound[k] < score - of_bound or k == pivot:
-                continue
-            gap = score - of_estimate - estimates[k]
-            if gap > 0.0 and gap * gap > radius * radius * (squares[k] + of_square):
-                continue  # the bound with the square root itself does not reach
-            other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
-            if other + more > score or (other + more == score and k < best):
-                best, estimate, width, score = k, other, more, other + more
+        for start in range(0, K, SIXTEEN):
+            place = first_reaching(sixteen(bound, start), np.float32(score - of_bound))
+            for k in range(start + place, min(start + SIXTEEN, K)):
+                if bound[k] < score - of_bound or k == pivot:
+                    continue
+                gap = score - of_estimate - estimates[k]
+                if gap > 0.0 and gap * gap > radius * radius * (squares[k] + of_square):
+                    continue  # the bound with the square root itself does not reach
+                other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
+                if other + more > score or (other + more == score and k < best):
+                    best, estimate, width, score = k, other, more, other + more
     return best, score, estimate, width

@@ -15,6 +15,7 @@ import numpy as np
 
 from belated.core.jit import kernel
 from belated.core.linalg import dot
+from belated.core.packs import SIXTEEN, first_reaching, sixteen
 from belated.core.protocols import mean
 from belated.core.pruning import (
     ACROSS,
@@ -120,14 +121,16 @@ def most_optimistic_mean(
         if total > score or (total == score and k < best):
             best, estimate, width, score = k, other, more, total
     if reaching > 1:
-        for k in range(K):
-            if bound[k] < score - of_bound or k == pivot:
-                continue
-            gap = score - of_mean - means[k]
-            if gap > 0.0 and gap * gap > bonus * bonus * (squares[k] + of_square):
-                continue  # the bound with the square root itself does not reach
-            other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
-            total = mean(family, other) + more
-            if total > score or (total == score and k < best):
-                best, estimate, width, score = k, other, more, total
+        for start in range(0, K, SIXTEEN):
+            place = first_reaching(sixteen(bound, start), np.float32(score - of_bound))
+            for k in range(start + place, min(start + SIXTEEN, K)):
+                if bound[k] < score - of_bound or k == pivot:
+                    continue
+                gap = score - of_mean - means[k]
+                if gap > 0.0 and gap * gap > bonus * bonus * (squares[k] + of_square):
+                    continue  # the bound with the square root itself does not reach
+                other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
+                total = mean(family, other) + more
+                if total > score or (total == score and k < best):
+                    best, estimate, width, score = k, other, more, total
     return best, score, estimate, width

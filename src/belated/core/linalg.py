@@ -19,16 +19,10 @@ LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four 
 @inlined_kernel
 def dot(a: Vector, b: Vector) -> float:
     """Inner product ``a'b``; ``b`` may be longer."""
-    d = a.shape[0]
-    s0 = s1 = s2 = s3 = 0.0  # four sums, because each waits for its last addition
-    for i in range(0, d - 3, 4):
-        s0 += a[i] * b[i]
-        s1 += a[i + 1] * b[i + 1]
-        s2 += a[i + 2] * b[i + 2]
-        s3 += a[i + 3] * b[i + 3]
-    for i in range(d - d % 4, d):
-        s0 += a[i] * b[i]
-    return (s0 + s1) + (s2 + s3)
+    sums = zeros()
+    for i in range(0, a.shape[0], EIGHT):
+        sums = sums + up_to_eight(a, i) * up_to_eight(b, i)
+    return total(sums)
 
 
 @inlined_kernel
@@ -69,10 +63,10 @@ def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
 def add_outer(A: Matrix, weight: float, x: Vector) -> None:
     """Rank-one update ``A += weight x x'``."""
     d = x.shape[0]
-    for i in range(d):
-        wx = weight * x[i]
-        for j in range(d):
-            A[i, j] += wx * x[j]
+    for j in range(0, d, EIGHT):
+        scaled = up_to_eight(x, j) * weight
+        for i in range(d):
+            put_up_to_eight(A[i], j, up_to_eight(A[i], j) + scaled * x[i])
 
 
 @inlined_kernel
@@ -81,13 +75,8 @@ def inverse_add_outer(A_inv: Matrix, weight: float, x: Vector, work: Vector) -> 
 
     The determinant of ``A`` grows by the factor one plus that number.
     """
-    d = x.shape[0]
     q = weight * quadratic(A_inv, x, work)
-    factor = weight / (1.0 + q)
-    for i in range(d):
-        f = factor * work[i]
-        for j in range(d):
-            A_inv[i, j] -= f * work[j]
+    add_outer(A_inv, -weight / (1.0 + q), work)
     return q
 
 

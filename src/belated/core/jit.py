@@ -21,7 +21,6 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True, "forceinline": F
 # got back for its own, and free it.
 LEAN = {**OPTIONS, "_nrt": False}
 ROUGH = {**LEAN, "fastmath": {"contract"}}
-UNORDERED = {**LEAN, "fastmath": {"nnan", "nsz"}}
 INLINED = {**LEAN, "forceinline": True}
 
 # Digests of the source files of kernels from outside the package; empty for one that has no file.
@@ -95,11 +94,6 @@ def rough_kernel(function: F) -> F:
     Only for bounds that leave room for rounding.
     """
     return _compiled(function, ROUGH)
-
-
-def unordered_kernel(function: F) -> F:
-    """A kernel whose largest or least number may be sought in any order: none is NaN."""
-    return _compiled(function, UNORDERED)
 
 
 def inlined_kernel(function: F) -> F:

@@ -1,8 +1,9 @@
 """Small dense kernels on symmetric matrices. In place; sums are never reordered.
 
-Inner loops run along contiguous rows (axpy form), which vectorises without fastmath, so that the
-compiled result equals the Python one bit for bit. They run over slices from a constant index:
-where an index might be negative, Numba has to ask at every step and does not vectorise.
+What runs at every reward is written in packs (``core/packs.py``), the rest as loops along
+contiguous rows, which vectorise without fastmath: compiled results equal those of plain Python bit
+for bit. Such loops run over slices from a constant index: where an index might be negative, Numba
+has to ask at every step and does not vectorise.
 """
 
 from typing import Any

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import lower_builtin, models, register_model, type_callable
@@ -24,6 +25,17 @@ from belated.core.types import Coarse, Vector
 F = TypeVar("F", bound=Callable[..., Any])
 
 EIGHT, SIXTEEN = 8, 16
+
+
+def _has_masked_loads() -> bool:
+    """Whether this machine loads part of a pack in one instruction. If not known: no."""
+    try:
+        return bool(get_host_cpu_features().get("avx"))
+    except RuntimeError:
+        return False
+
+
+MASKED_LOADS = _has_masked_loads()
 
 
 def zeros() -> Any:
@@ -71,7 +83,7 @@ def put_sixteen(a: Coarse, i: int, pack: Any) -> None:
 
 
 def fused(a: Any, b: np.float32, c: Any) -> Any:
-    """``a b + c`` of sixteen, rounded once where the machine can; in plain Python twice."""
+    """``a b + c`` of sixteen, rounded once where the machine does so; in plain Python twice."""
     return a * b + c
 
 
@@ -223,46 +235,75 @@ def _zeros(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return ir.Constant(DOUBLES.vector, [0.0] * EIGHT)
 
 
+def _portions(count: int) -> list[tuple[int, int]]:
+    """``count`` below 16 as a sum of 8, 4, 2 and 1: where each begins and ends."""
+    ends = [(count & -portion, portion) for portion in (8, 4, 2, 1) if count & portion]
+    return [(end - portion, end) for end, portion in ends]
+
+
+def _by_count(builder: Any, left: Any, act: Callable[[int], Any]) -> list[tuple[Any, Any]]:
+    """``act(8)`` where ``left >= 8``, otherwise ``act(left)``: what each returns, and its block."""
+    end, results = builder.append_basic_block("end"), []
+    branches = builder.switch(left, builder.append_basic_block("whole"))
+    for count in range(EIGHT + 1):
+        if count < EIGHT:
+            block = builder.append_basic_block(f"part{count}")
+            branches.add_case(left.type(count), block)
+        else:
+            block = branches.default
+        builder.position_at_end(block)
+        results.append((act(count), builder.block))
+        builder.branch(end)
+    builder.position_at_end(end)
+    return results
+
+
 @_in_kernels(up_to_eight, DOUBLES, types.Array, types.Integer)
 def _up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    vector = DOUBLES.vector
-    left = builder.sub(_length(context, builder, args[0], sig.args[0]), args[1])
-    address = _address(context, builder, args[0], sig.args[0], args[1], vector)
-    mask, nothing = _before(builder, left, EIGHT), ir.Constant(vector, [0.0] * EIGHT)
-    arguments = [address, ir.Constant(ir.IntType(32), 8), mask, nothing]
-    return _intrinsic(builder, "llvm.masked.load.v8f64.p0", vector, arguments)
+    array, i = args
+    nothing = ir.Constant(DOUBLES.vector, [0.0] * EIGHT)
+    left = builder.sub(_length(context, builder, array, sig.args[0]), i)
+    if MASKED_LOADS:
+        address = _address(context, builder, array, sig.args[0], i, DOUBLES.vector)
+        mask = _before(builder, left, EIGHT)
+        arguments = [address, ir.Constant(ir.IntType(32), 8), mask, nothing]
+        return _intrinsic(builder, "llvm.masked.load.v8f64.p0", DOUBLES.vector, arguments)
+
+    def load(count: int) -> Any:
+        pack = nothing
+        for begin, end in _portions(count):
+            part = ir.VectorType(ir.DoubleType(), end - begin)
+            place = builder.add(i, ir.Constant(i.type, begin))
+            address = _address(context, builder, array, sig.args[0], place, part)
+            numbers = builder.load(address, align=8)
+            spread = _shuffled(builder, numbers, *(k % (end - begin) for k in range(EIGHT)))
+            here = _integers(*(k + EIGHT if begin <= k < end else k for k in range(EIGHT)))
+            pack = builder.shuffle_vector(pack, spread, here)
+        return pack
+
+    # beyond the end nothing is left, however far
+    left = builder.select(builder.icmp_signed("<", left, left.type(0)), left.type(0), left)
+    results = _by_count(builder, left, load)
+    pack = builder.phi(DOUBLES.vector)
+    for value, block in results:
+        pack.add_incoming(value, block)
+    return pack
 
 
 @_in_kernels(put_up_to_eight, types.none, types.Array, types.Integer, Pack)
 def _put_up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """Not by a mask: a store with one is slow, and what it stored is slow to read back."""
+    """Never by a mask: such a store is slow, and so is reading back what it stored."""
     array, i, pack = args
+
+    def store(count: int) -> None:
+        for begin, end in _portions(count):
+            numbers = _shuffled(builder, pack, *range(begin, end))
+            place = builder.add(i, ir.Constant(i.type, begin))
+            address = _address(context, builder, array, sig.args[0], place, numbers.type)
+            builder.store(numbers, address, align=8)
+
     left = builder.sub(_length(context, builder, array, sig.args[0]), i)
-
-    def put(count: int) -> None:
-        """The first ``count``, in portions of 8, 4, 2 and 1."""
-        done = 0
-        for portion in (8, 4, 2, 1):
-            if count & portion:
-                numbers = _shuffled(builder, pack, *range(done, done + portion))
-                place = builder.add(i, ir.Constant(i.type, done))
-                address = _address(context, builder, array, sig.args[0], place, numbers.type)
-                builder.store(numbers, address, align=8)
-                done += portion
-
-    with builder.if_else(builder.icmp_signed(">=", left, left.type(EIGHT))) as (whole, part):
-        with whole:
-            put(EIGHT)
-        with part:
-            end = builder.append_basic_block("put")
-            cases = builder.switch(left, end)
-            for count in range(1, EIGHT):
-                block = builder.append_basic_block(f"put{count}")
-                cases.add_case(left.type(count), block)
-                builder.position_at_end(block)
-                put(count)
-                builder.branch(end)
-            builder.position_at_end(end)
+    _by_count(builder, left, store)
     return context.get_dummy_value()
 
 
@@ -293,7 +334,7 @@ def _fused(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     arguments = [
         _spread(context, builder, a, given, FLOATS) for a, given in zip(args, sig.args, strict=True)
     ]
-    return _intrinsic(builder, "llvm.fma.v16f32", FLOATS.vector, arguments)
+    return _intrinsic(builder, "llvm.fmuladd.v16f32", FLOATS.vector, arguments)
 
 
 @_in_kernels(only, FLOATS, Pack, types.Integer, types.Float)

@@ -238,19 +238,20 @@ LIMITS = """
 - Small kernels are compiled into their callers. A call hands over every array of a state one by one;
   with a dozen calls a round that was a large part of it at d = 5. Rare work (anchors, passes
   over the data) stays outside, because Numba optimises whatever a caller contains once more.
+- Vectors of 5 to 20 numbers are worked on in packs of eight (sixteen in single precision) that the
+  kernels spell out, because the loops a compiler makes are for longer ones (`core/packs.py`).
 - The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
-  widths decide, all squares are computed at once. Columns come in portions of a vector, so that
-  no loop has an odd end. What is left of it is the largest part of a linear lane: one pass over a
-  decision set, which comes from the second level of the cache, and two products with it.
-- Rank-one updates of W and its inverse are most of the rest. At these dimensions a row is one or two
-  vectors long, so loops and waiting for the last addition cost more than arithmetic. Compiling
-  products and the arg max into their callers, too, changed nothing, and neither did other block sizes.
+  widths decide, all squares are computed at once. What is left of it is the largest part of a linear
+  lane: two products with the whole decision set.
+- Rank-one updates of W and its inverse are most of the rest: at d = 20 they are bound by how many numbers
+  can be stored at a time. Asking memory ahead for the rewards that are due changed nothing.
 - A logistic lane updates a second inverse, O(d^2), and the third derivative, O(d^3), four rewards
   at a time; then it solves and certifies. Its certificate uses what holds on the ball, |mu''| <= 0.46 mu' for
   m1 = 1, and not what holds everywhere, so that it passes over its data more rarely. Passes still
-  weigh most at d = 20 and in short runs: most of them fall into the first thousands of rounds.
+  weigh most in short runs: most of them fall into the first thousands of rounds.
 - 500 times plain NumPy in the logistic case is not reached: the refit there is one or two Newton steps
-  on matrix products, and 10,000 rounds are a short run.
+  on matrix products, and 10,000 rounds are a short run. A lane that is alone also pays alone for what
+  lanes share: delays, noise, and the way of a decision set into the cache.
 - Four times the floor is not reached: nothing is learnt there. Learning alone, without any choice, takes four
   rank-one updates of d x d matrices a logistic reward. What would make a step is several lanes in
   lockstep, one a place of a vector: that is a second set of kernels, and the house has one.

@@ -5,6 +5,7 @@ from inspect import signature
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import TypingError
 
 from belated.core import packs
 from belated.core.packs import (
@@ -38,6 +39,7 @@ def part(a, b, out, number):
 def beyond(a, b, out, number):
     """Nothing is left there, but zeros."""
     out[0] = total(up_to_eight(a, 50) + number)
+    put_up_to_eight(out, 50, up_to_eight(a, 0))
 
 
 def sums(a, b, out, number):
@@ -123,6 +125,16 @@ def test_kernels_do_the_same_with_a_part(function, masked, monkeypatch):
     for length in range(1, 2 * EIGHT + 2):
         plain, fast = both(function, np.float64, length, length)
         assert np.array_equal(plain, fast), length
+
+
+@pytest.mark.compiled
+def test_arrays_that_do_not_lie_as_packs_do_are_refused():
+    """They would be read wrongly: every second number, single precision."""
+    load = njit(lambda a: total(up_to_eight(a, 0)))
+    assert load(np.arange(4.0)) == 6.0
+    for array in (np.arange(8.0)[::2], np.arange(4.0, dtype=np.float32), np.ones((2, 2))):
+        with pytest.raises(TypingError):
+            load(array)
 
 
 @pytest.mark.compiled

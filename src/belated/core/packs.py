@@ -62,7 +62,7 @@ def up_to_eight(a: Vector, i: int) -> Any:
 
 def put_up_to_eight(a: Vector, i: int, pack: Any) -> None:
     """``a[i : i + 8] = pack``, as far as ``a`` goes."""
-    a[i : i + EIGHT] = pack[: a.shape[0] - i]
+    a[i : i + EIGHT] = pack[: max(0, a.shape[0] - i)]
 
 
 def total(pack: Any) -> float:
@@ -136,11 +136,19 @@ class _PackModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, pack, pack.vector)
 
 
-def _in_kernels(function: Any, result: Any, *arguments: Any) -> Callable[[F], F]:
-    """Decorator: how a kernel does ``function`` with arguments of these types."""
+def _in_kernels(function: Any, pack: Pack, result: Any, *arguments: Any) -> Callable[[F], F]:
+    """Decorator: how a kernel does ``function`` with arguments of these types.
+
+    Arrays must be contiguous and of the kind that ``pack`` is made of: it is loaded as it lies.
+    """
+
+    def fits(given: Any) -> bool:
+        if isinstance(given, types.Array):
+            return (given.dtype, given.ndim, given.layout) == (pack.dtype, 1, "C")
+        return not isinstance(given, Pack) or given == pack
 
     def typed(*given: Any) -> Any:
-        return result
+        return result if all(map(fits, given)) else None
 
     typed.__signature__ = signature(function)  # type: ignore[attr-defined]
     type_callable(function)(lambda context: typed)
@@ -230,7 +238,7 @@ _register_arithmetic(operator.sub, "fsub")
 _register_arithmetic(operator.mul, "fmul")
 
 
-@_in_kernels(zeros, DOUBLES)
+@_in_kernels(zeros, DOUBLES, DOUBLES)
 def _zeros(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return ir.Constant(DOUBLES.vector, [0.0] * EIGHT)
 
@@ -242,7 +250,8 @@ def _portions(count: int) -> list[tuple[int, int]]:
 
 
 def _by_count(builder: Any, left: Any, act: Callable[[int], Any]) -> list[tuple[Any, Any]]:
-    """``act(8)`` where ``left >= 8``, otherwise ``act(left)``: what each returns, and its block."""
+    """``act(left)`` where it is from 0 to 8, else the nearer: what each returns, and its block."""
+    left = builder.select(builder.icmp_signed("<", left, left.type(0)), left.type(0), left)
     end, results = builder.append_basic_block("end"), []
     branches = builder.switch(left, builder.append_basic_block("whole"))
     for count in range(EIGHT + 1):
@@ -258,7 +267,7 @@ def _by_count(builder: Any, left: Any, act: Callable[[int], Any]) -> list[tuple[
     return results
 
 
-@_in_kernels(up_to_eight, DOUBLES, types.Array, types.Integer)
+@_in_kernels(up_to_eight, DOUBLES, DOUBLES, types.Array, types.Integer)
 def _up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     array, i = args
     nothing = ir.Constant(DOUBLES.vector, [0.0] * EIGHT)
@@ -281,8 +290,6 @@ def _up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             pack = builder.shuffle_vector(pack, spread, here)
         return pack
 
-    # beyond the end nothing is left, however far
-    left = builder.select(builder.icmp_signed("<", left, left.type(0)), left.type(0), left)
     results = _by_count(builder, left, load)
     pack = builder.phi(DOUBLES.vector)
     for value, block in results:
@@ -290,7 +297,7 @@ def _up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return pack
 
 
-@_in_kernels(put_up_to_eight, types.none, types.Array, types.Integer, Pack)
+@_in_kernels(put_up_to_eight, DOUBLES, types.none, types.Array, types.Integer, Pack)
 def _put_up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     """Never by a mask: such a store is slow, and so is reading back what it stored."""
     array, i, pack = args
@@ -307,18 +314,18 @@ def _put_up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-@_in_kernels(total, types.float64, Pack)
+@_in_kernels(total, DOUBLES, types.float64, Pack)
 def _total(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _halved(builder, args[0], builder.fadd)
 
 
 def _register_memory(load: Any, store: Any, pack: Pack, align: int) -> None:
-    @_in_kernels(load, pack, types.Array, types.Integer)
+    @_in_kernels(load, pack, pack, types.Array, types.Integer)
     def lower_load(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         address = _address(context, builder, args[0], sig.args[0], args[1], pack.vector)
         return builder.load(address, align=align)
 
-    @_in_kernels(store, types.none, types.Array, types.Integer, Pack)
+    @_in_kernels(store, pack, types.none, types.Array, types.Integer, Pack)
     def lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         address = _address(context, builder, args[0], sig.args[0], args[1], pack.vector)
         builder.store(args[2], address, align=align)
@@ -329,7 +336,7 @@ _register_memory(eight, put_eight, DOUBLES, 8)
 _register_memory(sixteen, put_sixteen, FLOATS, 4)
 
 
-@_in_kernels(fused, FLOATS, Pack, types.Any, Pack)
+@_in_kernels(fused, FLOATS, FLOATS, Pack, types.Any, Pack)
 def _fused(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     arguments = [
         _spread(context, builder, a, given, FLOATS) for a, given in zip(args, sig.args, strict=True)
@@ -337,18 +344,18 @@ def _fused(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _intrinsic(builder, "llvm.fmuladd.v16f32", FLOATS.vector, arguments)
 
 
-@_in_kernels(only, FLOATS, Pack, types.Integer, types.Float)
+@_in_kernels(only, FLOATS, FLOATS, Pack, types.Integer, types.Float)
 def _only(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     other = _spread(context, builder, args[2], sig.args[2], FLOATS)
     return builder.select(_before(builder, args[1], SIXTEEN), args[0], other)
 
 
-@_in_kernels(larger, FLOATS, Pack, Pack)
+@_in_kernels(larger, FLOATS, FLOATS, Pack, Pack)
 def _larger_of(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _larger(builder, *args)
 
 
-@_in_kernels(largest, types.float32, Pack)
+@_in_kernels(largest, FLOATS, types.float32, Pack)
 def _largest(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _halved(builder, args[0], lambda a, b: _larger(builder, a, b))
 
@@ -360,12 +367,12 @@ def _reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.zext(hits, ir.IntType(64))
 
 
-@_in_kernels(count_reaching, types.int64, Pack, types.Float)
+@_in_kernels(count_reaching, FLOATS, types.int64, Pack, types.Float)
 def _count_reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.ctpop(_reaching(context, builder, sig, args))
 
 
-@_in_kernels(first_reaching, types.int64, Pack, types.Float)
+@_in_kernels(first_reaching, FLOATS, types.int64, Pack, types.Float)
 def _first_reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     end = ir.Constant(ir.IntType(64), 1 << SIXTEEN)
     hits = builder.or_(_reaching(context, builder, sig, args), end)

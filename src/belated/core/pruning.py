@@ -202,7 +202,8 @@ def _bound_all(
     """
     d, last = theta.shape[0], coarse.shape[1] - SIXTEEN
     for k0 in range(0, coarse.shape[1], 4 * SIXTEEN):
-        k1, k2, k3 = min(k0 + 16, last), min(k0 + 32, last), min(k0 + 48, last)
+        k1, k2 = min(k0 + SIXTEEN, last), min(k0 + 2 * SIXTEEN, last)
+        k3 = min(k0 + 3 * SIXTEEN, last)
         x, a, b = coarse[0], np.float32(theta[0]), np.float32(v[0])
         x0, x1, x2, x3 = sixteen(x, k0), sixteen(x, k1), sixteen(x, k2), sixteen(x, k3)
         a0, a1, a2, a3 = x0 * a, x1 * a, x2 * a, x3 * a
@@ -256,7 +257,7 @@ def _highest(bound: Coarse, K: int) -> int:
 
 @kernel
 def _reaching(bound: Coarse, level: float) -> int:
-    """How many bounds reach ``level``."""
+    """How many bounds reach ``level``, rounded: one that just misses it may count."""
     count = 0
     for k in range(0, bound.shape[0], SIXTEEN):
         count += count_reaching(sixteen(bound, k), np.float32(level))

@@ -6,6 +6,8 @@ at a time, which saves most of the way to memory and back: the next four rows ar
 pairs of theirs, the last one for the second derivative, packed in the same way.
 """
 
+from typing import Any
+
 import numpy as np
 
 from belated.core.jit import inlined_kernel, kernel
@@ -45,6 +47,23 @@ def multiply_four(x: Matrix, r0: int, r1: int, r2: int, r3: int, T3: Matrix) -> 
     _multiply_pairs(x[r3], T3[d + 3])
 
 
+@inlined_kernel
+def _add_four(
+    row: Vector,
+    q: int,
+    u0: Any,
+    u1: Any,
+    u2: Any,
+    u3: Any,
+    w0: float,
+    w1: float,
+    w2: float,
+    w3: float,
+) -> None:
+    """Eight columns of ``row`` plus four weighted packs, in this order."""
+    put_eight(row, q, (((eight(row, q) + u0 * w0) + u1 * w1) + u2 * w2) + u3 * w3)
+
+
 @kernel
 def add_four_thirds(
     x: Matrix, r0: int, r1: int, r2: int, r3: int, weights: Vector, T3: Matrix
@@ -61,19 +80,19 @@ def add_four_thirds(
         b0, b1, b2, b3 = w0 * x0[k + 1], w1 * x1[k + 1], w2 * x2[k + 1], w3 * x3[k + 1]
         for q in range(0, count, EIGHT):
             u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-            put_eight(row, q, (((eight(row, q) + u0 * a0) + u1 * a1) + u2 * a2) + u3 * a3)
-            put_eight(next_row, q, (((eight(next_row, q) + u0 * b0) + u1 * b1) + u2 * b2) + u3 * b3)
+            _add_four(row, q, u0, u1, u2, u3, a0, a1, a2, a3)
+            _add_four(next_row, q, u0, u1, u2, u3, b0, b1, b2, b3)
         start = count + -count % EIGHT
         count += k + 2
         for q in range(start, count, EIGHT):
             u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-            put_eight(next_row, q, (((eight(next_row, q) + u0 * b0) + u1 * b1) + u2 * b2) + u3 * b3)
+            _add_four(next_row, q, u0, u1, u2, u3, b0, b1, b2, b3)
     for k in range(d - d % 2, d):
         row = T3[k]
         a0, a1, a2, a3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
         for q in range(0, count + k + 1, EIGHT):
             u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-            put_eight(row, q, (((eight(row, q) + u0 * a0) + u1 * a1) + u2 * a2) + u3 * a3)
+            _add_four(row, q, u0, u1, u2, u3, a0, a1, a2, a3)
 
 
 @kernel
@@ -83,8 +102,8 @@ def add_four_squares(weights: Vector, T3: Matrix) -> None:
     row, p0, p1, p2, p3 = T3[d + BATCH], T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
     for q in range(0, d * (d + 1) // 2, EIGHT):
-        sums = (eight(row, q) + eight(p0, q) * w0) + eight(p1, q) * w1
-        put_eight(row, q, (sums + eight(p2, q) * w2) + eight(p3, q) * w3)
+        u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
+        _add_four(row, q, u0, u1, u2, u3, w0, w1, w2, w3)
 
 
 @kernel

@@ -16,6 +16,7 @@ from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, SnapshotError, T
 from belated.delays import Exponential
 from belated.engine import draw_world, play
 from belated.environments import UnitBall
+from belated.snapshot import VERSION
 
 
 @pytest.fixture
@@ -95,8 +96,10 @@ def rewrite(path, change):
 
 
 def test_newer_format(path):
-    rewrite(path, lambda header, arrays: header.update(version=4, family="changed beyond"))
-    with pytest.raises(SnapshotError, match=r"has format version 4: expected 3"):
+    rewrite(
+        path, lambda header, arrays: header.update(version=VERSION + 1, family="changed beyond")
+    )
+    with pytest.raises(SnapshotError, match=rf"version {VERSION + 1}: expected {VERSION}"):
         Bandit.load(path)
 
 

@@ -5,6 +5,7 @@ in one table is measured in one run, the contenders taking turns, because machin
 the ratios are what to look at.
 """
 
+import os
 import platform
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+# at these sizes a second thread makes NumPy's products slower, and their times erratic
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -108,9 +111,9 @@ def against_numpy() -> None:
     print(
         "Median microseconds of 1,000 calls. The plain bandit keeps W^-1 by rank-one updates, scores\n"
         "with matrix products and refits by Newton's method (over all of R^d) from its last estimate\n"
-        f"to the same tolerance. Both chose the same action in {same} of 1,000 rounds (their estimates differ\n"
-        "within that tolerance). A NumPy decision is one matrix product, so `decide` alone gains\n"
-        "least; what grows with n in plain NumPy is `learn`.\n"
+        f"to the same tolerance; its products use one thread. Both chose the same action in {same} of 1,000\n"
+        "rounds (their estimates differ within that tolerance). A NumPy decision is one matrix product, so\n"
+        "`decide` alone gains least; what grows with n in plain NumPy is `learn`.\n"
     )
     rows = []
     for step in ("decide", "learn"):

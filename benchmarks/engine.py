@@ -243,8 +243,8 @@ LIMITS = """
 - The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
   widths decide, all squares are computed at once. What is left of it is the largest part of a linear
   lane: two products with the whole decision set.
-- Rank-one updates of W and its inverse are most of the rest: at d = 20 they are bound by how many numbers
-  can be stored at a time. Asking memory ahead for the rewards that are due changed nothing.
+- Rank-one updates of W and its inverse are most of the rest: every reward reads, changes
+  and stores each of their numbers. Asking memory ahead for the rewards that are due changed nothing.
 - A logistic lane updates a second inverse, O(d^2), and the third derivative, O(d^3), four rewards
   at a time; then it solves and certifies. Its certificate uses what holds on the ball, |mu''| <= 0.46 mu' for
   m1 = 1, and not what holds everywhere, so that it passes over its data more rarely. Passes still

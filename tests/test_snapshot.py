@@ -96,10 +96,9 @@ def rewrite(path, change):
 
 
 def test_newer_format(path):
-    rewrite(
-        path, lambda header, arrays: header.update(version=VERSION + 1, family="changed beyond")
-    )
-    with pytest.raises(SnapshotError, match=rf"version {VERSION + 1}: expected {VERSION}"):
+    newer = VERSION + 1
+    rewrite(path, lambda header, arrays: header.update(version=newer, family="changed beyond"))
+    with pytest.raises(SnapshotError, match=rf"has format version {newer}: expected {VERSION}"):
         Bandit.load(path)
 
 

@@ -361,7 +361,7 @@ def _largest(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 def _reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """One bit for each place, in a 64-bit integer, and a seventeenth."""
+    """One bit for each place, in a 64-bit integer."""
     level = _spread(context, builder, args[1], sig.args[1], FLOATS)
     hits = builder.bitcast(builder.fcmp_ordered(">=", args[0], level), ir.IntType(SIXTEEN))
     return builder.zext(hits, ir.IntType(64))

@@ -18,9 +18,15 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Poisson, delays, environments
-from belated.core.linalg import cholesky, grow, inverse_and_log_det, solve_transposed, solve_upper
+from belated.core.linalg import (
+    cholesky,
+    grow,
+    inverse_and_log_det,
+    solve_transposed,
+    solve_upper,
+)
 from belated.core.protocols import choose, mean, reward_quantile
-from belated.core.special import normal_cdf, normal_quantile, sigmoid
+from belated.core.special import log_of_one_plus, logit, normal_cdf, normal_quantile, sigmoid
 from belated.engine import draw_world, play
 
 
@@ -103,6 +109,21 @@ def test_normal_quantile():
     assert normal_quantile(1.0) == math.inf
     z = np.linspace(-37, 8, 400)
     assert np.allclose([normal_cdf(v) for v in z], ndtr(z), rtol=1e-12)
+
+
+def test_logit():
+    for z in (-700.0, -30.0, -1.0, 0.0, 0.3, 20.0):
+        assert logit(sigmoid(z)) == pytest.approx(z, rel=1e-6)
+    assert logit(0.25) == pytest.approx(-math.log(3.0), rel=1e-15)
+    assert (logit(0.0), logit(1.0)) == (-math.inf, math.inf)
+
+
+def test_log_of_one_plus():
+    """A series up to 1/64, then the library's: the last digits are right on both sides."""
+    near = (1 / 64, math.nextafter(1 / 64, 0))
+    for q in [0.0, 1e-300, 1e-17, *np.geomspace(1e-12, 1e6, 200), *near]:
+        assert log_of_one_plus(q) == pytest.approx(math.log1p(q), rel=4e-16)
+    assert log_of_one_plus(-0.5) == math.log1p(-0.5)
 
 
 def test_sigmoid_at_the_ends():

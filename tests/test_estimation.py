@@ -20,8 +20,10 @@ from belated.estimators.lazy_newton import (
     LONGEST,
     MULTIPLIER,
     SHIFT,
+    WAITING,
     LazyNewton,
     _certify,
+    _exponential,
     _line_search,
     _minimise_model,
     _minimise_quadratic,
@@ -33,12 +35,14 @@ from belated.estimators.lazy_newton import (
     _remainder,
     _settle_on_sphere,
     _solve_on_sphere,
+    _stretch,
 )
 from belated.estimators.perturbed import third_gradient
 from belated.estimators.third_derivative import (
-    add_four_thirds,
+    BATCH,
+    add_thirds,
     add_waiting,
-    multiply_four,
+    multiply_pairs,
     third_form,
 )
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
@@ -246,6 +250,16 @@ def test_statsmodels_agrees(family, theirs, trials):
 
 
 # -------------------------------------------------------------------------------------- the parts
+
+
+def test_bounds_in_place_of_functions():
+    """Never below what they stand for, and not above by more than 1e-4 of it."""
+    for u in [0.0, 1e-9, *np.linspace(1e-3, 2.0, 300), 0.5, 20.0]:
+        assert math.exp(u) * (1 - 1e-15) <= _exponential(u) <= math.exp(u) * (1 + 1e-4)
+    for t in [1e-12, *np.linspace(1e-4, 0.99, 300), 0.05, math.nextafter(0.05, 0)]:
+        exact = -math.log1p(-t) / t
+        assert exact * (1 - 1e-15) <= _stretch(t) <= exact * (1 + 2e-5)
+    assert _stretch(0.0) == 1.0
 
 
 def test_remainders():
@@ -566,9 +580,10 @@ def test_coefficients_follow_the_rewards(name):
 
 
 def add_third(T3, weight, x):
-    """One reward's share of the packed third derivative: of four, three count nothing."""
-    multiply_four(x[None], 0, 0, 0, 0, T3)
-    add_four_thirds(x[None], 0, 0, 0, 0, np.array([weight, 0.0, 0.0, 0.0]), T3)
+    """One reward's share of the packed third derivative: of a batch, the others count nothing."""
+    rows = np.tile(x, (BATCH, 1))
+    multiply_pairs(rows, T3)
+    add_thirds(rows, weight * np.eye(BATCH)[0], T3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 11, 15, 20])
@@ -602,16 +617,20 @@ def test_a_pass_gives_the_third_derivative(d):
     estimator, out = LazyNewton(1.0, 1.0, math.inf, 1e-2, 3), np.empty(d)
     fit = estimator.new_fit(d)
     fit.ref[:] = rng.standard_normal(d)
-    X, y = rng.standard_normal((13, d)), np.ones(13)
+    X, y = rng.standard_normal((20, d)), np.ones(20)
     y[[2, 7]] = np.nan  # not returned
-    for n in range(14):
+    for n in range(21):
         _pass_over_data(estimator, Poisson(), fit, History(X, y), n)
         seen = X[:n][~np.isnan(y[:n])]
         full = naive.third_derivative(seen, np.exp(seen @ fit.ref))
         step = rng.standard_normal(d)
         third_form(fit.T3, step, out)
+        add_waiting(fit.waiting, fit.bends, len(seen) % BATCH, step, out)
         expected = np.einsum("ijk,j,k->i", full, step, step) / 2
         assert np.allclose(out, expected, rtol=1e-11, atol=1e-12)
+        assert fit.scalars[WAITING] == len(seen) % BATCH
+        H = estimator.lam * estimator.kappa * np.eye(d) + (seen.T * np.exp(seen @ fit.ref)) @ seen
+        assert np.allclose(fit.H, H, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

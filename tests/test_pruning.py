@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import config
+from numba import config, njit
 
 import naive
-from belated.core import pruning
+from belated.core import bounds, pruning
 from belated.core.linalg import dot, grow, inverse_and_log_det
 from belated.core.pruning import (
     ACROSS,
     ALONG,
+    RENEWALS,
     TYPICAL,
     DecisionSet,
     decision_set,
-    largest_eigenvalue_bound,
     most_optimistic,
     new_cap,
     renew,
+    split_bound,
 )
 from belated.core.steps import is_within
 
@@ -196,15 +197,15 @@ def test_cap_is_tight():
 
 
 def test_cap_is_renewed_in_time():
-    """After every reward at first, later whenever their number has grown by a sixteenth."""
+    """After every reward at first, later whenever their number has grown by a certain part."""
     design, x, renewed = Design(1, 1.0), np.ones(1), []
     for _ in range(200):
         before = design.cap[ACROSS]
         design.add(x)
         if design.cap[ACROSS] != before:
             renewed.append(design.count)
-    assert renewed[:16] == list(range(1, 17))
-    assert all(b - a == 1 + a // 16 for a, b in pairwise(renewed))
+    assert renewed[:RENEWALS] == list(range(1, RENEWALS + 1))
+    assert all(b - a == 1 + a // RENEWALS for a, b in pairwise(renewed))
     assert new_cap(1, 4.0)[ACROSS] == pytest.approx(0.25)
 
 
@@ -284,20 +285,66 @@ def test_scores_that_single_precision_cannot_tell_apart():
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-12, 1.0, 1e12, 1e100])
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 15])
-def test_eigenvalue_bound(d, scale):
-    """At least the largest eigenvalue, to rounding, and at most d^(1/128) times it."""
+def test_split_bound(d, scale):
+    """Above x'A_inv x for every x, and as near as the power it uses allows."""
     rng = np.random.default_rng(d)
     Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    for spread in (0.0, 1e-3, 1.0, 12.0):
-        eigenvalues = scale * 10 ** -(spread * rng.random(d))
-        P = Q.T @ np.diag(eigenvalues) @ Q
+    for spread in (0.0, 1e-3, 1.0, 6.0):
+        eigenvalues = 10 ** -(spread * rng.random(d))
+        P = Q.T @ np.diag(eigenvalues) @ Q * scale
         P = (P + P.T) / 2
-        kept, exact = P.copy(), np.linalg.eigvalsh(P / scale)[-1] * scale
-        bound = largest_eigenvalue_bound(P)
-        assert exact * (1 - 1e-12) <= bound <= exact * d ** (1 / 128) * (1 + 1e-12)
+        A = Q.T @ np.diag(1 / eigenvalues) @ Q / scale
+        kept, v = P.copy(), rng.standard_normal(d)
+        along, across = split_bound(A, P, v)
         assert np.array_equal(P, kept)
-        assert bound * pruning.SLACK > exact  # what its callers make of it
-    assert largest_eigenvalue_bound(scale * np.eye(d)) == pytest.approx(scale * d ** (1 / 128))
-    one = np.zeros((d, d))
-    one[-1, -1] = scale
-    assert largest_eigenvalue_bound(one) == pytest.approx(scale)
+        assert np.linalg.norm(v) == pytest.approx(1.0)
+        assert across >= along
+        X = np.vstack([rng.standard_normal((50, d)), Q])
+        c, squares = X @ v, np.einsum("ki,ij,kj->k", X, P / scale, X)
+        bound = along / scale * c**2 + across / scale * ((X**2).sum(1) - c**2)
+        assert np.all(bound * pruning.SLACK > squares)
+        # what it is made of, from all eigenvalues
+        inner = v @ P @ v
+        off = np.linalg.norm((P @ v - inner * v) / scale) * scale
+        rest = np.linalg.svd(np.vstack([v[None], np.eye(d)]))[2][1:] if d > 1 else np.empty((0, d))
+        rest = rest - np.outer(rest @ v, v)
+        rest = np.linalg.qr(rest.T)[0].T if d > 1 else rest
+        others = np.linalg.eigvalsh(rest @ P @ rest.T / scale) * scale
+        m = others.mean() - others.std() if d > 1 else 0.0
+        sharpest = max(others.max(initial=0.0), inner) + off
+        widest = max(m + d ** (1 / 32) * np.abs(others - m).max(initial=0.0), inner) + off
+        assert along == pytest.approx(inner + off, rel=1e-9)
+        assert sharpest * (1 - 1e-9) <= across <= widest * (1 + 1e-9)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("at_once", [(7, 4, 2, 1), (3, 2, 1)])
+def test_bounds_in_a_kernel(at_once, monkeypatch):
+    """The same as NumPy's to single precision, for every number of actions, and nothing else."""
+    monkeypatch.setattr(bounds, "AT_ONCE", at_once)
+    compiled, rng = njit(lambda *arguments: bounds.bound_all(*arguments)), np.random.default_rng(0)
+    numbers = np.float32([0.7, 0.6, 1.3, 0.5])
+    for d in (1, 2, 5, 20):
+        for K in (1, 16, 17, 50, 100, 128, 250):
+            options = decision_set(rng.standard_normal((K, d)))
+            theta, v = rng.standard_normal((2, d))
+            plain, fast = (np.full((4, options.coarse.shape[1]), 7.0, np.float32) for _ in range(2))
+            bounds.bound_all(options.coarse, theta, v, *numbers, plain)
+            compiled(options.coarse, theta, v, *numbers, fast)
+            assert np.allclose(plain, fast, rtol=1e-4, atol=1e-4)
+            X, exact = options.rows, np.empty((3, K))
+            exact[0] = X @ theta
+            exact[1] = 0.7 * (X**2).sum(1) - 0.6 * (X @ v) ** 2
+            exact[2] = exact[0] + 1.3 * (exact[1] + 0.5)
+            assert np.allclose(fast[:3, :K], exact, rtol=1e-4, atol=1e-4)
+
+
+def test_split_bound_where_one_direction_is_known_well():
+    """All other eigenvalues being equal, both bounds are exact."""
+    d = 12
+    A = 3.0 * np.eye(d)
+    A[0, 0] = 500.0
+    v = np.eye(d)[0] + 1e-3
+    along, across = split_bound(A, np.linalg.inv(A), v)
+    assert along == pytest.approx(1 / 500.0, rel=1e-4)
+    assert across == pytest.approx(1 / 3.0, rel=1e-4)

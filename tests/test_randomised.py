@@ -17,7 +17,7 @@ from belated.engine import draw_world, play
 from belated.environments import UnitBall
 from belated.estimators.lazy_newton import WAITING, LazyNewton
 from belated.estimators.perturbed import shift_error, shift_estimate, third_gradient
-from belated.estimators.third_derivative import add_four_thirds, multiply_four
+from belated.estimators.third_derivative import BATCH, add_thirds, multiply_pairs
 from belated.policies import (
     EVILL,
     GLMFPL,
@@ -298,11 +298,12 @@ def test_evill_perturbation_has_the_law_of_the_papers_sum(family):
 def test_third_gradient():
     rng = np.random.default_rng(0)
     for d in (1, 2, 5, 9):
-        X, weights, s = rng.standard_normal((7, d)), rng.standard_normal(7), rng.standard_normal(d)
+        X, weights = rng.standard_normal((BATCH + 3, d)), rng.standard_normal(BATCH + 3)
+        s = rng.standard_normal(d)
         fit, out = LazyNewton(1.0, 1.0, math.inf, 1e-2, 3).new_fit(d), np.empty(d)
-        multiply_four(X, 0, 1, 2, 3, fit.T3)
-        add_four_thirds(X, 0, 1, 2, 3, weights, fit.T3)
-        fit.waiting[:3], fit.bends[:3], fit.scalars[WAITING] = X[4:], weights[4:], 3
+        multiply_pairs(X[:BATCH], fit.T3)
+        add_thirds(X[:BATCH], weights[:BATCH], fit.T3)
+        fit.waiting[:3], fit.bends[:3], fit.scalars[WAITING] = X[BATCH:], weights[BATCH:], 3
         third_gradient(fit, s, out)
         full = naive.third_derivative(X, weights)
         assert out == pytest.approx(np.einsum("ijk,i,j->k", full, s, s) / 2)

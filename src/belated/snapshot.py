@@ -20,7 +20,7 @@ from belated.core.files import replacing
 from belated.core.state import DECIDED, OBSERVED, History, State, new_history
 from belated.features import FeatureMap, Features, Transformed
 
-FORMAT, VERSION = "belated-bandit", 4
+FORMAT, VERSION = "belated-bandit", 5
 
 
 class SnapshotError(ValueError):

@@ -6,12 +6,12 @@ for bit. Such loops run over slices from a constant index: where an index might 
 has to ask at every step and does not vectorise.
 """
 
-from typing import Any
-
 import numpy as np
 
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
-from belated.core.packs import EIGHT, put_up_to_eight, total, up_to_eight, zeros
+from belated.core.packs import EIGHT, total, up_to_eight, zeros
+from belated.core.products import add_outer, quadratic
+from belated.core.special import log_of_one_plus
 from belated.core.types import Matrix, Vector
 
 LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
@@ -31,43 +31,6 @@ def copy(values: Vector, out: Vector) -> None:
     """``out = values``."""
     for i in range(values.shape[0]):
         out[i] = values[i]
-
-
-@inlined_kernel
-def _entries(A: Matrix, x: Vector, i: int) -> Any:
-    """The entries i to i + 7 of ``A x`` for symmetric ``A``."""
-    sums = up_to_eight(A[0], i) * x[0]
-    for j in range(1, x.shape[0]):
-        sums = sums + up_to_eight(A[j], i) * x[j]
-    return sums
-
-
-@inlined_kernel
-def matvec(A: Matrix, x: Vector, out: Vector) -> None:
-    """``out = A x`` for symmetric ``A``."""
-    for i in range(0, x.shape[0], EIGHT):
-        put_up_to_eight(out, i, _entries(A, x, i))
-
-
-@inlined_kernel
-def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
-    """``x'A x`` for symmetric ``A``; ``work`` becomes ``A x``."""
-    sums = zeros()
-    for i in range(0, x.shape[0], EIGHT):
-        entries = _entries(A, x, i)
-        sums = sums + entries * up_to_eight(x, i)
-        put_up_to_eight(work, i, entries)
-    return total(sums)
-
-
-@inlined_kernel
-def add_outer(A: Matrix, weight: float, x: Vector) -> None:
-    """Rank-one update ``A += weight x x'``."""
-    d = x.shape[0]
-    for j in range(0, d, EIGHT):
-        scaled = up_to_eight(x, j) * weight
-        for i in range(d):
-            put_up_to_eight(A[i], j, up_to_eight(A[i], j) + scaled * x[i])
 
 
 @inlined_kernel
@@ -181,4 +144,4 @@ def grow(
         return inverse_and_log_det(A, 0.0, A_inv)
     if q > LARGE_UPDATE:
         inverse_and_log_det(A, 0.0, A_inv)
-    return log_det + np.log1p(q)
+    return log_det + log_of_one_plus(q)

@@ -14,12 +14,12 @@ def stacked(items: list[Any]) -> Any:
     first = items[0]
     if isinstance(first, tuple):
         return type(first)(*(stacked(list(parts)) for parts in zip(*items, strict=True)))
-    return np.stack(items, out=_aligned((len(items), *first.shape), first.dtype))
+    return np.stack(items, out=aligned_empty((len(items), *first.shape), first.dtype))
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Any:
     """An array that begins on a cache line, so that vector instructions seldom straddle two."""
-    size = int(np.prod(shape)) * dtype.itemsize
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(dtype).reshape(shape)

@@ -3,7 +3,7 @@
 Loops over vectors of five or twenty numbers are too short for a compiler to vectorise well: what it
 makes is for hundreds, and at these lengths only its odd ends run. Here a kernel says itself what is
 done at once. In plain Python a pack is a NumPy array and the functions below are what they say; in
-a kernel each becomes an instruction or a few. Results agree bit for bit, but for ``fused``.
+a kernel each becomes an instruction or a few. Results agree bit for bit.
 
 Packs live in kernels only: between them travel arrays.
 """
@@ -15,11 +15,11 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import lower_builtin, models, register_model, type_callable
 
+from belated.core.lowering import INT, halved, has_feature, shuffled, spread
 from belated.core.types import Coarse, Vector
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,15 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 EIGHT, SIXTEEN = 8, 16
 
 
-def _has_masked_loads() -> bool:
-    """Whether this machine loads part of a pack in one instruction. If not known: no."""
-    try:
-        return bool(get_host_cpu_features().get("avx"))
-    except RuntimeError:
-        return False
-
-
-MASKED_LOADS = _has_masked_loads()
+MASKED_LOADS = has_feature("avx")  # part of a pack in one instruction
 
 
 def zeros() -> Any:
@@ -82,11 +74,6 @@ def put_sixteen(a: Coarse, i: int, pack: Any) -> None:
     a[i : i + SIXTEEN] = pack
 
 
-def fused(a: Any, b: np.float32, c: Any) -> Any:
-    """``a b + c`` of sixteen, rounded once where the machine does so; in plain Python twice."""
-    return a * b + c
-
-
 def only(pack: Any, count: int, other: np.float32) -> Any:
     """The first ``count`` of sixteen; ``other`` in place of the rest."""
     pack = pack.copy()
@@ -104,15 +91,19 @@ def largest(pack: Any) -> np.float32:
     return pack.max()
 
 
-def count_reaching(pack: Any, level: np.float32) -> int:
-    """How many of sixteen are ``level`` or more."""
-    return int(np.count_nonzero(pack >= level))
+def reaching(pack: Any, level: np.float32) -> int:
+    """Which of sixteen are ``level`` or more: one bit each, that of the first the lowest."""
+    return int(np.packbits(pack >= level, bitorder="little").view(np.uint16)[0])
 
 
-def first_reaching(pack: Any, level: np.float32) -> int:
-    """Place of the first of sixteen that is ``level`` or more; 16 where none is."""
-    hits = np.flatnonzero(pack >= level)
-    return int(hits[0]) if hits.shape[0] else SIXTEEN
+def how_many(bits: int) -> int:
+    """Bits that are set."""
+    return bits.bit_count()
+
+
+def lowest(bits: int) -> int:
+    """Place of the lowest bit that is set; one is."""
+    return (bits & -bits).bit_length() - 1
 
 
 # ------------------------------------------------------------------------------ in a kernel
@@ -155,35 +146,17 @@ def _in_kernels(function: Any, pack: Pack, result: Any, *arguments: Any) -> Call
     return cast(Callable[[F], F], lower_builtin(function, *arguments))
 
 
-def _integers(*values: int) -> Any:
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(values)), list(values))
-
-
-def _shuffled(builder: Any, vector: Any, *places: int) -> Any:
-    return builder.shuffle_vector(
-        vector, ir.Constant(vector.type, ir.Undefined), _integers(*places)
-    )
-
-
 def _spread(context: Any, builder: Any, value: Any, given: Any, pack: Pack) -> Any:
     """A number in all places; a pack as it is."""
     if isinstance(given, Pack):
         return value
-    number = context.cast(builder, value, given, pack.dtype)
-    one = builder.insert_element(
-        ir.Constant(pack.vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
-    )
-    return _shuffled(builder, one, *[0] * pack.vector.count)
+    return spread(builder, context.cast(builder, value, given, pack.dtype), pack.vector.count)
 
 
 def _before(builder: Any, count: Any, places: int) -> Any:
     """Mask of the places before ``count``, a 64-bit integer."""
-    integers = ir.VectorType(ir.IntType(64), places)
-    one = builder.insert_element(
-        ir.Constant(integers, ir.Undefined), count, ir.Constant(ir.IntType(32), 0)
-    )
-    here = ir.Constant(integers, list(range(places)))
-    return builder.icmp_signed("<", here, _shuffled(builder, one, *[0] * places))
+    here = ir.Constant(ir.VectorType(INT, places), list(range(places)))
+    return builder.icmp_signed("<", here, spread(builder, count, places))
 
 
 def _address(context: Any, builder: Any, array: Any, given: Any, i: Any, vector: Any) -> Any:
@@ -198,17 +171,6 @@ def _length(context: Any, builder: Any, array: Any, given: Any) -> Any:
 def _intrinsic(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
     kind = ir.FunctionType(result, [a.type for a in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
-
-
-def _halved(builder: Any, vector: Any, join: Any) -> Any:
-    """Upper half joined with lower half until one number is left."""
-    count = vector.type.count
-    while count > 1:
-        count //= 2
-        lower = _shuffled(builder, vector, *range(count))
-        upper = _shuffled(builder, vector, *range(count, 2 * count))
-        vector = join(lower, upper)
-    return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
 def _larger(builder: Any, a: Any, b: Any) -> Any:
@@ -285,9 +247,10 @@ def _up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             place = builder.add(i, ir.Constant(i.type, begin))
             address = _address(context, builder, array, sig.args[0], place, part)
             numbers = builder.load(address, align=8)
-            spread = _shuffled(builder, numbers, *(k % (end - begin) for k in range(EIGHT)))
-            here = _integers(*(k + EIGHT if begin <= k < end else k for k in range(EIGHT)))
-            pack = builder.shuffle_vector(pack, spread, here)
+            wide = shuffled(builder, numbers, *(k % (end - begin) for k in range(EIGHT)))
+            here = [k + EIGHT if begin <= k < end else k for k in range(EIGHT)]
+            places = ir.Constant(ir.VectorType(ir.IntType(32), EIGHT), here)
+            pack = builder.shuffle_vector(pack, wide, places)
         return pack
 
     results = _by_count(builder, left, load)
@@ -304,7 +267,7 @@ def _put_up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
     def store(count: int) -> None:
         for begin, end in _portions(count):
-            numbers = _shuffled(builder, pack, *range(begin, end))
+            numbers = shuffled(builder, pack, *range(begin, end))
             place = builder.add(i, ir.Constant(i.type, begin))
             address = _address(context, builder, array, sig.args[0], place, numbers.type)
             builder.store(numbers, address, align=8)
@@ -316,7 +279,7 @@ def _put_up_to_eight(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @_in_kernels(total, DOUBLES, types.float64, Pack)
 def _total(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return _halved(builder, args[0], builder.fadd)
+    return halved(builder, args[0], builder.fadd)
 
 
 def _register_memory(load: Any, store: Any, pack: Pack, align: int) -> None:
@@ -336,14 +299,6 @@ _register_memory(eight, put_eight, DOUBLES, 8)
 _register_memory(sixteen, put_sixteen, FLOATS, 4)
 
 
-@_in_kernels(fused, FLOATS, FLOATS, Pack, types.Any, Pack)
-def _fused(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    arguments = [
-        _spread(context, builder, a, given, FLOATS) for a, given in zip(args, sig.args, strict=True)
-    ]
-    return _intrinsic(builder, "llvm.fmuladd.v16f32", FLOATS.vector, arguments)
-
-
 @_in_kernels(only, FLOATS, FLOATS, Pack, types.Integer, types.Float)
 def _only(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     other = _spread(context, builder, args[2], sig.args[2], FLOATS)
@@ -357,23 +312,21 @@ def _larger_of(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @_in_kernels(largest, FLOATS, types.float32, Pack)
 def _largest(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return _halved(builder, args[0], lambda a, b: _larger(builder, a, b))
+    return halved(builder, args[0], lambda a, b: _larger(builder, a, b))
 
 
+@_in_kernels(reaching, FLOATS, types.int64, Pack, types.Float)
 def _reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """One bit for each place, in a 64-bit integer."""
     level = _spread(context, builder, args[1], sig.args[1], FLOATS)
     hits = builder.bitcast(builder.fcmp_ordered(">=", args[0], level), ir.IntType(SIXTEEN))
-    return builder.zext(hits, ir.IntType(64))
+    return builder.zext(hits, INT)
 
 
-@_in_kernels(count_reaching, FLOATS, types.int64, Pack, types.Float)
-def _count_reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.ctpop(_reaching(context, builder, sig, args))
+@_in_kernels(how_many, FLOATS, types.int64, types.Integer)
+def _how_many(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.ctpop(args[0])
 
 
-@_in_kernels(first_reaching, FLOATS, types.int64, Pack, types.Float)
-def _first_reaching(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    end = ir.Constant(ir.IntType(64), 1 << SIXTEEN)
-    hits = builder.or_(_reaching(context, builder, sig, args), end)
-    return builder.cttz(hits, ir.Constant(ir.IntType(1), 1))
+@_in_kernels(lowest, FLOATS, types.int64, types.Integer)
+def _lowest(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))

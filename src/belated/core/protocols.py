@@ -12,7 +12,7 @@ import numpy as np
 from belated.core.arguments import shown
 from belated.core.generic import generic, generic_with_default
 from belated.core.jit import inlined_kernel
-from belated.core.linalg import quadratic
+from belated.core.products import quadratic
 from belated.core.pruning import DecisionSet
 from belated.core.state import History, State
 from belated.core.types import Matrix, Vector

@@ -25,32 +25,35 @@ off by (2 d + 4) u times the sum of |P_ij x_i x_j|, which is at most sqrt(d) P_1
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from belated.core.bounds import bound_all
 from belated.core.jit import (
     allocating_kernel,
     inlined_kernel,
     kernel,
     rough_kernel,
 )
-from belated.core.linalg import dot, matvec, quadratic
+from belated.core.linalg import dot
 from belated.core.packs import (
     SIXTEEN,
-    count_reaching,
-    first_reaching,
-    fused,
+    how_many,
     larger,
     largest,
+    lowest,
     only,
     put_sixteen,
+    reaching,
     sixteen,
 )
+from belated.core.products import matvec, quadratic
 from belated.core.types import Coarse, Matrix, Vector
 
 ACROSS, ALONG, TYPICAL, RENEW_AT = 0, 1, 2, 3  # slots of a cap; from slot 4 on it holds v
-SQUARINGS = 6  # ||P^64||_F^(1/64) exceeds the largest eigenvalue by d^(1/128) at most
+SQUARINGS = 4  # ||S^16||_F^(1/16) exceeds the largest eigenvalue by the factor d^(1/32) at most
+RENEWALS = 32  # a cap is renewed when the terms of A have grown by such a part
 LARGEST_RADIUS = 1e100  # stands for infinity, where nothing is proved: the longest action wins
 ROOM = 4.0 * 2.0**-24  # for rounding: see above
 MANY = 4  # actions, beyond d, that it does not pay to score one by one
@@ -123,31 +126,69 @@ def new_cap(dim: int, lam: float) -> Vector:
 
 
 @allocating_kernel
-def largest_eigenvalue_bound(P: Matrix) -> float:
-    """At least the largest eigenvalue of the positive definite ``P``, and hardly more."""
-    d = P.shape[0]
-    square, product = P.copy(), np.empty((d, d))
-    log_scale, weight = 0.0, 1.0
+def split_bound(A: Matrix, A_inv: Matrix, v: Vector) -> tuple[float, float]:
+    """``along, across`` with ``x'A_inv x <= along c^2 + across (||x||^2 - c^2)``, ``c = x'v``.
+
+    ``v`` is moved towards the top eigenvector of ``A`` first and becomes of unit length; A_inv may
+    be the inverse of ``A`` plus a multiple of the identity. Of the two ``across`` is not the lower.
+    """
+    d = v.shape[0]
+    work, square, product = np.empty(d), np.empty((d, d)), np.empty((d, d))
+    for _ in range(3):
+        matvec(A, v, work)
+        norm = math.sqrt(dot(work, work))
+        for i in range(d):
+            v[i] = work[i] / norm
+    along = quadratic(A_inv, v, work)
+    off, trace = 0.0, -along
+    for i in range(d):
+        work[i] -= along * v[i]
+        off += work[i] ** 2
+        trace += A_inv[i, i]
+    s, m = math.sqrt(off), trace / max(d - 1, 1)
+    # What A_inv does to vectors orthogonal to v, less m: small where its eigenvalues are alike.
+    # They may reach farther down than up, hence less a standard deviation, too.
+    deviation = 0.0
+    for i in range(d):
+        for j in range(d):
+            off = work[i] * v[j] + v[i] * work[j]
+            square[i, j] = A_inv[i, j] - off + (m - along) * v[i] * v[j]
+        square[i, i] -= m
+        deviation += dot(square[i], square[i])
+    deviation = math.sqrt(deviation / max(d - 1, 1))
+    for i in range(d):
+        for j in range(d):
+            square[i, j] -= deviation * v[i] * v[j]
+        square[i, i] += deviation
+    across = m - deviation + _spectral_bound(square, product)
+    return along + s, max(across, along) + s
+
+
+@kernel
+def _spectral_bound(S: Matrix, product: Matrix) -> float:
+    """At least the largest absolute value of an eigenvalue of ``S``, and hardly more: overwritten.
+
+    The Frobenius norm of a high power, of which the root is taken.
+    """
+    d, log_scale, weight = S.shape[0], 0.0, 1.0
     for _ in range(SQUARINGS):
         largest = 0.0
         for i in range(d):
-            largest = max(largest, square[i, i])  # the largest entry of a definite matrix
+            for j in range(d):
+                largest = max(largest, abs(S[i, j]))
+        if largest < 1e-300:
+            return 0.0
         log_scale += weight * math.log(largest)
         weight *= 0.5
         for i in range(d):
             for j in range(d):
-                square[i, j] /= largest
+                S[i, j] /= largest
         for i in range(d):
-            for j in range(d):
-                product[i, j] = 0.0
-            for k in range(d):
-                c = square[i, k]
-                for j in range(d):
-                    product[i, j] += c * square[k, j]
-        square, product = product, square
+            matvec(S, S[i], product[i])
+        S, product = product, S
     frobenius = 0.0
     for i in range(d):
-        frobenius += dot(square[i], square[i])
+        frobenius += dot(S[i], S[i])
     return math.exp(log_scale + weight * 0.5 * math.log(frobenius))
 
 
@@ -160,82 +201,22 @@ def renew(cap: Vector, A: Matrix, A_inv: Matrix, count: int, work: Vector) -> No
 
 @kernel
 def _compute_cap(cap: Vector, A: Matrix, A_inv: Matrix, count: int, work: Vector) -> None:
-    d = A.shape[0]
     v = cap[4:]
-    for _ in range(3):  # towards the top eigenvector; any unit vector would do
-        matvec(A, v, work)
-        norm = math.sqrt(dot(work, work))
-        for i in range(d):
-            v[i] = work[i] / norm
-    along = quadratic(A_inv, v, work)
-    off = 0.0
-    for i in range(d):
-        off += (work[i] - along * v[i]) ** 2
-    s = math.sqrt(off)
-    across = largest_eigenvalue_bound(A_inv) + s
+    along, across = split_bound(A, A_inv, v)
+    trace = 0.0
+    for i in range(v.shape[0]):
+        trace += A[i, i]
+    share = quadratic(A, v, work) / trace  # what actions have along v, on average
     cap[ACROSS] = SLACK * across
-    cap[ALONG] = min(SLACK * (along + s), cap[ACROSS])
-    cap[TYPICAL] = 0.5 * across
-    cap[RENEW_AT] = count + 1 + count // 16
+    cap[ALONG] = SLACK * along
+    cap[TYPICAL] = max(along * share + across * (1.0 - share), 0.1 * across)
+    cap[RENEW_AT] = count + 1 + count // RENEWALS
 
 
 @kernel
 def _width(A_inv: Matrix, radius: float, x: Vector, work: Vector) -> float:
     """``radius ||x||_{A^-1}``."""
     return radius * math.sqrt(max(0.0, quadratic(A_inv, x, work)))
-
-
-@kernel
-def _bound_all(
-    coarse: Coarse,
-    theta: Vector,
-    v: Vector,
-    across: np.float32,
-    less: np.float32,
-    slope: np.float32,
-    m: np.float32,
-    work: Coarse,
-) -> None:
-    """Rows of ``work``: x'theta, the square under the root, and the bound, of all actions.
-
-    Four packs at a time, so that none waits for its last addition; at the end some come twice.
-    """
-    d, last = theta.shape[0], coarse.shape[1] - SIXTEEN
-    for k0 in range(0, coarse.shape[1], 4 * SIXTEEN):
-        k1, k2 = min(k0 + SIXTEEN, last), min(k0 + 2 * SIXTEEN, last)
-        k3 = min(k0 + 3 * SIXTEEN, last)
-        x, a, b = coarse[0], np.float32(theta[0]), np.float32(v[0])
-        x0, x1, x2, x3 = sixteen(x, k0), sixteen(x, k1), sixteen(x, k2), sixteen(x, k3)
-        a0, a1, a2, a3 = x0 * a, x1 * a, x2 * a, x3 * a
-        b0, b1, b2, b3 = x0 * b, x1 * b, x2 * b, x3 * b
-        for i in range(1, d):
-            x, a, b = coarse[i], np.float32(theta[i]), np.float32(v[i])
-            x0, x1, x2, x3 = sixteen(x, k0), sixteen(x, k1), sixteen(x, k2), sixteen(x, k3)
-            a0, a1, a2, a3 = fused(x0, a, a0), fused(x1, a, a1), fused(x2, a, a2), fused(x3, a, a3)
-            b0, b1, b2, b3 = fused(x0, b, b0), fused(x1, b, b1), fused(x2, b, b2), fused(x3, b, b3)
-        _bound_some(coarse[d], k0, a0, b0, across, less, slope, m, work)
-        _bound_some(coarse[d], k1, a1, b1, across, less, slope, m, work)
-        _bound_some(coarse[d], k2, a2, b2, across, less, slope, m, work)
-        _bound_some(coarse[d], k3, a3, b3, across, less, slope, m, work)
-
-
-@inlined_kernel
-def _bound_some(
-    norms: Coarse,
-    k: int,
-    estimates: Any,
-    along: Any,
-    across: np.float32,
-    less: np.float32,
-    slope: np.float32,
-    m: np.float32,
-    work: Coarse,
-) -> None:
-    """Sixteen columns of ``work`` from x'theta and x'v."""
-    squares = sixteen(norms, k) * across - along * along * less
-    put_sixteen(work[0], k, estimates)
-    put_sixteen(work[1], k, squares)
-    put_sixteen(work[2], k, fused(squares + m, slope, estimates))
 
 
 @kernel
@@ -249,18 +230,18 @@ def _highest(bound: Coarse, K: int) -> int:
         high = larger(high, sixteen(bound, k))
     top = largest(high)
     for k in range(0, n, SIXTEEN):
-        place = first_reaching(sixteen(bound, k), top)
-        if place < SIXTEEN:
-            return k + place
+        bits = reaching(sixteen(bound, k), top)
+        if bits != 0:
+            return k + lowest(bits)
     return 0
 
 
 @kernel
-def _reaching(bound: Coarse, level: float) -> int:
+def _count_reaching(bound: Coarse, level: float) -> int:
     """How many bounds reach ``level``, rounded: one that just misses it may count."""
     count = 0
     for k in range(0, bound.shape[0], SIXTEEN):
-        count += count_reaching(sixteen(bound, k), np.float32(level))
+        count += how_many(reaching(sixteen(bound, k), np.float32(level)))
     return count
 
 
@@ -326,7 +307,7 @@ def most_optimistic(
         and SMALL < of_bound < LARGE
         and slope < LARGE
     ):
-        _bound_all(
+        bound_all(
             actions.coarse,
             theta,
             cap[4:],
@@ -344,8 +325,8 @@ def most_optimistic(
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, radius, rows[best], work[0])
     score = estimate + width
-    reaching = _reaching(bound, score - of_bound)  # of them the one just scored
-    if reaching > MANY + d and of_bound < math.inf:
+    left = _count_reaching(bound, score - of_bound)  # one of them was just scored
+    if left > MANY + d and of_bound < math.inf:
         of_square = room_of_squares(d, actions.longest, across)
         _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
         of_bound = of_estimate + room * radius * math.sqrt(actions.longest * across)
@@ -353,11 +334,13 @@ def most_optimistic(
         other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
         if other + more > score or (other + more == score and k < best):
             best, estimate, width, score = k, other, more, other + more
-    if reaching > 1:
-        for start in range(0, K, SIXTEEN):
-            place = first_reaching(sixteen(bound, start), np.float32(score - of_bound))
-            for k in range(start + place, min(start + SIXTEEN, K)):
-                if bound[k] < score - of_bound or k == pivot:
+    if left > 1:
+        for start in range(0, bound.shape[0], SIXTEEN):
+            bits = reaching(sixteen(bound, start), np.float32(score - of_bound))
+            while bits != 0:
+                k = start + lowest(bits)
+                bits &= bits - 1
+                if bound[k] < score - of_bound or k == pivot or k >= K:
                     continue
                 gap = score - of_estimate - estimates[k]
                 if gap > 0.0 and gap * gap > radius * radius * (squares[k] + of_square):

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.bounds import bound_all
 from belated.core.jit import kernel
 from belated.core.linalg import dot
-from belated.core.packs import SIXTEEN, first_reaching, sixteen
+from belated.core.packs import SIXTEEN, lowest, reaching, sixteen
 from belated.core.protocols import mean
 from belated.core.pruning import (
     ACROSS,
@@ -27,9 +28,8 @@ from belated.core.pruning import (
     SMALL,
     TYPICAL,
     DecisionSet,
-    _bound_all,
+    _count_reaching,
     _highest,
-    _reaching,
     _sharpen,
     _width,
     room_of_squares,
@@ -91,7 +91,7 @@ def most_optimistic_mean(
         and slope < LARGE
     ):
         steep, typical = np.float32(slope), np.float32(m)
-        _bound_all(
+        bound_all(
             actions.coarse,
             theta,
             cap[4:],
@@ -110,8 +110,8 @@ def most_optimistic_mean(
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, bonus, rows[best], work[0])
     score = mean(family, estimate) + width
-    reaching = _reaching(bound, score - of_bound)  # of them the one just scored
-    if reaching > MANY + d and of_bound < math.inf:
+    left = _count_reaching(bound, score - of_bound)  # one of them was just scored
+    if left > MANY + d and of_bound < math.inf:
         of_square = room_of_squares(d, actions.longest, across)
         _sharpen(actions.coarse, A_inv, bonus, of_square, actions.work)
         of_bound = of_mean + room * bonus * math.sqrt(actions.longest * across)
@@ -120,11 +120,13 @@ def most_optimistic_mean(
         total = mean(family, other) + more
         if total > score or (total == score and k < best):
             best, estimate, width, score = k, other, more, total
-    if reaching > 1:
-        for start in range(0, K, SIXTEEN):
-            place = first_reaching(sixteen(bound, start), np.float32(score - of_bound))
-            for k in range(start + place, min(start + SIXTEEN, K)):
-                if bound[k] < score - of_bound or k == pivot:
+    if left > 1:
+        for start in range(0, bound.shape[0], SIXTEEN):
+            bits = reaching(sixteen(bound, start), np.float32(score - of_bound))
+            while bits != 0:
+                k = start + lowest(bits)
+                bits &= bits - 1
+                if bound[k] < score - of_bound or k == pivot or k >= K:
                     continue
                 gap = score - of_mean - means[k]
                 if gap > 0.0 and gap * gap > bonus * bonus * (squares[k] + of_square):

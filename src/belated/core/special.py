@@ -2,7 +2,7 @@
 
 import math
 
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel, kernel
 
 
 @kernel
@@ -24,6 +24,26 @@ def sigmoid(z: float) -> float:
         return 1.0 / (1.0 + math.exp(-z))
     e = math.exp(z)
     return e / (1.0 + e)
+
+
+@kernel
+def logit(u: float) -> float:
+    """Inverse of ``sigmoid``; infinite at 0 and 1."""
+    if u <= 0.0 or u >= 1.0:
+        return -math.inf if u <= 0.0 else math.inf
+    return math.log(u) - math.log1p(-u)
+
+
+@inlined_kernel
+def log_of_one_plus(q: float) -> float:
+    """log(1 + q) to the last digit or two, without a call where ``q`` is small."""
+    if 0.0 <= q < 1.0 / 64.0:
+        s = q / (
+            2.0 + q
+        )  # log(1 + q) = 2 artanh s; what is left of the series is below 1e-17 of it
+        t = s * s
+        return 2.0 * s * (1.0 + t * (1.0 / 3.0 + t * (1.0 / 5.0 + t * (1.0 / 7.0))))
+    return math.log1p(q)
 
 
 @kernel

@@ -13,6 +13,7 @@ import numpy as np
 
 from belated.core.arguments import wrong
 from belated.core.jit import allocating_kernel
+from belated.core.nested import aligned_empty
 from belated.core.own import is_own
 from belated.core.protocols import (
     Delay,
@@ -324,7 +325,8 @@ def _play(
     ]
     K, d, T = world.environment.n_actions, world.dim, world.horizon
     B = block_rounds or min(T, max(1, min(1024, BLOCK_BYTES // (8 * K * d))))
-    rows, coarse = np.empty((B, K, d)), np.empty((B, d + 1, columns(K)), np.float32)
+    rows = aligned_empty((B, K, d), float)
+    coarse = aligned_empty((B, d + 1, columns(K)), np.float32)
     longest, z, best = np.empty(B), np.empty((B, K)), np.empty(B)
     for start in range(0, T, B):
         n = min(B, T - start)

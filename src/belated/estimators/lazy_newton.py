@@ -43,17 +43,15 @@ import numpy as np
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.linalg import (
     LARGE_UPDATE,
-    add_outer,
     cholesky,
     copy,
     dot,
     inverse_add_outer,
     inverse_and_log_det,
-    matvec,
-    quadratic,
     solve_transposed,
     solve_upper,
 )
+from belated.core.products import add_outer, matvec, quadratic
 from belated.core.protocols import (
     concordance,
     cumulant,
@@ -64,7 +62,7 @@ from belated.core.protocols import (
     self_concordance,
     take_in,
 )
-from belated.core.pruning import largest_eigenvalue_bound
+from belated.core.pruning import RENEWALS, split_bound
 from belated.core.state import (
     DECIDED,
     ERROR,
@@ -80,10 +78,10 @@ from belated.core.state import (
 from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.third_derivative import (
     BATCH,
-    add_four_squares,
-    add_four_thirds,
+    add_squares,
+    add_thirds,
     add_waiting,
-    multiply_four,
+    multiply_pairs,
     new_third,
     third_form,
     unpack_squares,
@@ -179,27 +177,37 @@ def _invert(fit: NewtonFit) -> None:
     inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
 
 
-@take_in.case(LazyNewton)
-def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, d = state.fit, x.shape[0]
+@inlined_kernel
+def _sum_up(
+    estimator: LazyNewton, family: Any, fit: NewtonFit, x: Vector, y: float
+) -> tuple[float, float]:
+    """Add a reward to the gradient, and for order 3 to those that wait; mu' and mu'' at ref."""
     mu, slope, bend = derivatives(family, dot(x, fit.ref))
-    for i in range(d):
+    for i in range(x.shape[0]):
         fit.gradient[i] += (mu - y) * x[i]
-    fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
     fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
     if estimator.order == 3:
-        z = dot(x, fit.anchor)
-        for i in range(d):
-            fit.bent[i] += 0.5 * bend * z * z * x[i]
-            fit.H_anchor[i] += slope * z * x[i]
         waiting = int(fit.scalars[WAITING])
         copy(x, fit.waiting[waiting])
         fit.bends[waiting] = bend
         fit.scalars[WAITING] = waiting + 1
-        if waiting + 1 == BATCH:  # at once: it saves the way to memory and back
+    return slope, bend
+
+
+@take_in.case(LazyNewton)
+def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
+    fit = state.fit
+    slope, bend = _sum_up(estimator, family, fit, x, y)
+    fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
+    if estimator.order == 3:
+        z = dot(x, fit.anchor)
+        for i in range(x.shape[0]):
+            fit.bent[i] += 0.5 * bend * z * z * x[i]
+            fit.H_anchor[i] += slope * z * x[i]
+        if fit.scalars[WAITING] == BATCH:  # at once: it saves the way to memory and back
             fit.scalars[WAITING] = 0.0
-            multiply_four(fit.waiting, 0, 1, 2, 3, fit.T3)
-            add_four_thirds(fit.waiting, 0, 1, 2, 3, fit.bends, fit.T3)
+            multiply_pairs(fit.waiting, fit.T3)
+            add_thirds(fit.waiting, fit.bends, fit.T3)
     add_outer(fit.H, slope, x)
     q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
     if state.counts[OBSERVED] % REFACTOR_EVERY == 0 or q > LARGE_UPDATE:
@@ -228,83 +236,48 @@ def _pass_over_data(
     fit.T3[:] = 0.0
     fit.scalars[WAITING] = 0.0
     fit.scalars[LEAST_SLOPE] = math.inf
-    if estimator.order == 3:
-        rows, weights = np.empty(BATCH, np.int64), np.empty((3, BATCH))
-        _sum_over_data(family, fit, history, n, rows, weights)
-        for i in range(d):
-            fit.H[i, i] += rho
-    else:
-        for i in range(d):
-            fit.H[i, i] = rho
-        _sum_two_orders(family, fit, history, n)
+    _sum_over_data(estimator, family, fit, history, n, np.empty(BATCH))
+    for i in range(d):
+        fit.H[i, i] += rho
     _invert(fit)
     _renew_eigenvalue(fit, rho)
 
 
 @kernel
-def _sum_two_orders(family: Any, fit: NewtonFit, history: History, n: int) -> None:
-    """Add all returned rewards to gradient and Hessian."""
-    for row in range(n):
-        y = history.y[row]
-        if y == y:  # returned
-            x = history.x[row]
-            mu, slope, _ = derivatives(family, dot(x, fit.ref))
-            for i in range(x.shape[0]):
-                fit.gradient[i] += (mu - y) * x[i]
-            fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
-            add_outer(fit.H, slope, x)
-
-
-@kernel
 def _sum_over_data(
-    family: Any, fit: NewtonFit, history: History, n: int, rows: Integers, weights: Matrix
+    estimator: LazyNewton, family: Any, fit: NewtonFit, history: History, n: int, slopes: Vector
 ) -> None:
-    """Add all returned rewards to gradient, Hessian and T3, four at a time."""
-    waiting, last = 0, 0
+    """Add all returned rewards to gradient, Hessian and T3; of the latter some may wait."""
     for row in range(n):
-        if history.y[row] == history.y[row]:  # returned
-            rows[waiting], last = row, row
-            waiting += 1
-            if waiting == BATCH:
-                waiting = 0
-                _take_four(family, fit, history, rows, BATCH, weights)
-    if waiting > 0:
-        for b in range(waiting, BATCH):
-            rows[b] = last
-        _take_four(family, fit, history, rows, waiting, weights)
-    unpack_squares(fit.T3, fit.H)
+        x, y = history.x[row], history.y[row]
+        if y == y:  # returned
+            slope, _ = _sum_up(estimator, family, fit, x, y)
+            if estimator.order == 2:
+                add_outer(fit.H, slope, x)
+                continue
+            waiting = int(fit.scalars[WAITING])
+            slopes[waiting - 1] = slope
+            if waiting == BATCH:  # the Hessian is gathered in scratch of T3
+                fit.scalars[WAITING] = 0.0
+                multiply_pairs(fit.waiting, fit.T3)
+                add_squares(slopes, fit.T3)
+                add_thirds(fit.waiting, fit.bends, fit.T3)
+    if estimator.order == 3:
+        unpack_squares(fit.T3, fit.H)
+        for b in range(int(fit.scalars[WAITING])):
+            add_outer(fit.H, slopes[b], fit.waiting[b])
 
 
-@kernel
-def _take_four(
-    family: Any, fit: NewtonFit, history: History, rows: Integers, count: int, weights: Matrix
-) -> None:
-    """Add four rewards, of which ``count`` count; the Hessian is gathered in scratch of T3."""
-    misses, slopes, bends = weights[0], weights[1], weights[2]
-    for b in range(BATCH):
-        misses[b] = slopes[b] = bends[b] = 0.0
-    for b in range(count):
-        mu, slopes[b], bends[b] = derivatives(family, dot(history.x[rows[b]], fit.ref))
-        misses[b] = mu - history.y[rows[b]]
-        fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slopes[b])
-    x, r0, r1, r2, r3 = history.x, rows[0], rows[1], rows[2], rows[3]
-    x0, x1, x2, x3 = x[r0], x[r1], x[r2], x[r3]
-    for i in range(fit.gradient.shape[0]):
-        fit.gradient[i] += (misses[0] * x0[i] + misses[1] * x1[i]) + (
-            misses[2] * x2[i] + misses[3] * x3[i]
-        )
-    multiply_four(x, r0, r1, r2, r3, fit.T3)
-    add_four_squares(slopes, fit.T3)
-    add_four_thirds(x, r0, r1, r2, r3, bends, fit.T3)
-
-
-@kernel
+@allocating_kernel
 def _renew_eigenvalue(fit: NewtonFit, rho: float) -> None:
     """Lower bound on the eigenvalues of H, what rounding may have added taken off."""
     d, shift, trace = fit.ref.shape[0], fit.scalars[SHIFT], 0.0
+    v = np.empty(d)  # any direction would do: actions that are played often point where theta does
     for i in range(d):
         trace += fit.H[i, i] + shift
-    shifted = 0.999999 / largest_eigenvalue_bound(fit.H_inv) - 1e-14 * trace
+        v[i] = fit.ref[i] if dot(fit.ref, fit.ref) > 1e-100 else 1.0
+    _, across = split_bound(fit.H, fit.H_inv, v)
+    shifted = 0.999999 / across - 1e-14 * trace
     fit.scalars[EIGENVALUE] = max(rho, shifted - shift)
 
 
@@ -429,6 +402,22 @@ def _remainder(u: float, order: int) -> float:
 
 
 @inlined_kernel
+def _exponential(u: float) -> float:
+    """At least, and hardly more than, e^u."""
+    if u < 0.5:  # what follows u^3 / 6 has coefficients below those of a geometric series
+        return 1.0 + u + u * u * (0.5 + u / (6.0 - 1.5 * u))
+    return math.exp(u)
+
+
+@inlined_kernel
+def _stretch(t: float) -> float:
+    """At least, and hardly more than, -log(1 - t) / t."""
+    if t < 0.05:  # 1 + t / 2 + t^2 / 3 + t^3 / 4 + ...
+        return 1.0 + 0.5 * t + t * t / (3.0 - 3.0 * t)
+    return -math.log1p(-t) / t
+
+
+@inlined_kernel
 def _certify(
     estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
@@ -481,10 +470,10 @@ def _certify(
                 max(0.0, square + 2.0 * dot(step, fit.H_anchor) + dot(fit.anchor, fit.H_anchor))
             )
         )
-    eps = math.exp(u) * (residual + beyond)
+    eps = _exponential(u) * (residual + beyond)
     if not k * eps < 1.0:
         return math.inf
-    error = -math.log1p(-k * eps) / k
+    error = eps * _stretch(k * eps)
     holds_everywhere = reach >= estimator.radius or concordance(family, math.inf) == (M, N)
     if not holds_everywhere and error >= MARGIN * math.sqrt(lmin):
         return math.inf
@@ -629,7 +618,7 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
     step = work[STEP]
     if state.counts[OBSERVED] >= fit.scalars[RENEW_AT]:
         _renew_eigenvalue(fit, estimator.lam * estimator.kappa)
-        fit.scalars[RENEW_AT] = state.counts[OBSERVED] + 1 + state.counts[OBSERVED] // 16
+        fit.scalars[RENEW_AT] = state.counts[OBSERVED] + 1 + state.counts[OBSERVED] // RENEWALS
     for i in range(d):
         step[i] = state.theta[i] - fit.ref[i]
     error = _minimise_model(estimator, family, fit, step, work)

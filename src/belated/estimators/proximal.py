@@ -18,7 +18,14 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.jit import kernel
-from belated.core.linalg import cholesky, copy, dot, matvec, solve_transposed, solve_upper
+from belated.core.linalg import (
+    cholesky,
+    copy,
+    dot,
+    solve_transposed,
+    solve_upper,
+)
+from belated.core.products import matvec
 from belated.core.protocols import derivatives
 from belated.core.state import WORK
 from belated.core.types import Matrix, Vector

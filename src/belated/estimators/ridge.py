@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.linalg import cholesky, matvec
+from belated.core.linalg import cholesky
+from belated.core.products import matvec
 from belated.core.protocols import factor_precision, refit, revise, take_in
 from belated.core.state import History, State
 from belated.core.types import Matrix, Vector

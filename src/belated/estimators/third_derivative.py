@@ -1,21 +1,25 @@
 """The third derivative of F, a symmetric tensor: sum of mu'' x (x) x (x) x over returned rewards.
 
 Each triple j <= i <= k is stored once: row k, one column for each pair (i, j) in order, so that
-loops run along pairs. Columns of a row beyond its own pairs are never read. Rewards are added four
-at a time, which saves most of the way to memory and back: the next four rows are scratch for the
+loops run along pairs. Columns of a row beyond its own pairs are never read. Rewards are added eight
+at a time, which saves most of the way to memory and back: the next eight rows are scratch for the
 pairs of theirs, the last one for the second derivative, packed in the same way.
 """
 
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
 
 from belated.core.jit import inlined_kernel, kernel
 from belated.core.linalg import dot
+from belated.core.lowering import INT, MATRIX, VECTOR, call, called_kernel, load, spread, store
 from belated.core.packs import EIGHT, eight, put_eight, total, up_to_eight, zeros
 from belated.core.types import Matrix, Vector
 
-BATCH = 4  # rewards that are added at once
+BATCH = 8  # rewards that are added at once
 
 
 def new_third(dim: int) -> Matrix:
@@ -38,72 +42,28 @@ def _multiply_pairs(x: Vector, pairs: Vector) -> None:
 
 
 @kernel
-def multiply_four(x: Matrix, r0: int, r1: int, r2: int, r3: int, T3: Matrix) -> None:
-    """The pairs of four rows of ``x``, into the scratch of ``T3``."""
+def multiply_pairs(x: Matrix, T3: Matrix) -> None:
+    """The pairs of the rows of ``x``, a whole batch, into the scratch of ``T3``."""
     d = x.shape[1]
-    _multiply_pairs(x[r0], T3[d])
-    _multiply_pairs(x[r1], T3[d + 1])
-    _multiply_pairs(x[r2], T3[d + 2])
-    _multiply_pairs(x[r3], T3[d + 3])
+    for b in range(BATCH):
+        _multiply_pairs(x[b], T3[d + b])
 
 
-@inlined_kernel
-def _add_four(
-    row: Vector,
-    q: int,
-    u0: Any,
-    u1: Any,
-    u2: Any,
-    u3: Any,
-    w0: float,
-    w1: float,
-    w2: float,
-    w3: float,
-) -> None:
-    """Eight columns of ``row`` plus four weighted packs, in this order."""
-    put_eight(row, q, (((eight(row, q) + u0 * w0) + u1 * w1) + u2 * w2) + u3 * w3)
-
-
-@kernel
-def add_four_thirds(
-    x: Matrix, r0: int, r1: int, r2: int, r3: int, weights: Vector, T3: Matrix
-) -> None:
-    """``T3 += sum of weight x (x) x (x) x`` over four rows of ``x``, after ``multiply_four``."""
+def add_thirds(x: Matrix, weights: Vector, T3: Matrix) -> None:
+    """``T3 += sum of weight x (x) x (x) x`` over the rows of ``x``, after ``multiply_pairs``."""
     d, count = x.shape[1], 0
-    x0, x1, x2, x3 = x[r0], x[r1], x[r2], x[r3]
-    p0, p1, p2, p3 = T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
-    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-    for k in range(0, d - 1, 2):  # two rows at a time: each pair is read once for both
+    for k in range(d):
         count += k + 1
-        row, next_row = T3[k], T3[k + 1]
-        a0, a1, a2, a3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
-        b0, b1, b2, b3 = w0 * x0[k + 1], w1 * x1[k + 1], w2 * x2[k + 1], w3 * x3[k + 1]
-        for q in range(0, count, EIGHT):
-            u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-            _add_four(row, q, u0, u1, u2, u3, a0, a1, a2, a3)
-            _add_four(next_row, q, u0, u1, u2, u3, b0, b1, b2, b3)
-        start = count + -count % EIGHT
-        count += k + 2
-        for q in range(start, count, EIGHT):
-            u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-            _add_four(next_row, q, u0, u1, u2, u3, b0, b1, b2, b3)
-    for k in range(d - d % 2, d):
-        row = T3[k]
-        a0, a1, a2, a3 = w0 * x0[k], w1 * x1[k], w2 * x2[k], w3 * x3[k]
-        for q in range(0, count + k + 1, EIGHT):
-            u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-            _add_four(row, q, u0, u1, u2, u3, a0, a1, a2, a3)
+        for b in range(BATCH):
+            T3[k, :count] += T3[d + b, :count] * (weights[b] * x[b, k])
 
 
-@kernel
-def add_four_squares(weights: Vector, T3: Matrix) -> None:
+def add_squares(weights: Vector, T3: Matrix) -> None:
     """The packed second derivative of the same: plus the sum of weight x x'."""
     d = T3.shape[0] - BATCH - 1
-    row, p0, p1, p2, p3 = T3[d + BATCH], T3[d], T3[d + 1], T3[d + 2], T3[d + 3]
-    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-    for q in range(0, d * (d + 1) // 2, EIGHT):
-        u0, u1, u2, u3 = eight(p0, q), eight(p1, q), eight(p2, q), eight(p3, q)
-        _add_four(row, q, u0, u1, u2, u3, w0, w1, w2, w3)
+    count = d * (d + 1) // 2
+    for b in range(BATCH):
+        T3[d + BATCH, :count] += T3[d + b, :count] * weights[b]
 
 
 @kernel
@@ -179,3 +139,76 @@ def _sum_rows(T3: Matrix, step: Vector, sums: Vector) -> None:
         put_eight(sums, q, some)
     for q in range(d * (d - 1) // 2, d * (d + 1) // 2):
         sums[q] = 0.0  # i = d - 1 is the largest
+
+
+# ------------------------------------------------------------------------------ in a kernel
+
+
+def _add_weighted(builder: Any, pairs: Any, q: Any, rows: Any, weights: Any) -> None:
+    """Eight columns of each of ``rows`` plus those of all ``pairs``, weighted, in their order."""
+    sums = [load(builder, row, q, EIGHT) for row in rows]
+    for b, pair in enumerate(pairs):
+        numbers = load(builder, pair, q, EIGHT)
+        for r in range(len(rows)):
+            sums[r] = builder.fadd(sums[r], builder.fmul(numbers, weights[r][b]))
+    for row, total_ in zip(rows, sums, strict=True):
+        store(builder, total_, row, q)
+
+
+def _build_thirds(builder: Any, x: Any, weights: Any, T3: Any, d: Any, columns: Any) -> None:
+    def row(k: Any) -> Any:
+        return builder.gep(T3, [builder.mul(k, columns)])
+
+    def weighted(k: Any) -> Any:
+        """Weights times the k-th number of their rows."""
+        packs = []
+        for b in range(BATCH):
+            place = builder.add(builder.mul(INT(b), d), k)
+            number = builder.fmul(load(builder, weights, INT(b), 1), load(builder, x, place, 1))
+            packs.append(spread(builder, number, EIGHT))
+        return packs
+
+    def columns_from(start: Any, end: Any, rows: Any, packs: Any) -> None:
+        with cgutils.for_range_slice(builder, start, end, INT(EIGHT), INT) as (q, _):
+            _add_weighted(builder, pairs, q, rows, packs)
+
+    pairs = [row(builder.add(d, INT(b))) for b in range(BATCH)]
+    count = cgutils.alloca_once_value(builder, INT(0))  # pairs of the rows so far
+    # two rows at a time: each pair is read once for both
+    even = builder.and_(d, INT(-2))
+    with cgutils.for_range_slice(builder, INT(0), even, INT(2), INT) as (k, _):
+        following = builder.add(k, INT(1))
+        end = builder.add(builder.load(count), following)
+        first, second = weighted(k), weighted(following)
+        columns_from(INT(0), end, [row(k), row(following)], [first, second])
+        whole = builder.and_(builder.add(end, INT(EIGHT - 1)), INT(-EIGHT))
+        end = builder.add(end, builder.add(following, INT(1)))
+        columns_from(whole, end, [row(following)], [second])
+        builder.store(end, count)
+    with builder.if_then(builder.icmp_signed("<", even, d)):
+        end = builder.add(builder.load(count), d)
+        columns_from(INT(0), end, [row(even)], [weighted(even)])
+    builder.ret_void()
+
+
+def _build_squares(builder: Any, weights: Any, T3: Any, d: Any, columns: Any) -> None:
+    pairs = [builder.gep(T3, [builder.mul(builder.add(d, INT(b)), columns)]) for b in range(BATCH)]
+    row = builder.gep(T3, [builder.mul(builder.add(d, INT(BATCH)), columns)])
+    packs = [spread(builder, load(builder, weights, INT(b), 1), EIGHT) for b in range(BATCH)]
+    count = builder.sdiv(builder.mul(d, builder.add(d, INT(1))), INT(2))
+    with cgutils.for_range_slice(builder, INT(0), count, INT(EIGHT), INT) as (q, _):
+        _add_weighted(builder, pairs, q, [row], [packs])
+    builder.ret_void()
+
+
+@called_kernel(add_thirds, types.none, MATRIX, VECTOR, MATRIX)
+def _add_thirds(builder: Any, x: Any, weights: Any, T3: Any) -> None:
+    arguments = [x.data, weights.data, T3.data, x.shape[1], T3.shape[1]]
+    call(builder, "belated.thirds", ir.VoidType(), arguments, _build_thirds)
+
+
+@called_kernel(add_squares, types.none, VECTOR, MATRIX)
+def _add_squares(builder: Any, weights: Any, T3: Any) -> None:
+    d = builder.sub(T3.shape[0], INT(BATCH + 1))
+    arguments = [weights.data, T3.data, d, T3.shape[1]]
+    call(builder, "belated.squares", ir.VoidType(), arguments, _build_squares)

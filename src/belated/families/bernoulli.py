@@ -11,10 +11,12 @@ from belated.core.protocols import (
     cumulant,
     derivatives,
     least_slope,
+    luck,
+    reward_of_luck,
     reward_quantile,
     self_concordance,
 )
-from belated.core.special import sigmoid
+from belated.core.special import logit, sigmoid
 
 
 @parameters
@@ -172,9 +174,19 @@ def _concordance(family: Bernoulli, bound: float) -> tuple[float, float]:
     return math.tanh(0.5 * bound), max(0.5, 1.0 - 6.0 * _logistic(bound)[1])
 
 
+@luck.case(Bernoulli)
+def _luck(family: Bernoulli, u: float) -> float:
+    return logit(u)
+
+
+@reward_of_luck.case(Bernoulli)
+def _reward_of_luck(family: Bernoulli, z: float, luck: float) -> float:
+    return 1.0 if luck > -z else 0.0  # u > sigma(-z)
+
+
 @reward_quantile.case(Bernoulli)
 def _reward_quantile(family: Bernoulli, z: float, u: float) -> float:
-    return 1.0 if u > sigmoid(-z) else 0.0
+    return _reward_of_luck(family, z, _luck(family, u))
 
 
 @reward_quantile.case(Bounded)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 KEEP = 2  # the newest may be damaged
 BLOCK = 65_536  # rows written at a time
 ABANDONED = 86_400.0  # seconds after which an unfinished snapshot is nobody's

@@ -23,7 +23,7 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import inlined_kernel
-from belated.core.linalg import quadratic
+from belated.core.products import quadratic
 from belated.core.protocols import (
     Estimator,
     Family,

@@ -21,7 +21,8 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong_type
-from belated.core.linalg import copy, matvec, quadratic
+from belated.core.linalg import copy
+from belated.core.products import matvec, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,

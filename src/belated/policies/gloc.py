@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import parameters, positive, probability, whole
-from belated.core.linalg import copy, dot, matvec, quadratic
+from belated.core.linalg import copy, dot
+from belated.core.products import matvec, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,

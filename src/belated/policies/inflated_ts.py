@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive, probability, whole
-from belated.core.linalg import cholesky, quadratic, solve_upper
+from belated.core.linalg import cholesky, solve_upper
+from belated.core.products import quadratic
 from belated.core.protocols import Estimator, Family, choose, radius, sqrt_beta
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import SLACK, WORK, State

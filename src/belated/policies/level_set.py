@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import allocating_kernel, kernel
-from belated.core.linalg import add_outer, copy, dot, matvec, quadratic
+from belated.core.linalg import copy, dot
+from belated.core.products import add_outer, matvec, quadratic
 from belated.core.protocols import cumulant, derivatives
 from belated.core.pruning import DecisionSet
 from belated.core.state import OBSERVED, State

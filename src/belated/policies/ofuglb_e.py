@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong
 from belated.core.jit import kernel
-from belated.core.linalg import quadratic
+from belated.core.products import quadratic
 from belated.core.protocols import (
     Estimator,
     Family,

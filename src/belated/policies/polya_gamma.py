@@ -19,7 +19,13 @@ import numpy as np
 
 from belated.core.arguments import parameters, positive, whole
 from belated.core.jit import kernel
-from belated.core.linalg import add_outer, cholesky, dot, solve_transposed, solve_upper
+from belated.core.linalg import (
+    cholesky,
+    dot,
+    solve_transposed,
+    solve_upper,
+)
+from belated.core.products import add_outer
 from belated.core.protocols import (
     Estimator,
     Family,

@@ -1,0 +1,110 @@
+"""Products of small matrices: NumPy's results, and the same bits from a kernel, at every size."""
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core.errors import TypingError
+
+from belated.core.linalg import inverse_add_outer
+from belated.core.products import PANELS, _panels, add_outer, matvec, quadratic
+from belated.estimators.third_derivative import (
+    BATCH,
+    add_squares,
+    add_thirds,
+    multiply_pairs,
+    new_third,
+)
+
+SIZES = [*range(1, 46), 64]
+
+
+def problem(d):
+    rng = np.random.default_rng(d)
+    A = rng.standard_normal((d, d))
+    return A + A.T, rng.standard_normal(d)
+
+
+def all_three(A, x, out):
+    matvec(A, x, out[0])
+    out[1, 0] = quadratic(A, x, out[2])
+    add_outer(A, -0.3, x)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_plain_products(d):
+    A, x = problem(d)
+    out, kept = np.full((3, d), 7.0), A.copy()
+    all_three(A, x, out)
+    assert np.allclose(out[0], kept @ x, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(out[2], out[0])
+    assert out[1, 0] == pytest.approx(x @ kept @ x, rel=1e-10, abs=1e-10)
+    assert np.allclose(A, kept - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
+
+
+def test_panels_cover_all_columns():
+    for d in SIZES:
+        starts, place = _panels(d), 0
+        for start, widths in starts:
+            assert start == place
+            place += sum(widths)
+        assert place == d
+    assert all(columns == sum(widths) for columns, widths in PANELS.items())
+
+
+@pytest.mark.compiled
+def test_kernels_do_the_same():
+    """Bit for bit, and nothing beyond the matrix is touched."""
+    compiled = njit(all_three)
+    for d in SIZES:
+        A, x = problem(d)
+        room = np.full(d * d + 24, 7.0)
+        B = room[8 : 8 + d * d].reshape(d, d)
+        B[:] = A
+        plain, fast = np.full((3, d), 7.0), np.full((3, d), 7.0)
+        all_three(A, x, plain)
+        compiled(B, x, fast)
+        assert np.array_equal(plain, fast), d
+        assert np.array_equal(A, B), d
+        assert np.all(room[:8] == 7.0)
+        assert np.all(room[8 + d * d :] == 7.0)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 10, 16, 20, 21])
+def test_kernels_do_the_same_with_thirds(d):
+    def batch(x, weights, T3):
+        multiply_pairs(x, T3)
+        add_squares(weights, T3)
+        add_thirds(x, weights, T3)
+
+    rng = np.random.default_rng(d)
+    plain, fast, compiled = new_third(d), new_third(d), njit(batch)
+    for _ in range(3):
+        x, weights = rng.standard_normal((BATCH, d)), rng.standard_normal(BATCH)
+        batch(x, weights, plain)
+        compiled(x, weights, fast)
+    pairs = 0
+    for k in range(d):  # what is beyond the pairs of a row is never read
+        pairs += k + 1
+        assert np.array_equal(plain[k, :pairs], fast[k, :pairs])
+    assert np.array_equal(plain[d + BATCH, :pairs], fast[d + BATCH, :pairs])
+
+
+@pytest.mark.compiled
+def test_other_arrays_are_refused():
+    """Numbers are read as they lie: no strides, no other type."""
+    A, x = problem(4)
+    for B, y in ((A[:, ::-1], x), (A, x[::-1]), (A.astype(np.float32), x), (A.T, x), (A[0], x)):
+        with pytest.raises(TypingError):
+            njit(lambda B, y: quadratic(B, y, np.empty(4)))(B, y)
+    with pytest.raises(TypingError):
+        njit(lambda A, x: add_outer(A, 1, x))(A, x)
+
+
+def test_sherman_morrison():
+    A, x = problem(6)
+    A = A @ A.T + np.eye(6)
+    inverse, work = np.linalg.inv(A), np.empty(6)
+    q = inverse_add_outer(inverse, 0.7, x, work)
+    assert q == pytest.approx(0.7 * x @ np.linalg.solve(A, x))
+    assert np.allclose(inverse, np.linalg.inv(A + 0.7 * np.outer(x, x)), rtol=1e-9)

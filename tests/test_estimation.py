@@ -42,7 +42,7 @@ from belated.estimators.third_derivative import (
     BATCH,
     add_thirds,
     add_waiting,
-    multiply_pairs,
+    multiply_all_pairs,
     third_form,
 )
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
@@ -582,7 +582,7 @@ def test_coefficients_follow_the_rewards(name):
 def add_third(T3, weight, x):
     """One reward's share of the packed third derivative: of a batch, the others count nothing."""
     rows = np.tile(x, (BATCH, 1))
-    multiply_pairs(rows, T3)
+    multiply_all_pairs(rows, T3)
     add_thirds(rows, weight * np.eye(BATCH)[0], T3)
 
 

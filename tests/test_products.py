@@ -11,8 +11,10 @@ from belated.estimators.third_derivative import (
     BATCH,
     add_squares,
     add_thirds,
+    multiply_all_pairs,
     multiply_pairs,
     new_third,
+    sweep,
 )
 
 SIZES = [*range(1, 46), 64]
@@ -70,10 +72,10 @@ def test_kernels_do_the_same():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 10, 16, 20, 21])
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 10, 16, 20, 21, 27])
 def test_kernels_do_the_same_with_thirds(d):
     def batch(x, weights, T3):
-        multiply_pairs(x, T3)
+        multiply_all_pairs(x, T3)
         add_squares(weights, T3)
         add_thirds(x, weights, T3)
 
@@ -88,6 +90,17 @@ def test_kernels_do_the_same_with_thirds(d):
         pairs += k + 1
         assert np.array_equal(plain[k, :pairs], fast[k, :pairs])
     assert np.array_equal(plain[d + BATCH, :pairs], fast[d + BATCH, :pairs])
+
+    def form(T3, step, out):
+        multiply_pairs(step, T3[d])
+        sweep(T3, step, out)
+
+    step, outs = rng.standard_normal(d), np.full((2, d + 1), 7.0)
+    fast[:d] = plain[:d]
+    form(plain, step, outs[0, :d])
+    njit(form)(fast, step, outs[1, :d])
+    assert np.array_equal(*outs)
+    assert np.array_equal(plain[d : d + 2, :pairs], fast[d : d + 2, :pairs])
 
 
 @pytest.mark.compiled

@@ -17,7 +17,7 @@ from belated.engine import draw_world, play
 from belated.environments import UnitBall
 from belated.estimators.lazy_newton import WAITING, LazyNewton
 from belated.estimators.perturbed import shift_error, shift_estimate, third_gradient
-from belated.estimators.third_derivative import BATCH, add_thirds, multiply_pairs
+from belated.estimators.third_derivative import BATCH, add_thirds, multiply_all_pairs
 from belated.policies import (
     EVILL,
     GLMFPL,
@@ -301,7 +301,7 @@ def test_third_gradient():
         X, weights = rng.standard_normal((BATCH + 3, d)), rng.standard_normal(BATCH + 3)
         s = rng.standard_normal(d)
         fit, out = LazyNewton(1.0, 1.0, math.inf, 1e-2, 3).new_fit(d), np.empty(d)
-        multiply_pairs(X[:BATCH], fit.T3)
+        multiply_all_pairs(X[:BATCH], fit.T3)
         add_thirds(X[:BATCH], weights[:BATCH], fit.T3)
         fit.waiting[:3], fit.bends[:3], fit.scalars[WAITING] = X[BATCH:], weights[BATCH:], 3
         third_gradient(fit, s, out)

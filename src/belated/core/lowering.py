@@ -123,6 +123,19 @@ def load(builder: Any, pointer: Any, index: Any, width: int) -> Any:
     return builder.load(builder.bitcast(address, vector.as_pointer()), align=_size(number))
 
 
+def load_up_to(builder: Any, pointer: Any, index: Any, width: int, left: Any) -> Any:
+    """The same of doubles, with zeros in place of all but the first ``left``."""
+    vector = ir.VectorType(DOUBLE, width)
+    here = ir.Constant(ir.VectorType(INT, width), list(range(width)))
+    mask = builder.icmp_signed("<", here, spread(builder, left, width))
+    address = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
+    zeros = ir.Constant(vector, [0.0] * width)
+    arguments = [address, ir.IntType(32)(8), mask, zeros]
+    kind = ir.FunctionType(vector, [argument.type for argument in arguments])
+    name = f"llvm.masked.load.v{width}f64.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
 def store(builder: Any, pack: Any, pointer: Any, index: Any) -> None:
     """``pointer[index]`` and those after it become ``pack``."""
     address = builder.bitcast(builder.gep(pointer, [index]), pack.type.as_pointer())

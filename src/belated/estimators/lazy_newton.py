@@ -81,7 +81,7 @@ from belated.estimators.third_derivative import (
     add_squares,
     add_thirds,
     add_waiting,
-    multiply_pairs,
+    multiply_all_pairs,
     new_third,
     third_form,
     unpack_squares,
@@ -206,7 +206,7 @@ def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: flo
             fit.H_anchor[i] += slope * z * x[i]
         if fit.scalars[WAITING] == BATCH:  # at once: it saves the way to memory and back
             fit.scalars[WAITING] = 0.0
-            multiply_pairs(fit.waiting, fit.T3)
+            multiply_all_pairs(fit.waiting, fit.T3)
             add_thirds(fit.waiting, fit.bends, fit.T3)
     add_outer(fit.H, slope, x)
     q = inverse_add_outer(fit.H_inv, slope, x, state.work[0])
@@ -259,7 +259,7 @@ def _sum_over_data(
             slopes[waiting - 1] = slope
             if waiting == BATCH:  # the Hessian is gathered in scratch of T3
                 fit.scalars[WAITING] = 0.0
-                multiply_pairs(fit.waiting, fit.T3)
+                multiply_all_pairs(fit.waiting, fit.T3)
                 add_squares(slopes, fit.T3)
                 add_thirds(fit.waiting, fit.bends, fit.T3)
     if estimator.order == 3:

@@ -15,8 +15,21 @@ from numba.core import cgutils
 
 from belated.core.jit import inlined_kernel, kernel
 from belated.core.linalg import dot
-from belated.core.lowering import INT, MATRIX, VECTOR, call, called_kernel, load, spread, store
-from belated.core.packs import EIGHT, eight, put_eight, total, up_to_eight, zeros
+from belated.core.lowering import (
+    DOUBLE,
+    INT,
+    MATRIX,
+    VECTOR,
+    Array,
+    call,
+    called_kernel,
+    halved,
+    load,
+    load_up_to,
+    spread,
+    store,
+)
+from belated.core.packs import EIGHT, total
 from belated.core.types import Matrix, Vector
 
 BATCH = 8  # rewards that are added at once
@@ -28,29 +41,26 @@ def new_third(dim: int) -> Matrix:
     return np.zeros((dim + BATCH + 1, pairs + -pairs % EIGHT + EIGHT))
 
 
-@inlined_kernel
-def _multiply_pairs(x: Vector, pairs: Vector) -> None:
+def multiply_pairs(x: Vector, pairs: Vector) -> None:
     """``pairs`` becomes x_i x_j for j <= i, in order.
 
-    What a pack writes too much, the next i overwrites.
+    It is longer by a pack: in a kernel too much is written, and then overwritten.
     """
     p = 0
     for i in range(x.shape[0]):
-        for j in range(0, i + 1, EIGHT):
-            put_eight(pairs, p + j, up_to_eight(x, j) * x[i])
+        pairs[p : p + i + 1] = x[: i + 1] * x[i]
         p += i + 1
 
 
-@kernel
-def multiply_pairs(x: Matrix, T3: Matrix) -> None:
+@inlined_kernel
+def multiply_all_pairs(x: Matrix, T3: Matrix) -> None:
     """The pairs of the rows of ``x``, a whole batch, into the scratch of ``T3``."""
-    d = x.shape[1]
     for b in range(BATCH):
-        _multiply_pairs(x[b], T3[d + b])
+        multiply_pairs(x[b], T3[x.shape[1] + b])
 
 
 def add_thirds(x: Matrix, weights: Vector, T3: Matrix) -> None:
-    """``T3 += sum of weight x (x) x (x) x`` over the rows of ``x``, after ``multiply_pairs``."""
+    """``T3 += sum of weight x (x) x (x) x`` over the rows of ``x``, whose pairs are in scratch."""
     d, count = x.shape[1], 0
     for k in range(d):
         count += k + 1
@@ -68,7 +78,7 @@ def add_squares(weights: Vector, T3: Matrix) -> None:
 
 @kernel
 def unpack_squares(T3: Matrix, H: Matrix) -> None:
-    """``H`` becomes the second derivative gathered by ``add_four_squares``."""
+    """``H`` becomes the second derivative gathered by ``add_squares``."""
     d, p = H.shape[0], 0
     row = T3[d + BATCH]
     for i in range(d):
@@ -95,12 +105,11 @@ def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
     """
     d, p = step.shape[0], 0
     pairs, sums = T3[d], T3[d + 1]
-    _multiply_pairs(step, pairs)
-    for k in range(d):  # from the largest index
+    multiply_pairs(step, pairs)
+    for k in range(d):
         pairs[p + k] *= 0.5
         p += k + 1
-        out[k] = _dot_packs(T3[k, :p], pairs)
-    _sum_rows(T3, step, sums)
+    sweep(T3, step, out)
     p = 0
     for i in range(d):  # from the two smaller ones, j <= i < k, and from j < i = k
         row, own, s = sums[p : p + i], T3[i, p : p + i], step[i]
@@ -111,37 +120,98 @@ def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
         p += i + 1
 
 
-@inlined_kernel
-def _dot_packs(a: Vector, b: Vector) -> float:
-    """``a'b`` where ``b`` is so long that its last two packs are whole."""
-    one, two = zeros(), zeros()
-    for q in range(0, a.shape[0], 2 * EIGHT):
-        one = one + up_to_eight(a, q) * eight(b, q)
-        two = two + up_to_eight(a, q + EIGHT) * eight(b, q + EIGHT)
-    return total(one + two)
+def sweep(T3: Matrix, step: Vector, out: Vector) -> None:
+    """All rows once: ``out[k]`` is row k times the pairs in the first row of scratch.
 
-
-@inlined_kernel
-def _sum_rows(T3: Matrix, step: Vector, sums: Vector) -> None:
-    """For each pair j <= i the sum of ``step[k] T3[k]`` over the rows k > i."""
-    d = step.shape[0]
-    begun = whole = 1  # first rows with a pair i < k in this pack, and with nothing else
-    for q in range(0, d * (d - 1) // 2, EIGHT):
-        while begun * (begun + 1) // 2 <= q:
-            begun += 1
-        while whole < d and whole * (whole + 1) // 2 < q + EIGHT:
-            whole += 1
-        some = zeros()
-        for k in range(begun, whole):
-            some = some + up_to_eight(T3[k, : k * (k + 1) // 2], q) * step[k]
-        for k in range(whole, d):
-            some = some + eight(T3[k], q) * step[k]
-        put_eight(sums, q, some)
-    for q in range(d * (d - 1) // 2, d * (d + 1) // 2):
-        sums[q] = 0.0  # i = d - 1 is the largest
+    The second becomes, for each pair j <= i, the sum of ``step[k] T3[k]`` over the rows k > i.
+    """
+    d, p = step.shape[0], 0
+    pairs, sums = T3[d], T3[d + 1]
+    sums[:] = 0.0
+    for k in range(d):
+        sums[:p] += T3[k, :p] * step[k]
+        p += k + 1
+        terms = np.zeros((-(-p // 16), 2, EIGHT))
+        terms.flat[:p] = T3[k, :p] * pairs[:p]
+        packs = np.zeros((2, EIGHT))
+        for two in terms:
+            packs += two
+        out[k] = total(packs[0] + packs[1])
 
 
 # ------------------------------------------------------------------------------ in a kernel
+
+
+def _build_pairs(builder: Any, x: Any, pairs: Any, d: Any) -> None:
+    place = cgutils.alloca_once_value(builder, INT(0))
+
+    def some(packs: Any, number: Any, at: Any) -> None:
+        for k, pack in enumerate(packs):
+            product = builder.fmul(pack, spread(builder, number, EIGHT))
+            store(builder, product, pairs, builder.add(at, INT(EIGHT * k)))
+
+    def begin(i: Any) -> tuple[Any, Any]:
+        """x_i and where its pairs begin."""
+        at = builder.load(place)
+        builder.store(builder.add(at, builder.add(i, INT(1))), place)
+        return load(builder, x, i, 1), at
+
+    kept = []  # the first packs of x stay in registers
+    for count in (1, 2, 3):
+        start, end = INT(EIGHT * (count - 1)), INT(EIGHT * count)
+        kept.append(load_up_to(builder, x, start, EIGHT, builder.sub(d, start)))
+        end = builder.select(builder.icmp_signed("<", end, d), end, d)
+        with cgutils.for_range_slice(builder, start, end, INT(1), INT) as (i, _):
+            some(kept, *begin(i))
+    with cgutils.for_range_slice(builder, INT(3 * EIGHT), d, INT(1), INT) as (i, _):
+        number, at = begin(i)
+        end = builder.add(i, INT(1))
+        with cgutils.for_range_slice(builder, INT(0), end, INT(EIGHT), INT) as (j, _):
+            pack = load_up_to(builder, x, j, EIGHT, builder.sub(d, j))
+            some([pack], number, builder.add(at, j))
+    builder.ret_void()
+
+
+def _build_sweep(builder: Any, T3: Any, step: Any, out: Any, d: Any, columns: Any) -> None:
+    pairs = builder.gep(T3, [builder.mul(d, columns)])
+    sums = builder.gep(pairs, [columns])
+    zeros = ir.Constant(ir.VectorType(DOUBLE, EIGHT), [0.0] * EIGHT)
+    with cgutils.for_range_slice(builder, INT(0), columns, INT(EIGHT), INT) as (q, _):
+        store(builder, zeros, sums, q)
+    begun = cgutils.alloca_once_value(builder, INT(0))
+    packs = [cgutils.alloca_once_value(builder, zeros) for _ in range(2)]
+    with cgutils.for_range(builder, d, intp=INT) as loop:
+        row = builder.gep(T3, [builder.mul(loop.index, columns)])
+        number = spread(builder, load(builder, step, loop.index, 1), EIGHT)
+        smaller = builder.load(begun)  # columns with i < k; those with i = k follow
+        end = builder.add(smaller, builder.add(loop.index, INT(1)))
+        whole = builder.and_(smaller, INT(-2 * EIGHT))
+        for pack in packs:
+            builder.store(zeros, pack)
+
+        def take(q: Any, own: Any, others: Any, pack: Any) -> None:
+            terms = builder.fmul(own, load(builder, pairs, q, EIGHT))
+            builder.store(builder.fadd(builder.load(pack), terms), pack)
+            more = builder.fmul(others, number)
+            store(builder, builder.fadd(load(builder, sums, q, EIGHT), more), sums, q)
+
+        with cgutils.for_range_slice(builder, INT(0), whole, INT(2 * EIGHT), INT) as (q, _):
+            for k, pack in enumerate(packs):
+                place = builder.add(q, INT(EIGHT * k))
+                own = load(builder, row, place, EIGHT)
+                take(place, own, own, pack)
+        with cgutils.for_range_slice(builder, whole, end, INT(2 * EIGHT), INT) as (q, _):
+            for k, pack in enumerate(packs):
+                place = builder.add(q, INT(EIGHT * k))
+                own, others = (
+                    load_up_to(builder, row, place, EIGHT, builder.sub(limit, place))
+                    for limit in (end, smaller)
+                )
+                take(place, own, others, pack)
+        both = builder.fadd(*(builder.load(pack) for pack in packs))
+        store(builder, halved(builder, both, builder.fadd), out, loop.index)
+        builder.store(end, begun)
+    builder.ret_void()
 
 
 def _add_weighted(builder: Any, pairs: Any, q: Any, rows: Any, weights: Any) -> None:
@@ -202,13 +272,25 @@ def _build_squares(builder: Any, weights: Any, T3: Any, d: Any, columns: Any) ->
 
 
 @called_kernel(add_thirds, types.none, MATRIX, VECTOR, MATRIX)
-def _add_thirds(builder: Any, x: Any, weights: Any, T3: Any) -> None:
+def _add_thirds(builder: Any, x: Array, weights: Array, T3: Array) -> None:
     arguments = [x.data, weights.data, T3.data, x.shape[1], T3.shape[1]]
     call(builder, "belated.thirds", ir.VoidType(), arguments, _build_thirds)
 
 
 @called_kernel(add_squares, types.none, VECTOR, MATRIX)
-def _add_squares(builder: Any, weights: Any, T3: Any) -> None:
+def _add_squares(builder: Any, weights: Array, T3: Array) -> None:
     d = builder.sub(T3.shape[0], INT(BATCH + 1))
     arguments = [weights.data, T3.data, d, T3.shape[1]]
     call(builder, "belated.squares", ir.VoidType(), arguments, _build_squares)
+
+
+@called_kernel(multiply_pairs, types.none, VECTOR, VECTOR)
+def _multiply_pairs(builder: Any, x: Array, pairs: Array) -> None:
+    arguments = [x.data, pairs.data, x.shape[0]]
+    call(builder, "belated.pairs", ir.VoidType(), arguments, _build_pairs)
+
+
+@called_kernel(sweep, types.none, MATRIX, VECTOR, VECTOR)
+def _sweep(builder: Any, T3: Array, step: Array, out: Array) -> None:
+    arguments = [T3.data, step.data, out.data, step.shape[0], T3.shape[1]]
+    call(builder, "belated.sweep", ir.VoidType(), arguments, _build_sweep)

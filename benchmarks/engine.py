@@ -145,8 +145,8 @@ def print_plain() -> None:
         (Bernoulli(), "bernoulli", "logistic"),
     ):
         lanes = [Lane(POLICY, family, Exponential(100.0))]
-        drawing = seconds(world([], dim, horizon), 3)
-        ours = (seconds(world(lanes, dim, horizon), 3) - drawing) / horizon * 1e6
+        drawing = seconds(world([], dim, horizon), 7)
+        ours = (seconds(world(lanes, dim, horizon), 7) - drawing) / horizon * 1e6
         plain = plain_seconds(family, name, dim, horizon) / horizon * 1e6
         print(f"| {label} | {ours:.2f} | {plain:.1f} | {plain / ours:.0f} |")
 
@@ -185,7 +185,7 @@ def print_floor() -> None:
     )
     lanes, total, least = paper_lanes(), 0.0, 0.0
     for dim in DIMS:
-        ours = seconds(world(lanes, dim, T)) / T * 1e6
+        ours = seconds(world(lanes, dim, T), 2) / T * 1e6
         floor = floor_seconds(dim, len(lanes), T) / T * 1e6
         total, least = total + ours, least + floor
         print(f"| {dim} | {ours:.1f} | {floor:.1f} | {ours / floor:.1f} |")

@@ -7,6 +7,7 @@ from numba.core.errors import TypingError
 
 from belated.core.linalg import inverse_add_outer
 from belated.core.products import PANELS, _panels, add_outer, matvec, quadratic
+from belated.estimators.inner_products import inner_products
 from belated.estimators.third_derivative import (
     BATCH,
     add_squares,
@@ -101,6 +102,34 @@ def test_kernels_do_the_same_with_thirds(d):
     njit(form)(fast, step, outs[1, :d])
     assert np.array_equal(*outs)
     assert np.array_equal(plain[d : d + 2, :pairs], fast[d : d + 2, :pairs])
+
+
+@pytest.mark.parametrize("d", [1, 3, 4, 7, 8, 10, 20, 23])
+def test_inner_products(d):
+    rng = np.random.default_rng(d)
+    gradient, bent, ref, anchor, H_anchor, step, H_step = vectors = rng.standard_normal((7, d))
+    off = H_step.copy()
+    got = inner_products(gradient, bent, ref, anchor, H_anchor, step, off, 0.3)
+    assert np.allclose(off, gradient + bent + H_step + 0.3 * (ref + step))
+    squares = [np.sum(v**2) for v in (gradient, H_step, off, step, ref, step - anchor)]
+    assert got == pytest.approx((*squares, step @ H_anchor, anchor @ H_anchor))
+    assert np.array_equal(vectors[-1], H_step)
+
+
+@pytest.mark.compiled
+def test_kernels_do_the_same_with_inner_products():
+    compiled = njit(lambda *arguments: inner_products(*arguments))
+    for d in range(1, 26):
+        rng = np.random.default_rng(d)
+        vectors = rng.standard_normal((7, d + 8))
+        vectors[:, d:] = 7.0
+        results = []
+        for function in (inner_products, compiled):
+            copies = [v.copy() for v in vectors]
+            results.append((function(*(v[:d] for v in copies), 0.3), copies))
+        (plain, left), (fast, also_left) = results
+        assert plain == fast, d
+        assert np.array_equal(left, also_left), d
 
 
 @pytest.mark.compiled

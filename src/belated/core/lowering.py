@@ -142,6 +142,27 @@ def store(builder: Any, pack: Any, pointer: Any, index: Any) -> None:
     builder.store(pack, address, align=_size(pointer.type.pointee))
 
 
+def store_up_to(builder: Any, pack: Any, pointer: Any, index: Any, left: Any) -> None:
+    """The same of a part: of less than eight doubles the first ``left``, by fours, twos and ones.
+
+    Not by a mask: such a store is slow, and so is reading back what it stored.
+    """
+    wide = pack.type.count
+    place = cgutils.alloca_once_value(builder, index)
+    rest = cgutils.alloca_once_value(builder, pack)
+    while wide > 1:
+        wide //= 2
+        with builder.if_then(builder.icmp_signed("!=", builder.and_(left, INT(wide)), INT(0))):
+            now, at = builder.load(rest), builder.load(place)
+            first = shuffled(builder, now, *range(wide))
+            if wide == 1:
+                first = builder.extract_element(first, ir.IntType(32)(0))
+            store(builder, first, pointer, at)
+            count = pack.type.count
+            builder.store(shuffled(builder, now, *((k + wide) % count for k in range(count))), rest)
+            builder.store(builder.add(at, INT(wide)), place)
+
+
 def _size(number: Any) -> int:
     return 8 if number == DOUBLE else 4
 

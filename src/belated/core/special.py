@@ -31,7 +31,7 @@ def logit(u: float) -> float:
     """Inverse of ``sigmoid``; infinite at 0 and 1."""
     if u <= 0.0 or u >= 1.0:
         return -math.inf if u <= 0.0 else math.inf
-    return math.log(u) - math.log1p(-u)
+    return math.log(u / (1.0 - u))  # 1 - u is exact where it matters, from 1/2 on
 
 
 @inlined_kernel

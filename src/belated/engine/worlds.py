@@ -47,7 +47,7 @@ from belated.engine.own import OwnLane
 from belated.environments import point_in_ball
 from belated.feedback import Conversions, Feedback, Identified, check_feedback, with_window
 
-BLOCK_BYTES = 2**19  # of decision sets: they stay in the cache of a core while all lanes play them
+BLOCK_BYTES = 2**19  # of decision sets, where they have many lanes
 LONGEST_HORIZON = np.iinfo(np.int32).max - 1  # rounds are counted in 32 bits
 
 
@@ -268,6 +268,15 @@ def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
     return Schedule(rounds, which)
 
 
+def _rounds_of_a_block(lanes: int, K: int, d: int) -> int:
+    """Decision sets that stay in a core's cache while all lanes play them.
+
+    Few lanes gain less from that than they pay for each block: theirs are larger.
+    """
+    size = 8 * BLOCK_BYTES // min(max(lanes, 1), 8)
+    return max(1, min(1024, size // (8 * K * d)))
+
+
 def play_world(
     world: WorldSettings,
     *,
@@ -324,7 +333,7 @@ def _play(
         if is_own(lane.policy)
     ]
     K, d, T = world.environment.n_actions, world.dim, world.horizon
-    B = block_rounds or min(T, max(1, min(1024, BLOCK_BYTES // (8 * K * d))))
+    B = block_rounds or min(T, _rounds_of_a_block(len(world.lanes), K, d))
     rows = aligned_empty((B, K, d), float)
     coarse = aligned_empty((B, d + 1, columns(K)), np.float32)
     longest, z, best = np.empty(B), np.empty((B, K)), np.empty(B)

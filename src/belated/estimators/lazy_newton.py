@@ -62,7 +62,7 @@ from belated.core.protocols import (
     self_concordance,
     take_in,
 )
-from belated.core.pruning import RENEWALS, split_bound
+from belated.core.pruning import split_bound
 from belated.core.state import (
     DECIDED,
     ERROR,
@@ -76,6 +76,7 @@ from belated.core.state import (
     State,
 )
 from belated.core.types import Integers, Matrix, Vector
+from belated.estimators.inner_products import inner_products
 from belated.estimators.third_derivative import (
     BATCH,
     add_squares,
@@ -429,25 +430,25 @@ def _certify(
     distance MARGIN would satisfy the same bound, a contradiction. Infinite where nothing is proved.
     What the optimality condition is off by is left in ``work[OFF]``.
     """
-    d, X, nu = step.shape[0], fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
+    X, nu = fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
     off, lmin = work[OFF], fit.scalars[EIGENVALUE]
     square = quadratic(fit.H, step, off)
-    rounding = 2e-16 * math.sqrt(dot(fit.gradient, fit.gradient) + dot(off, off))
-    if not square >= -rounding * math.sqrt(dot(step, step)):
+    gradient_2, H_step_2, off_2, step_2, ref_2, far_2, step_anchor, anchor_2 = inner_products(
+        fit.gradient, fit.bent, fit.ref, fit.anchor, fit.H_anchor, step, off, nu
+    )
+    rounding, length = 2e-16 * math.sqrt(gradient_2 + H_step_2), math.sqrt(step_2)
+    if not square >= -rounding * length:
         return math.inf  # H is lost to rounding
     square = max(0.0, square)
-    for i in range(d):
-        off[i] += fit.gradient[i] + fit.bent[i] + nu * (fit.ref[i] + step[i])
     # at least what it is in the norm of H^-1; enough if tiny
-    residual = (math.sqrt(dot(off, off)) + rounding) / math.sqrt(lmin)
+    residual = (math.sqrt(off_2) + rounding) / math.sqrt(lmin)
     if residual > 0.1 * estimator.tol:
         # H + shift I <= (1 + shift / lmin) H
         share = quadratic(fit.H_inv, off, work[PRODUCT])
         if share >= 0.0:
             sharper = math.sqrt((1.0 + fit.scalars[SHIFT] / lmin) * share)
             residual = min(residual, sharper + rounding / math.sqrt(lmin))
-    step_2 = math.sqrt(dot(step, step))
-    reach = math.sqrt(dot(fit.ref, fit.ref)) + step_2 + MARGIN
+    reach = math.sqrt(ref_2) + length + MARGIN
     bound = X * min(reach, estimator.radius)
     if bound != fit.scalars[REACH]:
         fit.scalars[M_THERE], fit.scalars[N_THERE] = concordance(family, bound)
@@ -455,21 +456,14 @@ def _certify(
     M, N = fit.scalars[M_THERE], fit.scalars[N_THERE]
     if M * X == 0.0:
         return residual
-    u, k = M * X * step_2, M * X / math.sqrt(lmin)
+    u, k = M * X * length, M * X / math.sqrt(lmin)
     if u > 50.0:  # e^u would drown everything; larger ones overflow
         return math.inf
     beyond = _remainder(u, estimator.order) * math.sqrt(square)
     if estimator.order == 3:
-        beyond *= N * (X * step_2) ** 2
-        beyond += (
-            0.5
-            * M
-            * X
-            * _distance(step, fit.anchor)
-            * math.sqrt(
-                max(0.0, square + 2.0 * dot(step, fit.H_anchor) + dot(fit.anchor, fit.H_anchor))
-            )
-        )
+        beyond *= N * (X * length) ** 2
+        both = square + 2.0 * step_anchor + anchor_2  # ||step + anchor||_H^2
+        beyond += 0.5 * M * X * math.sqrt(far_2 * max(0.0, both))
     eps = _exponential(u) * (residual + beyond)
     if not k * eps < 1.0:
         return math.inf
@@ -478,14 +472,6 @@ def _certify(
     if not holds_everywhere and error >= MARGIN * math.sqrt(lmin):
         return math.inf
     return error
-
-
-@inlined_kernel
-def _distance(a: Vector, b: Vector) -> float:
-    total = 0.0
-    for i in range(a.shape[0]):
-        total += (a[i] - b[i]) ** 2
-    return math.sqrt(total)
 
 
 @kernel
@@ -618,7 +604,7 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
     step = work[STEP]
     if state.counts[OBSERVED] >= fit.scalars[RENEW_AT]:
         _renew_eigenvalue(fit, estimator.lam * estimator.kappa)
-        fit.scalars[RENEW_AT] = state.counts[OBSERVED] + 1 + state.counts[OBSERVED] // RENEWALS
+        fit.scalars[RENEW_AT] = state.counts[OBSERVED] + 1 + state.counts[OBSERVED] // 16
     for i in range(d):
         step[i] = state.theta[i] - fit.ref[i]
     error = _minimise_model(estimator, family, fit, step, work)

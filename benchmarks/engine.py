@@ -15,6 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from belated import registry
+from belated.core.nested import aligned_empty
 from belated.core.protocols import Family
 from belated.core.pruning import columns
 from belated.delays import Constant, Exponential, quantile
@@ -27,7 +28,7 @@ from belated.engine import (
     seed_of_run,
 )
 from belated.engine.lanes import Block
-from belated.engine.worlds import BLOCK_BYTES, draw_block, open_streams
+from belated.engine.worlds import draw_block, open_streams, rounds_of_a_block
 from belated.environments import UnitBall
 from belated.experiments.paper import DIMS, paper_experiment
 from belated.families import Bernoulli, Gaussian
@@ -50,12 +51,12 @@ def paper_lanes() -> list[Lane]:
     return [lane for lane in lanes if lane.delay != Constant(0.0)]
 
 
-def seconds(settings: WorldSettings, best_of: int = 1) -> float:
+def seconds(settings: WorldSettings, best_of: int = 1, block: int | None = None) -> float:
     """What playing a world takes."""
     times = []
     for _ in range(best_of):
         start = time.perf_counter()
-        play_world(settings)
+        play_world(settings, block_rounds=block)
         times.append(time.perf_counter() - start)
     return min(times)
 
@@ -135,29 +136,39 @@ def print_plain() -> None:
     horizon, dim = 10_000, 10
     print(
         f"\n## Against the same loop in plain NumPy: d = {dim}, T = {horizon:,}\n\n"
-        "Microseconds a round of one lane, exponential delays of mean 100. The plain bandit keeps W^-1\n"
-        "by rank-one updates and, for logistic rewards, refits by Newton's method at every arrival to\n"
-        "the same tolerance (tests/naive.py); its linear refit is one Newton step, which is exact.\n\n"
-        "| rewards | belated | plain NumPy | ratio |\n|---|---|---|---|"
+        "Microseconds a round beyond drawing, exponential delays of mean 100, of a lane that is alone in\n"
+        "its world and of one of twelve. The plain bandit keeps W^-1 by rank-one updates and, for\n"
+        "logistic rewards, refits by Newton's method at every arrival to the same tolerance\n"
+        "(tests/naive.py); its linear refit is one Newton step, which is exact.\n\n"
+        "| rewards | alone | of twelve | plain NumPy | ratio alone | ratio of twelve |\n"
+        "|---|---|---|---|---|---|"
     )
     for family, name, label in (
         (Gaussian(), "gaussian", "linear"),
         (Bernoulli(), "bernoulli", "logistic"),
     ):
-        lanes = [Lane(POLICY, family, Exponential(100.0))]
-        drawing = seconds(world([], dim, horizon), 7)
-        ours = (seconds(world(lanes, dim, horizon), 7) - drawing) / horizon * 1e6
+        lane = Lane(POLICY, family, Exponential(100.0))
+        ours = []
+        for count in (1, 12):
+            # blocks are as long as for that many lanes, so that only drawing is taken off
+            block = rounds_of_a_block(count, K, dim)
+            drawing = seconds(world([], dim, horizon), 7, block)
+            taken = seconds(world([lane] * count, dim, horizon), 7, block)
+            ours.append((taken - drawing) / (count * horizon) * 1e6)
         plain = plain_seconds(family, name, dim, horizon) / horizon * 1e6
-        print(f"| {label} | {ours:.2f} | {plain:.1f} | {plain / ours:.0f} |")
+        ratios = [f"{plain / one:.0f}" for one in ours]
+        print(
+            f"| {label} | {ours[0]:.2f} | {ours[1]:.2f} | {plain:.1f} | {ratios[0]} | {ratios[1]} |"
+        )
 
 
 def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
     """Draw every decision set and multiply it with one vector a lane: nothing is learnt."""
     streams = open_streams(world([], dim, horizon))
-    B = BLOCK_BYTES // (8 * K * dim)
+    B = rounds_of_a_block(lanes, K, dim)
     block = Block(
-        np.empty((B, K, dim)),
-        np.empty((B, dim + 1, columns(K)), np.float32),
+        aligned_empty((B, K, dim), float),
+        aligned_empty((B, dim + 1, columns(K)), np.float32),
         np.empty(B),
         np.empty((B, K)),
         np.empty(B),
@@ -233,28 +244,28 @@ def print_audit() -> None:
 LIMITS = """
 ## How it is reached, and what limits it now
 
-- Drawing is shared: a world's decision sets are drawn once for all its lanes, and so are norms, means
-  and delays.
+- Drawing is shared: a world's decision sets are drawn once for all its lanes, and so are norms, means,
+  delays, and what of the rewards' luck does not depend on the action.
 - Small kernels are compiled into their callers. A call hands over every array of a state one by one;
   with a dozen calls a round that was a large part of it at d = 5. Rare work (anchors, passes
   over the data) stays outside, because Numba optimises whatever a caller contains once more.
-- Vectors of 5 to 20 numbers are worked on in packs of eight (sixteen in single precision) that the
-  kernels spell out, because the loops a compiler makes are for longer ones (`core/packs.py`).
+- Where most of the time goes, loops are written in the compiler's own terms (`core/products.py`,
+  `core/bounds.py`, `estimators/third_derivative.py`, `estimators/inner_products.py`): vectors of 5 to 20
+  numbers are too short for the loops a compiler makes.
 - The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
   widths decide, all squares are computed at once. What is left of it is the largest part of a linear
   lane: two products with the whole decision set.
 - Rank-one updates of W and its inverse are most of the rest: every reward reads, changes
   and stores each of their numbers. Asking memory ahead for the rewards that are due changed nothing.
-- A logistic lane updates a second inverse, O(d^2), and the third derivative, O(d^3), four rewards
+- A logistic lane updates a second inverse, O(d^2), and the third derivative, O(d^3), eight rewards
   at a time; then it solves and certifies. Its certificate uses what holds on the ball, |mu''| <= 0.46 mu' for
   m1 = 1, and not what holds everywhere, so that it passes over its data more rarely. Passes still
-  weigh most in short runs: most of them fall into the first thousands of rounds.
-- 500 times plain NumPy in the logistic case is not reached: the refit there is one or two Newton steps
-  on matrix products, and 10,000 rounds are a short run. A lane that is alone also pays alone for what
-  lanes share: delays, noise, and the way of a decision set into the cache.
-- Four times the floor is not reached: nothing is learnt there. Learning alone, without any choice, takes four
-  rank-one updates of d x d matrices a logistic reward. What would make a step is several lanes in
-  lockstep, one a place of a vector: that is a second set of kernels, and the house has one.
+  weigh most in short runs: most of them fall into the first thousands of rounds. At d = 20 passes and
+  the third derivative are about a third of a lane.
+- A lane that is alone pays alone for what lanes share: delays, luck, and the way of a decision set into
+  the cache. Its blocks are larger, because each block costs a call from Python.
+- The floor multiplies every decision set with one vector a lane and learns nothing. Learning takes four
+  rank-one updates of d x d matrices a logistic reward, which no batch can share.
 - Growth is below 10 where early rounds, with more passes and less pruning, are the dear ones.
 """
 

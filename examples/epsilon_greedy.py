@@ -11,7 +11,7 @@ import numpy as np
 
 from belated.checks import check_policy
 from belated.core.arguments import parameters, positive, probability
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import Estimator, Family, choose
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import State

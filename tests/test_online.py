@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from belated import Bandit
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import reward_quantile
 from belated.core.state import WORK
 from belated.delays import Constant, Exponential, arrival, quantile

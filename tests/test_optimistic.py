@@ -12,7 +12,8 @@ from numba import config
 import naive
 from belated import Bandit, Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.core import pruning, pruning_mean
-from belated.core.linalg import dot, grow
+from belated.core.linalg import grow
+from belated.core.products import dot
 from belated.core.protocols import mean, reward_quantile
 from belated.core.pruning import decision_set, new_cap, renew
 from belated.core.pruning_mean import most_optimistic_mean

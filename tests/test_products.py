@@ -5,8 +5,9 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
+from belated.core import lowering
 from belated.core.linalg import inverse_add_outer
-from belated.core.products import PANELS, _panels, add_outer, matvec, quadratic
+from belated.core.products import PANELS, _panels, add_outer, dot, matvec, quadratic
 from belated.estimators.inner_products import inner_products
 from belated.estimators.third_derivative import (
     BATCH,
@@ -27,21 +28,36 @@ def problem(d):
     return A + A.T, rng.standard_normal(d)
 
 
-def all_three(A, x, out):
+def all_four(A, x, out):
     matvec(A, x, out[0])
     out[1, 0] = quadratic(A, x, out[2])
+    out[3, 0] = dot(A[0], x)
     add_outer(A, -0.3, x)
+
+
+@pytest.fixture(params=[True, False], ids=["masked", "portions"])
+def masked(request, monkeypatch):
+    """With and without an instruction that loads a part of a pack."""
+    monkeypatch.setattr(lowering, "MASKED_LOADS", request.param)
 
 
 @pytest.mark.parametrize("d", SIZES)
 def test_plain_products(d):
     A, x = problem(d)
-    out, kept = np.full((3, d), 7.0), A.copy()
-    all_three(A, x, out)
+    out, kept = np.full((4, d), 7.0), A.copy()
+    all_four(A, x, out)
     assert np.allclose(out[0], kept @ x, rtol=1e-12, atol=1e-12)
     assert np.array_equal(out[2], out[0])
     assert out[1, 0] == pytest.approx(x @ kept @ x, rel=1e-10, abs=1e-10)
+    assert out[3, 0] == pytest.approx(kept[0] @ x, rel=1e-10, abs=1e-10)
     assert np.allclose(A, kept - 0.3 * np.outer(x, x), rtol=1e-12, atol=1e-12)
+
+
+def test_dot_adds_halves_on_halves():
+    """Not from left to right; and the second vector may be longer."""
+    big = np.array([1e16, 1.0, 0.0, 0.0, -1e16, 1.0, 0.0, 0.0])
+    assert dot(big, np.ones(11)) == 2.0
+    assert dot(np.ones(3), np.arange(9.0)) == 3.0
 
 
 def test_panels_cover_all_columns():
@@ -55,16 +71,16 @@ def test_panels_cover_all_columns():
 
 
 @pytest.mark.compiled
-def test_kernels_do_the_same():
+def test_kernels_do_the_same(masked):
     """Bit for bit, and nothing beyond the matrix is touched."""
-    compiled = njit(all_three)
+    compiled = njit(all_four)
     for d in SIZES:
         A, x = problem(d)
         room = np.full(d * d + 24, 7.0)
         B = room[8 : 8 + d * d].reshape(d, d)
         B[:] = A
-        plain, fast = np.full((3, d), 7.0), np.full((3, d), 7.0)
-        all_three(A, x, plain)
+        plain, fast = np.full((4, d), 7.0), np.full((4, d), 7.0)
+        all_four(A, x, plain)
         compiled(B, x, fast)
         assert np.array_equal(plain, fast), d
         assert np.array_equal(A, B), d
@@ -74,7 +90,7 @@ def test_kernels_do_the_same():
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 10, 16, 20, 21, 27])
-def test_kernels_do_the_same_with_thirds(d):
+def test_kernels_do_the_same_with_thirds(d, masked):
     def batch(x, weights, T3):
         multiply_all_pairs(x, T3)
         add_squares(weights, T3)
@@ -117,7 +133,7 @@ def test_inner_products(d):
 
 
 @pytest.mark.compiled
-def test_kernels_do_the_same_with_inner_products():
+def test_kernels_do_the_same_with_inner_products(masked):
     compiled = njit(lambda *arguments: inner_products(*arguments))
     for d in range(1, 26):
         rng = np.random.default_rng(d)

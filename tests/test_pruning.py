@@ -11,7 +11,8 @@ from numba import config, njit
 
 import naive
 from belated.core import bounds, pruning
-from belated.core.linalg import dot, grow, inverse_and_log_det
+from belated.core.linalg import grow, inverse_and_log_det
+from belated.core.products import dot
 from belated.core.pruning import (
     ACROSS,
     ALONG,
@@ -337,6 +338,39 @@ def test_bounds_in_a_kernel(at_once, monkeypatch):
             exact[1] = 0.7 * (X**2).sum(1) - 0.6 * (X @ v) ** 2
             exact[2] = exact[0] + 1.3 * (exact[1] + 0.5)
             assert np.allclose(fast[:3, :K], exact, rtol=1e-4, atol=1e-4)
+
+
+def search(row, level, out, K):
+    out[0] = bounds.highest(row, K)
+    out[1] = bounds.count_reaching(row, level)
+    bits = bounds.reaching(row, 16, level)
+    out[2] = bits
+    out[3] = bounds.lowest(bits | 0x8000)
+
+
+@pytest.mark.parametrize("function", [search, pytest.param("kernel", marks=pytest.mark.compiled)])
+def test_search_among_bounds(function):
+    """The first of the highest, how many reach a level, and which."""
+    function = njit(search) if function == "kernel" else function
+    rng = np.random.default_rng(0)
+    for n in (32, 48, 112):
+        for K in (n - 15, n - 1, n):
+            for _ in range(20):
+                row = rng.integers(-4, 4, n).astype(np.float32)
+                row[K:] = 9.0  # not among them
+                level, out, kept = (
+                    np.float32(rng.integers(-4, 9)),
+                    np.zeros(4, np.int64),
+                    row.copy(),
+                )
+                function(row, level, out, K)
+                assert out[0] == np.argmax(kept[:K])
+                assert np.array_equal(row[:K], kept[:K])
+                assert np.all(row[K:] == -np.inf)
+                assert out[1] == np.sum(row >= level)
+                hits = [k for k in range(16) if row[16 + k] >= level]
+                assert out[2] == sum(2**k for k in hits)
+                assert out[3] == min([*hits, 15])
 
 
 def test_split_bound_where_one_direction_is_known_well():

@@ -34,7 +34,7 @@ from belated.core.arguments import (
     wrong,
     wrong_type,
 )
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import Delay, delay_quantile, delay_quantile_of
 from belated.core.types import Vector
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from belated import registry
 from belated.bandit import Bandit
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import (
     Delay,
     Environment,

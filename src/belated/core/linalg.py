@@ -1,6 +1,6 @@
 """Small dense kernels on symmetric matrices. In place; sums are never reordered.
 
-What runs at every reward is written in packs (``core/packs.py``), the rest as loops along
+What runs at every reward is in ``core/products.py``; the rest is written as loops along
 contiguous rows, which vectorise without fastmath: compiled results equal those of plain Python bit
 for bit. Such loops run over slices from a constant index: where an index might be negative, Numba
 has to ask at every step and does not vectorise.
@@ -9,21 +9,11 @@ has to ask at every step and does not vectorise.
 import numpy as np
 
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
-from belated.core.packs import EIGHT, total, up_to_eight, zeros
 from belated.core.products import add_outer, quadratic
 from belated.core.special import log_of_one_plus
 from belated.core.types import Matrix, Vector
 
 LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
-
-
-@inlined_kernel
-def dot(a: Vector, b: Vector) -> float:
-    """Inner product ``a'b``; ``b`` may be longer."""
-    sums = zeros()
-    for i in range(0, a.shape[0], EIGHT):
-        sums = sums + up_to_eight(a, i) * up_to_eight(b, i)
-    return total(sums)
 
 
 @inlined_kernel

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DOUBLE, FLOAT, INT = ir.DoubleType(), ir.FloatType(), ir.IntType(64)
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]  # contiguous
-COARSE = types.float32[:, ::1]
+COARSE, COARSE_ROW = types.float32[:, ::1], types.float32[::1]
 
 
 def has_feature(name: str) -> bool:
@@ -28,6 +28,9 @@ def has_feature(name: str) -> bool:
         return bool(get_host_cpu_features().get(name))
     except RuntimeError:
         return False
+
+
+MASKED_LOADS = has_feature("avx")  # part of a pack in one instruction
 
 
 class Array(NamedTuple):
@@ -45,7 +48,7 @@ def called_kernel(twin: Any, result: Any, *kinds: Any) -> Callable[[F], F]:
 
     def fits(given: Any, kind: Any) -> bool:
         if not isinstance(kind, types.Array):
-            return bool(given == kind)
+            return bool(types.unliteral(given) == kind)
         return isinstance(given, types.Array) and (
             (given.dtype, given.ndim, given.layout) == (kind.dtype, kind.ndim, kind.layout)
         )
@@ -77,6 +80,7 @@ def call(
     builder: Any, name: str, result: Any, arguments: list[Any], build: Callable[..., None]
 ) -> Any:
     """Call a function that is built where the module has none, and not copied into its callers."""
+    name += ".masked" if MASKED_LOADS else ""  # of one name only one is ever linked
     function = builder.module.globals.get(name)
     if function is None:
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
@@ -123,17 +127,31 @@ def load(builder: Any, pointer: Any, index: Any, width: int) -> Any:
     return builder.load(builder.bitcast(address, vector.as_pointer()), align=_size(number))
 
 
-def load_up_to(builder: Any, pointer: Any, index: Any, width: int, left: Any) -> Any:
-    """The same of doubles, with zeros in place of all but the first ``left``."""
-    vector = ir.VectorType(DOUBLE, width)
-    here = ir.Constant(ir.VectorType(INT, width), list(range(width)))
-    mask = builder.icmp_signed("<", here, spread(builder, left, width))
-    address = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
-    zeros = ir.Constant(vector, [0.0] * width)
-    arguments = [address, ir.IntType(32)(8), mask, zeros]
-    kind = ir.FunctionType(vector, [argument.type for argument in arguments])
-    name = f"llvm.masked.load.v{width}f64.p0"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+def load_up_to(builder: Any, pointer: Any, index: Any, left: Any) -> Any:
+    """Eight doubles, with zeros in place of all but the first ``left``."""
+    vector = ir.VectorType(DOUBLE, 8)
+    zeros = ir.Constant(vector, [0.0] * 8)
+    if MASKED_LOADS:
+        here = ir.Constant(ir.VectorType(INT, 8), list(range(8)))
+        mask = builder.icmp_signed("<", here, spread(builder, left, 8))
+        address = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
+        arguments = [address, ir.IntType(32)(8), mask, zeros]
+        kind = ir.FunctionType(vector, [argument.type for argument in arguments])
+        name = "llvm.masked.load.v8f64.p0"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+    pack = cgutils.alloca_once_value(builder, zeros)
+    numbers, place = builder.bitcast(pack, DOUBLE.as_pointer()), cgutils.alloca_once(builder, INT)
+    builder.store(INT(0), place)
+    for width in (8, 4, 2, 1):
+        at = builder.load(place)
+        with builder.if_then(builder.icmp_signed(">=", builder.sub(left, at), INT(width))):
+            some = load(builder, pointer, builder.add(index, at), width)
+            store(builder, some, numbers, at)
+            builder.store(builder.add(at, INT(width)), place)
+        if width == 8:  # no more than eight
+            at = builder.load(place)
+            left = builder.select(builder.icmp_signed("==", at, INT(8)), INT(8), left)
+    return builder.load(pack)
 
 
 def store(builder: Any, pack: Any, pointer: Any, index: Any) -> None:
@@ -143,24 +161,21 @@ def store(builder: Any, pack: Any, pointer: Any, index: Any) -> None:
 
 
 def store_up_to(builder: Any, pack: Any, pointer: Any, index: Any, left: Any) -> None:
-    """The same of a part: of less than eight doubles the first ``left``, by fours, twos and ones.
+    """The first ``left`` of eight doubles, less than all, by fours, twos and ones.
 
     Not by a mask: such a store is slow, and so is reading back what it stored.
     """
-    wide = pack.type.count
     place = cgutils.alloca_once_value(builder, index)
     rest = cgutils.alloca_once_value(builder, pack)
-    while wide > 1:
-        wide //= 2
-        with builder.if_then(builder.icmp_signed("!=", builder.and_(left, INT(wide)), INT(0))):
+    for width in (4, 2, 1):
+        with builder.if_then(builder.icmp_signed("!=", builder.and_(left, INT(width)), INT(0))):
             now, at = builder.load(rest), builder.load(place)
-            first = shuffled(builder, now, *range(wide))
-            if wide == 1:
+            first = shuffled(builder, now, *range(width))
+            if width == 1:
                 first = builder.extract_element(first, ir.IntType(32)(0))
             store(builder, first, pointer, at)
-            count = pack.type.count
-            builder.store(shuffled(builder, now, *((k + wide) % count for k in range(count))), rest)
-            builder.store(builder.add(at, INT(wide)), place)
+            builder.store(shuffled(builder, now, *((k + width) % 8 for k in range(8))), rest)
+            builder.store(builder.add(at, INT(width)), place)
 
 
 def _size(number: Any) -> int:

@@ -1,4 +1,4 @@
-"""Products of a small symmetric matrix, a row at a time.
+"""Products of short vectors and small symmetric matrices.
 
 What a reward costs is mostly these: a matrix of five or twenty rows is multiplied with a vector, or
 changed by a rank-one term. Rows are cut into panels of 20, 16, 12, 8 and 4 columns, whose widths a
@@ -25,6 +25,7 @@ from belated.core.lowering import (
     called_kernel,
     halved,
     load,
+    load_up_to,
     spread,
     store,
 )
@@ -32,6 +33,16 @@ from belated.core.types import Matrix, Vector
 
 # widths of the packs that make up a panel of so many columns; wider matrices have several panels
 PANELS = {20: (8, 8, 4), 16: (8, 8), 12: (8, 4), 8: (8,), 4: (4,), 2: (2,), 1: (1,)}
+
+
+def dot(a: Vector, b: Vector) -> float:
+    """Inner product ``a'b``, of which ``b`` may be longer; eight sums, then halves on halves."""
+    terms = np.zeros(len(a) + -len(a) % 8)
+    terms[: len(a)] = a * b[: len(a)]
+    sums = np.zeros(8)
+    for eight in terms.reshape(-1, 8):
+        sums += eight
+    return halved_sum(sums)
 
 
 def matvec(A: Matrix, x: Vector, out: Vector) -> None:
@@ -45,7 +56,7 @@ def quadratic(A: Matrix, x: Vector, work: Vector) -> float:
     terms, result = work * x, 0.0
     for start, widths in _panels(len(x)):
         for width in widths:
-            result += _halved_sum(terms[start : start + width])
+            result += halved_sum(terms[start : start + width])
             start += width
     return result
 
@@ -76,7 +87,8 @@ def _panels(d: int) -> list[tuple[int, tuple[int, ...]]]:
     return panels
 
 
-def _halved_sum(numbers: Vector) -> float:
+def halved_sum(numbers: Vector) -> float:
+    """Lower half plus upper half until one number is left."""
     while len(numbers) > 1:
         half = len(numbers) // 2
         numbers = numbers[:half] + numbers[half:]
@@ -159,6 +171,28 @@ def _build_update(builder: Any, A: Any, weight: Any, x: Any, d: Any) -> None:
 
     _for_each_panel(builder, d, panel)
     builder.ret_void()
+
+
+def _build_dot(builder: Any, a: Any, b: Any, d: Any) -> None:
+    zeros = ir.Constant(ir.VectorType(DOUBLE, 8), [0.0] * 8)
+    sums = cgutils.alloca_once_value(builder, zeros)
+
+    def add(x: Any, y: Any) -> None:
+        builder.store(builder.fadd(builder.load(sums), builder.fmul(x, y)), sums)
+
+    whole = builder.and_(d, INT(-8))
+    with cgutils.for_range_slice(builder, INT(0), whole, INT(8), INT) as (i, _):
+        add(load(builder, a, i, 8), load(builder, b, i, 8))
+    left = builder.sub(d, whole)
+    with builder.if_then(builder.icmp_signed(">", left, INT(0))):
+        add(load_up_to(builder, a, whole, left), load_up_to(builder, b, whole, left))
+    builder.ret(halved(builder, builder.load(sums), builder.fadd))
+
+
+@called_kernel(dot, types.float64, VECTOR, VECTOR)
+def _call_dot(builder: Any, a: Array, b: Array) -> Any:
+    arguments = [a.data, b.data, a.shape[0]]
+    return call(builder, "belated.dot", DOUBLE, arguments, _build_dot)
 
 
 def _call_product(builder: Any, A: Array, x: Array, out: Array) -> Any:

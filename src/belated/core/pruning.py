@@ -7,12 +7,13 @@ rounding, reaches the best score seen are scored.
 A *cap* bounds A^-1 from above. With v a unit vector (about the top eigenvector of A), P = A^-1 and
 x = c v + y, y orthogonal to v,
 
-    x'P x = c^2 v'Pv + 2 c v'Py + y'Py <= c^2 (v'Pv + s) + ||y||^2 (max eigenvalue of P + s),
+    x'P x = c^2 v'Pv + 2 c v'Py + y'Py <= c^2 (v'Pv + s) + ||y||^2 (P_1 + s),
 
-where s = ||Pv - (v'Pv) v|| and 2 c s ||y|| <= s (c^2 + ||y||^2). A only grows, so P only shrinks,
-and a cap computed earlier stays valid; it is renewed whenever the number of terms in A has grown by
-a sixteenth. The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) /
-(2 sqrt(m)), which keeps the pass over all actions free of roots. Ties go to the lowest row.
+where s = ||Pv - (v'Pv) v||, 2 c s ||y|| <= s (c^2 + ||y||^2), and P_1 bounds the eigenvalues of P
+on what is orthogonal to v (``split_bound``). A only grows, so P only shrinks, and a cap computed
+earlier stays valid; it is renewed whenever the number of terms in A has grown by a thirty-second.
+The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) / (2 sqrt(m)),
+which keeps the pass over all actions free of roots. Ties go to the lowest row.
 
 Where the widths are large beside the estimates, the cap leaves many actions in the race. Then all
 squares x'P x are computed at once, in single precision and across actions, which costs as much as
@@ -20,7 +21,7 @@ scoring a dozen of them one by one, and few remain.
 
 Rounding. In single precision a number is off by a share of u = 2^-24. With X the longest action,
 x'theta is off by (d + 2) u X ||theta|| at most, c by (d + 2) u X, and q by (2 d + 9) u X^2 times
-the larger eigenvalue bound, P_1. Room is left for four times (d + 4) u times these sizes. x'P x is
+the larger of its two factors, P_1 + s. Room is left for four times (d + 4) u times these sizes. x'P x is
 off by (2 d + 4) u times the sum of |P_ij x_i x_j|, which is at most sqrt(d) P_1 X^2.
 """
 
@@ -29,26 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.bounds import bound_all
+from belated.core.bounds import SIXTEEN, bound_all, count_reaching, highest, lowest, reaching
 from belated.core.jit import (
     allocating_kernel,
     inlined_kernel,
     kernel,
     rough_kernel,
 )
-from belated.core.linalg import dot
-from belated.core.packs import (
-    SIXTEEN,
-    how_many,
-    larger,
-    largest,
-    lowest,
-    only,
-    put_sixteen,
-    reaching,
-    sixteen,
-)
-from belated.core.products import matvec, quadratic
+from belated.core.products import dot, matvec, quadratic
 from belated.core.types import Coarse, Matrix, Vector
 
 ACROSS, ALONG, TYPICAL, RENEW_AT = 0, 1, 2, 3  # slots of a cap; from slot 4 on it holds v
@@ -219,32 +208,6 @@ def _width(A_inv: Matrix, radius: float, x: Vector, work: Vector) -> float:
     return radius * math.sqrt(max(0.0, quadratic(A_inv, x, work)))
 
 
-@kernel
-def _highest(bound: Coarse, K: int) -> int:
-    """The first of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
-    n = bound.shape[0]
-    beyond = only(sixteen(bound, n - SIXTEEN), K - (n - SIXTEEN), -np.float32(np.inf))
-    put_sixteen(bound, n - SIXTEEN, beyond)
-    high = beyond
-    for k in range(0, n - SIXTEEN, SIXTEEN):
-        high = larger(high, sixteen(bound, k))
-    top = largest(high)
-    for k in range(0, n, SIXTEEN):
-        bits = reaching(sixteen(bound, k), top)
-        if bits != 0:
-            return k + lowest(bits)
-    return 0
-
-
-@kernel
-def _count_reaching(bound: Coarse, level: float) -> int:
-    """How many bounds reach ``level``, rounded: one that just misses it may count."""
-    count = 0
-    for k in range(0, bound.shape[0], SIXTEEN):
-        count += how_many(reaching(sixteen(bound, k), np.float32(level)))
-    return count
-
-
 @rough_kernel
 def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, work: Coarse) -> None:
     """Rows of ``work``: squares become x'A_inv x, bounds the first row plus its root times radius.
@@ -317,7 +280,7 @@ def most_optimistic(
             np.float32(m),
             actions.work,
         )
-        best = _highest(bound, K)
+        best = highest(bound, K)
     else:  # out of reach of single precision: score all
         of_bound = of_estimate = math.inf
         for k in range(bound.shape[0]):
@@ -325,18 +288,18 @@ def most_optimistic(
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, radius, rows[best], work[0])
     score = estimate + width
-    left = _count_reaching(bound, score - of_bound)  # one of them was just scored
+    left = count_reaching(bound, np.float32(score - of_bound))  # one of them was just scored
     if left > MANY + d and of_bound < math.inf:
         of_square = room_of_squares(d, actions.longest, across)
         _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
         of_bound = of_estimate + room * radius * math.sqrt(actions.longest * across)
-        k = _highest(bound, K)
+        k = highest(bound, K)
         other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
         if other + more > score or (other + more == score and k < best):
             best, estimate, width, score = k, other, more, other + more
     if left > 1:
         for start in range(0, bound.shape[0], SIXTEEN):
-            bits = reaching(sixteen(bound, start), np.float32(score - of_bound))
+            bits = reaching(bound, start, np.float32(score - of_bound))
             while bits != 0:
                 k = start + lowest(bits)
                 bits &= bits - 1

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.bounds import bound_all
+from belated.core.bounds import SIXTEEN, bound_all, count_reaching, highest, lowest, reaching
 from belated.core.jit import kernel
-from belated.core.linalg import dot
-from belated.core.packs import SIXTEEN, lowest, reaching, sixteen
+from belated.core.products import dot
 from belated.core.protocols import mean
 from belated.core.pruning import (
     ACROSS,
@@ -28,8 +27,6 @@ from belated.core.pruning import (
     SMALL,
     TYPICAL,
     DecisionSet,
-    _count_reaching,
-    _highest,
     _sharpen,
     _width,
     room_of_squares,
@@ -102,7 +99,7 @@ def most_optimistic_mean(
             actions.work,
         )
         _bound_means(family, of_estimate, steep, typical, means, squares, bound)
-        best = _highest(bound, K)
+        best = highest(bound, K)
     else:  # out of reach of single precision: score all
         of_bound = of_mean = math.inf
         for k in range(bound.shape[0]):
@@ -110,19 +107,19 @@ def most_optimistic_mean(
     pivot, estimate = best, dot(rows[best], theta)
     width = _width(A_inv, bonus, rows[best], work[0])
     score = mean(family, estimate) + width
-    left = _count_reaching(bound, score - of_bound)  # one of them was just scored
+    left = count_reaching(bound, np.float32(score - of_bound))  # one of them was just scored
     if left > MANY + d and of_bound < math.inf:
         of_square = room_of_squares(d, actions.longest, across)
         _sharpen(actions.coarse, A_inv, bonus, of_square, actions.work)
         of_bound = of_mean + room * bonus * math.sqrt(actions.longest * across)
-        k = _highest(bound, K)
+        k = highest(bound, K)
         other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
         total = mean(family, other) + more
         if total > score or (total == score and k < best):
             best, estimate, width, score = k, other, more, total
     if left > 1:
         for start in range(0, bound.shape[0], SIXTEEN):
-            bits = reaching(sixteen(bound, start), np.float32(score - of_bound))
+            bits = reaching(bound, start, np.float32(score - of_bound))
             while bits != 0:
                 k = start + lowest(bits)
                 bits &= bits - 1

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.jit import kernel
-from belated.core.linalg import dot, exceeds, grow
+from belated.core.linalg import exceeds, grow
 from belated.core.nested import stacked
-from belated.core.products import matvec, quadratic
+from belated.core.products import dot, matvec, quadratic
 from belated.core.state import DECIDED, OBSERVED, REFACTOR_EVERY, State
 from belated.core.types import Integers, Matrix, Vector
 

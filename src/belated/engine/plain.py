@@ -19,7 +19,7 @@ import numpy as np
 
 from belated.core.arguments import whole, wrong, wrong_type
 from belated.core.events import Decision
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import (
     Delay,
     Environment,

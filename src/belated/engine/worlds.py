@@ -268,7 +268,7 @@ def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
     return Schedule(rounds, which)
 
 
-def _rounds_of_a_block(lanes: int, K: int, d: int) -> int:
+def rounds_of_a_block(lanes: int, K: int, d: int) -> int:
     """Decision sets that stay in a core's cache while all lanes play them.
 
     Few lanes gain less from that than they pay for each block: theirs are larger.
@@ -333,7 +333,7 @@ def _play(
         if is_own(lane.policy)
     ]
     K, d, T = world.environment.n_actions, world.dim, world.horizon
-    B = block_rounds or min(T, _rounds_of_a_block(len(world.lanes), K, d))
+    B = block_rounds or min(T, rounds_of_a_block(len(world.lanes), K, d))
     rows = aligned_empty((B, K, d), float)
     coarse = aligned_empty((B, d + 1, columns(K)), np.float32)
     longest, z, best = np.empty(B), np.empty((B, K)), np.empty(B)

@@ -6,7 +6,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from belated.core.linalg import dot
 from belated.core.lowering import (
     DOUBLE,
     INT,
@@ -21,10 +20,11 @@ from belated.core.lowering import (
     store,
     store_up_to,
 )
-from belated.core.packs import EIGHT
+from belated.core.products import dot
 from belated.core.types import Vector
 
-COUNT = 8
+EIGHT = 8  # doubles in a pack
+COUNT = 8  # inner products
 
 
 def inner_products(
@@ -93,7 +93,7 @@ def _build(builder: Any, *arguments: Any) -> None:
         store(builder, off, vectors[-1], i)
     left = builder.sub(d, whole)
     with builder.if_then(builder.icmp_signed(">", left, INT(0))):
-        off = take([load_up_to(builder, vector, whole, EIGHT, left) for vector in vectors])
+        off = take([load_up_to(builder, vector, whole, left) for vector in vectors])
         store_up_to(builder, off, vectors[-1], whole, left)
     results = ir.Constant(ir.ArrayType(DOUBLE, COUNT), ir.Undefined)
     for k, place in enumerate(sums):

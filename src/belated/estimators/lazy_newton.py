@@ -45,13 +45,12 @@ from belated.core.linalg import (
     LARGE_UPDATE,
     cholesky,
     copy,
-    dot,
     inverse_add_outer,
     inverse_and_log_det,
     solve_transposed,
     solve_upper,
 )
-from belated.core.products import add_outer, matvec, quadratic
+from belated.core.products import add_outer, dot, matvec, quadratic
 from belated.core.protocols import (
     concordance,
     cumulant,

@@ -14,10 +14,10 @@ from belated.core.jit import kernel
 from belated.core.linalg import (
     LARGE_UPDATE,
     copy,
-    dot,
     inverse_add_outer,
     inverse_and_log_det,
 )
+from belated.core.products import dot
 from belated.core.protocols import Family, derivatives, mean, refit, self_concordance, take_in
 from belated.core.pruning import RENEW_AT, new_cap, renew
 from belated.core.state import OBSERVED, PASSES, REFACTOR_EVERY, History, State

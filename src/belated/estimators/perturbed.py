@@ -24,8 +24,8 @@ import numpy as np
 
 from belated.core.generic import generic
 from belated.core.jit import kernel
-from belated.core.linalg import copy, dot
-from belated.core.products import matvec
+from belated.core.linalg import copy
+from belated.core.products import dot, matvec
 from belated.core.state import State
 from belated.core.types import Matrix, Vector
 from belated.estimators.lazy_newton import (

@@ -21,11 +21,10 @@ from belated.core.jit import kernel
 from belated.core.linalg import (
     cholesky,
     copy,
-    dot,
     solve_transposed,
     solve_upper,
 )
-from belated.core.products import matvec
+from belated.core.products import dot, matvec
 from belated.core.protocols import derivatives
 from belated.core.state import WORK
 from belated.core.types import Matrix, Vector

@@ -14,7 +14,6 @@ from numba import types
 from numba.core import cgutils
 
 from belated.core.jit import inlined_kernel, kernel
-from belated.core.linalg import dot
 from belated.core.lowering import (
     DOUBLE,
     INT,
@@ -29,9 +28,10 @@ from belated.core.lowering import (
     spread,
     store,
 )
-from belated.core.packs import EIGHT, total
+from belated.core.products import dot, halved_sum
 from belated.core.types import Matrix, Vector
 
+EIGHT = 8  # doubles in a pack
 BATCH = 8  # rewards that are added at once
 
 
@@ -136,7 +136,7 @@ def sweep(T3: Matrix, step: Vector, out: Vector) -> None:
         packs = np.zeros((2, EIGHT))
         for two in terms:
             packs += two
-        out[k] = total(packs[0] + packs[1])
+        out[k] = halved_sum(packs[0] + packs[1])
 
 
 # ------------------------------------------------------------------------------ in a kernel
@@ -159,7 +159,7 @@ def _build_pairs(builder: Any, x: Any, pairs: Any, d: Any) -> None:
     kept = []  # the first packs of x stay in registers
     for count in (1, 2, 3):
         start, end = INT(EIGHT * (count - 1)), INT(EIGHT * count)
-        kept.append(load_up_to(builder, x, start, EIGHT, builder.sub(d, start)))
+        kept.append(load_up_to(builder, x, start, builder.sub(d, start)))
         end = builder.select(builder.icmp_signed("<", end, d), end, d)
         with cgutils.for_range_slice(builder, start, end, INT(1), INT) as (i, _):
             some(kept, *begin(i))
@@ -167,7 +167,7 @@ def _build_pairs(builder: Any, x: Any, pairs: Any, d: Any) -> None:
         number, at = begin(i)
         end = builder.add(i, INT(1))
         with cgutils.for_range_slice(builder, INT(0), end, INT(EIGHT), INT) as (j, _):
-            pack = load_up_to(builder, x, j, EIGHT, builder.sub(d, j))
+            pack = load_up_to(builder, x, j, builder.sub(d, j))
             some([pack], number, builder.add(at, j))
     builder.ret_void()
 
@@ -204,7 +204,7 @@ def _build_sweep(builder: Any, T3: Any, step: Any, out: Any, d: Any, columns: An
             for k, pack in enumerate(packs):
                 place = builder.add(q, INT(EIGHT * k))
                 own, others = (
-                    load_up_to(builder, row, place, EIGHT, builder.sub(limit, place))
+                    load_up_to(builder, row, place, builder.sub(limit, place))
                     for limit in (end, smaller)
                 )
                 take(place, own, others, pack)

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import kernel
-from belated.core.linalg import dot, exceeds
+from belated.core.linalg import exceeds
+from belated.core.products import dot
 from belated.core.pruning import ACROSS, DecisionSet
 from belated.core.state import WORK, State
 

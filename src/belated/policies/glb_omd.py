@@ -14,8 +14,8 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
-from belated.core.linalg import copy, dot
-from belated.core.products import matvec, quadratic
+from belated.core.linalg import copy
+from belated.core.products import dot, matvec, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,

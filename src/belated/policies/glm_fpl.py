@@ -6,7 +6,8 @@ import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive
 from belated.core.jit import kernel
-from belated.core.linalg import cholesky, dot
+from belated.core.linalg import cholesky
+from belated.core.products import dot
 from belated.core.protocols import Estimator, Family, choose
 from belated.core.pruning import DecisionSet
 from belated.core.state import WORK, State

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import parameters, positive, probability, whole
-from belated.core.linalg import copy, dot
-from belated.core.products import matvec, quadratic
+from belated.core.linalg import copy
+from belated.core.products import dot, matvec, quadratic
 from belated.core.protocols import (
     Estimator,
     Family,

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import allocating_kernel, kernel
-from belated.core.linalg import copy, dot
-from belated.core.products import add_outer, matvec, quadratic
+from belated.core.linalg import copy
+from belated.core.products import add_outer, dot, matvec, quadratic
 from belated.core.protocols import cumulant, derivatives
 from belated.core.pruning import DecisionSet
 from belated.core.state import OBSERVED, State

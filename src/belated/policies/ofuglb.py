@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from belated.core.arguments import parameters, whole
 from belated.core.generic import generic_with_default
 from belated.core.jit import kernel
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import (
     Estimator,
     Family,

@@ -21,13 +21,8 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import kernel
-from belated.core.linalg import (
-    cholesky,
-    copy,
-    dot,
-    solve_upper,
-)
-from belated.core.products import matvec, quadratic
+from belated.core.linalg import cholesky, copy, solve_upper
+from belated.core.products import dot, matvec, quadratic
 from belated.core.protocols import Estimator, Family, check_family, choose, refit, remember, take_in
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import DECIDED, WORK, History, State

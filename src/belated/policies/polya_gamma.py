@@ -19,13 +19,8 @@ import numpy as np
 
 from belated.core.arguments import parameters, positive, whole
 from belated.core.jit import kernel
-from belated.core.linalg import (
-    cholesky,
-    dot,
-    solve_transposed,
-    solve_upper,
-)
-from belated.core.products import add_outer
+from belated.core.linalg import cholesky, solve_transposed, solve_upper
+from belated.core.products import add_outer, dot
 from belated.core.protocols import (
     Estimator,
     Family,

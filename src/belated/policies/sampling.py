@@ -3,7 +3,7 @@
 import numpy as np
 
 from belated.core.jit import kernel
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import State
 from belated.core.types import Matrix, Vector

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.core.arguments import parameters, positive
-from belated.core.linalg import dot
+from belated.core.products import dot
 from belated.core.protocols import Estimator, Family, choose
 from belated.core.pruning import DecisionSet
 from belated.core.state import State

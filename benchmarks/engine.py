@@ -92,7 +92,7 @@ def print_lanes() -> None:
     )
     delays = list(dict.fromkeys(lane.delay for lane in paper_lanes()))
     for dim in DIMS:
-        drawing = seconds(world([], dim, T), 2)
+        drawing = seconds(world([], dim, T), 2, rounds_of_a_block(len(delays), K, dim))
         row = []
         for family in (Gaussian(), Bernoulli()):
             settings = world([Lane(POLICY, family, delay) for delay in delays], dim, T)
@@ -260,8 +260,7 @@ LIMITS = """
 - A logistic lane updates a second inverse, O(d^2), and the third derivative, O(d^3), eight rewards
   at a time; then it solves and certifies. Its certificate uses what holds on the ball, |mu''| <= 0.46 mu' for
   m1 = 1, and not what holds everywhere, so that it passes over its data more rarely. Passes still
-  weigh most in short runs: most of them fall into the first thousands of rounds. At d = 20 passes and
-  the third derivative are about a third of a lane.
+  weigh most in short runs: most of them fall into the first thousands of rounds.
 - A lane that is alone pays alone for what lanes share: delays, luck, and the way of a decision set into
   the cache. Its blocks are larger, because each block costs a call from Python.
 - The floor multiplies every decision set with one vector a lane and learns nothing. Learning takes four

@@ -22,8 +22,8 @@ scoring a dozen of them one by one, and few remain.
 Rounding. In single precision a number is off by a share of u = 2^-24. With X the longest action,
 x'theta is off by (d + 2) u X ||theta|| at most, c by (d + 2) u X, and q by (2 d + 9) u X^2 times
 the larger of its two factors, at most P_1 + s. Room is left for four times (d + 4) u times these
-sizes. x'P x is off by (2 d + 4) u times the sum of |P_ij x_i x_j|, which is at most sqrt(d) (P_1 + s)
-X^2.
+sizes. x'P x is off by (2 d + 4) u times the sum of |P_ij x_i x_j|, which is at most sqrt(d) times
+the largest eigenvalue of P, itself at most P_1 + s, times X^2.
 """
 
 import math

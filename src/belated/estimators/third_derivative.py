@@ -221,8 +221,8 @@ def _add_weighted(builder: Any, pairs: Any, q: Any, rows: Any, weights: Any) -> 
         numbers = load(builder, pair, q, EIGHT)
         for r in range(len(rows)):
             sums[r] = builder.fadd(sums[r], builder.fmul(numbers, weights[r][b]))
-    for row, total_ in zip(rows, sums, strict=True):
-        store(builder, total_, row, q)
+    for row, numbers in zip(rows, sums, strict=True):
+        store(builder, numbers, row, q)
 
 
 def _build_thirds(builder: Any, x: Any, weights: Any, T3: Any, d: Any, columns: Any) -> None:

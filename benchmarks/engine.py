@@ -71,19 +71,23 @@ def grid_seconds(runs: int) -> float:
         return time.perf_counter() - start
 
 
-def print_grid() -> None:
+def print_grid() -> float:
+    """Returns the minutes that all runs would take."""
     runs = 2
     taken = grid_seconds(runs)
+    minutes = taken * 30 / runs / 60
     print(
         f"\n## The paper's grid: 4,320 lanes of {T:,} rounds\n\n"
         f"{runs} of the 30 runs of all three dimensions, 48 lanes each, on {os.cpu_count()} cores: "
         f"{taken:.0f} s, {1e6 * taken * (os.cpu_count() or 1) / (runs * 3 * 48 * T):.2f}\n"
         "microseconds of a core for a lane's round, drawing included. All 30 would take "
-        f"{taken * 30 / runs / 60:.1f} minutes."
+        f"{minutes:.1f} minutes."
     )
+    return minutes
 
 
-def print_lanes() -> None:
+def print_lanes() -> dict[int, list[float]]:
+    """Returns the microseconds of a linear and a logistic round, by dimension."""
     print(
         f"\n## A lane's round beyond drawing the world: T = {T:,}, K = {K}\n\n"
         "Microseconds; Delayed OFU-GLM, the twelve delays of the paper, one thread. The last column\n"
@@ -91,6 +95,7 @@ def print_lanes() -> None:
         "| d | linear | logistic | drawing |\n|---|---|---|---|"
     )
     delays = list(dict.fromkeys(lane.delay for lane in paper_lanes()))
+    rows = {}
     for dim in DIMS:
         drawing = seconds(world([], dim, T), 2, rounds_of_a_block(len(delays), K, dim))
         row = []
@@ -99,6 +104,8 @@ def print_lanes() -> None:
             taken = seconds(settings, 2)
             row.append((taken - drawing) / (T * len(delays)) * 1e6)
         print(f"| {dim} | {row[0]:.2f} | {row[1]:.2f} | {drawing / T * 1e6:.2f} |")
+        rows[dim] = row
+    return rows
 
 
 def plain_seconds(family: Family, name: str, dim: int, horizon: int) -> float:
@@ -132,8 +139,9 @@ def plain_seconds(family: Family, name: str, dim: int, horizon: int) -> float:
     return time.perf_counter() - start
 
 
-def print_plain() -> None:
-    horizon, dim = 10_000, 10
+def print_plain() -> list[float]:
+    """Returns the ratios of a lane alone, linear and logistic."""
+    horizon, dim, alone = 10_000, 10, []
     print(
         f"\n## Against the same loop in plain NumPy: d = {dim}, T = {horizon:,}\n\n"
         "Microseconds a round beyond drawing, exponential delays of mean 100, of a lane that is alone in\n"
@@ -156,10 +164,13 @@ def print_plain() -> None:
             taken = seconds(world([lane] * count, dim, horizon), 7, block)
             ours.append((taken - drawing) / (count * horizon) * 1e6)
         plain = plain_seconds(family, name, dim, horizon) / horizon * 1e6
-        ratios = [f"{plain / one:.0f}" for one in ours]
+        ratios = [plain / one for one in ours]
         print(
-            f"| {label} | {ours[0]:.2f} | {ours[1]:.2f} | {plain:.1f} | {ratios[0]} | {ratios[1]} |"
+            f"| {label} | {ours[0]:.2f} | {ours[1]:.2f} | {plain:.1f} "
+            f"| {ratios[0]:.0f} | {ratios[1]:.0f} |"
         )
+        alone.append(ratios[0])
+    return alone
 
 
 def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
@@ -187,7 +198,8 @@ def floor_seconds(dim: int, lanes: int, horizon: int) -> float:
     return min(times)
 
 
-def print_floor() -> None:
+def print_floor() -> float:
+    """Returns the ratio of all dimensions together."""
     print(
         "\n## Against the floor\n\n"
         "Microseconds a round of a world with the paper's 48 lanes, one thread. The floor draws the\n"
@@ -201,14 +213,17 @@ def print_floor() -> None:
         total, least = total + ours, least + floor
         print(f"| {dim} | {ours:.1f} | {floor:.1f} | {ours / floor:.1f} |")
     print(f"| together | {total:.1f} | {least:.1f} | {total / least:.1f} |")
+    return total / least
 
 
-def print_growth() -> None:
+def print_growth() -> float:
+    """Returns the largest ratio."""
     print(
         f"\n## Growth with the horizon: time for T = {T:,} over that for T = {T // 10:,}\n\n"
         "Delayed OFU-GLM, d = 5, exponential delays of mean 100, one thread, drawing included.\n"
         "10 is linear.\n\n| family | ratio |\n|---|---|"
     )
+    largest = 0.0
     for name in registry.FAMILIES:
         family = registry.load(registry.FAMILIES, name)()
         policy = DelayedOFUGLM(delta=DELTA, R=1.0) if family.R is None else POLICY
@@ -216,6 +231,8 @@ def print_growth() -> None:
         short = seconds(world(lanes, 5, T // 10), 3)
         long = seconds(world(lanes, 5, T), 2)
         print(f"| {name} | {long / short:.1f} |")
+        largest = max(largest, long / short)
+    return largest
 
 
 def print_audit() -> None:
@@ -274,12 +291,22 @@ def main() -> None:
         if lane.delay == Exponential(100.0):
             play_world(world([lane], 5, 50))
     print("\n# The engine\n\nPrinted by `make docs` (benchmarks/engine.py).")
-    print_grid()
-    print_lanes()
-    print_plain()
-    print_floor()
-    print_growth()
+    minutes = print_grid()
+    linear, logistic = print_lanes()[10]
+    plain_linear, plain_logistic = print_plain()
+    floor = print_floor()
+    growth = print_growth()
     print_audit()
+    print(
+        "\n## All in one table\n\n| what | wanted | here |\n|---|---|---|\n"
+        f"| the paper's grid on two cores | at most 5 minutes | {minutes:.1f} |\n"
+        f"| a lane's round, d = 10, linear | at most 1 microsecond | {linear:.2f} |\n"
+        f"| the same, logistic | at most 2 microseconds | {logistic:.2f} |\n"
+        f"| against plain NumPy, a lane alone, linear | at least 50 times | {plain_linear:.0f} |\n"
+        f"| the same, logistic | at least 500 times | {plain_logistic:.0f} |\n"
+        f"| against the floor, all dimensions | at most 4 times | {floor:.1f} |\n"
+        f"| growth, the largest | at most 10.5 times | {growth:.1f} |"
+    )
     print(LIMITS.rstrip())
 
 

@@ -326,7 +326,7 @@ def test_bounds_in_a_kernel(at_once, monkeypatch):
     compiled, rng = njit(lambda *arguments: bounds.bound_all(*arguments)), np.random.default_rng(0)
     numbers = np.float32([0.7, 0.6, 1.3, 0.5])
     for d in (1, 2, 5, 20):
-        for K in (1, 16, 17, 50, 100, 128, 250):
+        for K in (1, 16, 17, 40, 50, 75, 90, 100, 128, 250):
             options = decision_set(rng.standard_normal((K, d)))
             theta, v = rng.standard_normal((2, d))
             plain, fast = (np.full((4, options.coarse.shape[1]), 7.0, np.float32) for _ in range(2))
@@ -371,6 +371,21 @@ def test_search_among_bounds(function):
                 hits = [k for k in range(16) if row[16 + k] >= level]
                 assert out[2] == sum(2**k for k in hits)
                 assert out[3] == min([*hits, 15])
+
+
+def test_split_bound_holds_from_the_worst_direction():
+    """However badly v is chosen, and however far the eigenvalues are apart."""
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 3, 7, 12):
+        for _ in range(20):
+            Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+            eigenvalues = np.sort(10 ** -(12.0 * rng.random(d)))
+            P = (Q.T * eigenvalues) @ Q
+            v = Q[-1].copy()  # that of the least eigenvalue of A
+            along, across = split_bound((Q.T / eigenvalues) @ Q, (P + P.T) / 2, v)
+            gap = along * np.outer(v, v) + across * (np.eye(d) - np.outer(v, v)) - P
+            assert np.linalg.eigvalsh(gap)[0] >= -1e-12 * across
+            assert across >= eigenvalues[-1] * (1 - 1e-12)
 
 
 def test_split_bound_where_one_direction_is_known_well():

@@ -7,7 +7,6 @@ import numpy as np
 
 from belated import registry
 from belated.bandit import Bandit
-from belated.core.products import dot
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -55,7 +54,6 @@ def _use_bandit(policy: Policy, family: Family) -> None:
         bandit.interval(np.eye(2)[0])
     cumulant(family, 0.0)
     covers(bandit.policy, bandit._state, np.zeros(2))
-    dot(np.zeros(2), np.zeros(2))
 
 
 def _use_lane(policy: Policy, family: Family) -> None:

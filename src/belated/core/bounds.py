@@ -1,6 +1,6 @@
 """Bounds on the scores of all actions, in single precision, and the search among them.
 
-For ``core/pruning.py``. Rows are as long as whole packs of sixteen.
+For ``core/pruning.py`` and ``core/pruning_mean.py``. Rows are as long as whole packs of sixteen.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 For the few loops that most of the time is spent in, where what a compiler makes of a loop in Python
 is not what the machine can do. Such a function has a twin in NumPy, under whose name it is called;
-the two agree bit for bit.
+the two agree bit for bit (``bound_all``, in single precision, to its rounding).
 """
 
 from collections.abc import Callable

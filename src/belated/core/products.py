@@ -4,7 +4,7 @@ What a reward costs is mostly these: a matrix of five or twenty rows is multipli
 changed by a rank-one term. Rows are cut into panels of 20, 16, 12, 8 and 4 columns, whose widths a
 machine has registers for, and a last two and one; a panel is worked off from the first row to the
 last with nothing but loads, arithmetic and stores of full registers in between. In a kernel each
-function below is a call of four or five numbers; in plain Python it is NumPy, with the same bits.
+function below is a call with a few pointers; in plain Python it is NumPy, with the same bits.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ PANELS = {20: (8, 8, 4), 16: (8, 8), 12: (8, 4), 8: (8,), 4: (4,), 2: (2,), 1: (
 
 
 def dot(a: Vector, b: Vector) -> float:
-    """Inner product ``a'b``, of which ``b`` may be longer; eight sums, then halves on halves."""
+    """Inner product ``a'b``: eight sums, then halves on halves. ``b`` may be longer."""
     terms = np.zeros(len(a) + -len(a) % 8)
     terms[: len(a)] = a * b[: len(a)]
     sums = np.zeros(8)

@@ -9,11 +9,11 @@ x = c v + y, y orthogonal to v,
 
     x'P x = c^2 v'Pv + 2 c v'Py + y'Py <= c^2 (v'Pv + s) + ||y||^2 (P_1 + s),
 
-where s = ||Pv - (v'Pv) v||, 2 c s ||y|| <= s (c^2 + ||y||^2), and P_1 bounds the eigenvalues of P
-on what is orthogonal to v (``split_bound``). A only grows, so P only shrinks, and a cap computed
-earlier stays valid; it is renewed whenever the number of terms in A has grown by a thirty-second.
-The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) / (2 sqrt(m)),
-which keeps the pass over all actions free of roots. Ties go to the lowest row.
+where s = ||Pv - (v'Pv) v||, 2 c s ||y|| <= s (c^2 + ||y||^2), and P_1 is at least v'Pv and all
+eigenvalues of P on what is orthogonal to v (``split_bound``). A only grows, so P only shrinks, and
+a cap computed earlier stays valid; it is renewed whenever the number of terms in A has grown by a
+thirty-second. The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) /
+(2 sqrt(m)), which keeps the pass over all actions free of roots. Ties go to the lowest row.
 
 Where the widths are large beside the estimates, the cap leaves many actions in the race. Then all
 squares x'P x are computed at once, in single precision and across actions, which costs as much as

@@ -38,9 +38,8 @@ def logit(u: float) -> float:
 def log_of_one_plus(q: float) -> float:
     """log(1 + q) to the last digit or two, without a call where ``q`` is small."""
     if 0.0 <= q < 1.0 / 64.0:
-        s = q / (
-            2.0 + q
-        )  # log(1 + q) = 2 artanh s; what is left of the series is below 1e-17 of it
+        # log(1 + q) = 2 artanh s, whose series is left after s^7
+        s = q / (2.0 + q)
         t = s * s
         return 2.0 * s * (1.0 + t * (1.0 / 3.0 + t * (1.0 / 5.0 + t * (1.0 / 7.0))))
     return math.log1p(q)

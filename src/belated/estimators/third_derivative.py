@@ -1,7 +1,7 @@
 """The third derivative of F, a symmetric tensor: sum of mu'' x (x) x (x) x over returned rewards.
 
 Each triple j <= i <= k is stored once: row k, one column for each pair (i, j) in order, so that
-loops run along pairs. Columns of a row beyond its own pairs are never read. Rewards are added eight
+loops run along pairs. Columns of a row beyond its own pairs are never used. Rewards are added eight
 at a time, which saves most of the way to memory and back: the next eight rows are scratch for the
 pairs of theirs, the last one for the second derivative, packed in the same way.
 """
@@ -44,7 +44,7 @@ def new_third(dim: int) -> Matrix:
 def multiply_pairs(x: Vector, pairs: Vector) -> None:
     """``pairs`` becomes x_i x_j for j <= i, in order.
 
-    It is longer by a pack: in a kernel too much is written, and then overwritten.
+    It is longer by a pack: in a kernel too much is written, then overwritten or left at the end.
     """
     p = 0
     for i in range(x.shape[0]):

@@ -45,6 +45,8 @@ class Acknowledged:
     decisions: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Bandit, request, id and action."""
     rewards: list[tuple[str, float]] = field(default_factory=list)
+    answered: list[tuple[str, float]] = field(default_factory=list)
+    """Rewards, whatever became of them."""
     cancelled: list[str] = field(default_factory=list)
     open_decisions: list[tuple[str, str]] = field(default_factory=list)
     open_rewards: list[tuple[str, float]] = field(default_factory=list)
@@ -116,6 +118,7 @@ class Client(Thread):
             told.open_rewards = [(id, value)]
             if reward(caller, id, value) == "accepted":
                 told.rewards.append((id, value))
+            told.answered.append((id, value))
             told.open_rewards = []
         else:
             id = rng.choice(self.known)

@@ -273,9 +273,10 @@ def _renew_eigenvalue(fit: NewtonFit, rho: float) -> None:
     """Lower bound on the eigenvalues of H, what rounding may have added taken off."""
     d, shift, trace = fit.ref.shape[0], fit.scalars[SHIFT], 0.0
     v = np.empty(d)  # any direction would do: actions that are played often point where theta does
+    known = dot(fit.ref, fit.ref) > 1e-100
     for i in range(d):
         trace += fit.H[i, i] + shift
-        v[i] = fit.ref[i] if dot(fit.ref, fit.ref) > 1e-100 else 1.0
+        v[i] = fit.ref[i] if known else 1.0
     _, across = split_bound(fit.H, fit.H_inv, v)
     shifted = 0.999999 / across - 1e-14 * trace
     fit.scalars[EIGENVALUE] = max(rho, shifted - shift)

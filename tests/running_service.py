@@ -1,11 +1,11 @@
-"""A service on a free port, in a thread of the test; and httpx transports that fail on purpose."""
+"""A service on a free port, in a thread of the test; and httpx2 transports that fail on purpose."""
 
 import socket
 import threading
 import time
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import uvicorn
 
 from belated.ledger.loop import system_clock
@@ -39,7 +39,7 @@ def served(url="memory://", clock=system_clock, **options):
         thread.join()
 
 
-class Flaky(httpx.BaseTransport, httpx.AsyncBaseTransport):
+class Flaky(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     """Passes requests on to the network, but first fails in the ways it is told.
 
     ``lose``: the request is carried out and its answer lost; an int: this status is answered;
@@ -59,22 +59,22 @@ class Flaky(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request):
         failure = self._failure(request)
-        if isinstance(failure, httpx.Response):
+        if isinstance(failure, httpx2.Response):
             return failure
-        with httpx.HTTPTransport() as network:
+        with httpx2.HTTPTransport() as network:
             response = network.handle_request(request)
             content = response.read()
         if failure == "lose":
-            raise httpx.ReadError("the answer was lost")
-        return httpx.Response(response.status_code, headers=response.headers, content=content)
+            raise httpx2.ReadError("the answer was lost")
+        return httpx2.Response(response.status_code, headers=response.headers, content=content)
 
     async def handle_async_request(self, request):
         failure = self._failure(request)
-        if isinstance(failure, httpx.Response):
+        if isinstance(failure, httpx2.Response):
             return failure
-        async with httpx.AsyncHTTPTransport() as network:
+        async with httpx2.AsyncHTTPTransport() as network:
             response = await network.handle_async_request(request)
             content = await response.aread()
         if failure == "lose":
-            raise httpx.ReadError("the answer was lost")
-        return httpx.Response(response.status_code, headers=response.headers, content=content)
+            raise httpx2.ReadError("the answer was lost")
+        return httpx2.Response(response.status_code, headers=response.headers, content=content)

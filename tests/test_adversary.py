@@ -6,7 +6,7 @@ import logging
 import threading
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -43,7 +43,7 @@ class Client:
         self.service.writer.in_thread = in_thread
         if ready:
             self.service.read_log()
-        self.transport = httpx.ASGITransport(new_app(self.service))
+        self.transport = httpx2.ASGITransport(new_app(self.service))
         self.key = None
 
     def answers(self, *requests):
@@ -51,7 +51,7 @@ class Client:
 
         async def send():
             headers = {} if self.key is None else {"X-API-Key": self.key}
-            async with httpx.AsyncClient(
+            async with httpx2.AsyncClient(
                 transport=self.transport, base_url="http://test", headers=headers
             ) as client:
                 calls = [client.request(m, path, json=body) for m, path, body in requests]

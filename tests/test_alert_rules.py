@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -21,7 +21,7 @@ def page():
         client.put_bandit("shop", {"family": "bernoulli", "dim": 1})
         client.change_actions("shop", {"a": [1.0]})
         client.reward(client.decide("shop").decision_id, 1.0)
-        return httpx.get(f"{url}/metrics").text
+        return httpx2.get(f"{url}/metrics").text
 
 
 def test_every_metric_exists(page):

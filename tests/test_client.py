@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -182,7 +182,7 @@ def test_the_same_with_await(url):
 
 def busy(status, retry_after=None):
     headers = {} if retry_after is None else {"Retry-After": retry_after}
-    return httpx.Response(status, headers=headers, content=b"<h1>busy</h1>")
+    return httpx2.Response(status, headers=headers, content=b"<h1>busy</h1>")
 
 
 def test_a_lost_answer_makes_no_second_decision(url, pauses):
@@ -203,7 +203,7 @@ def test_a_lost_answer_makes_no_second_decision_with_await(url, monkeypatch):
     monkeypatch.setattr(calls, "FIRST_PAUSE", 0.001)
 
     async def main():
-        flaky = Flaky("lose", httpx.ConnectError("no"), busy(503))
+        flaky = Flaky("lose", httpx2.ConnectError("no"), busy(503))
         async with AsyncClient(url, transport=flaky) as client:
             assert (await client.decide("shop")).retried
         assert len({request.content for request in flaky.sent}) == 1
@@ -213,7 +213,7 @@ def test_a_lost_answer_makes_no_second_decision_with_await(url, monkeypatch):
 
 
 def test_retries_wait_longer_each_time_and_as_long_as_they_are_told(url, pauses):
-    refused = httpx.ConnectError("refused")
+    refused = httpx2.ConnectError("refused")
     flaky = Flaky(refused, refused, busy(429, "7"), busy(503), busy(502))
     with Client(url, transport=flaky) as client:
         client.decide("shop")
@@ -227,7 +227,7 @@ def test_retries_wait_longer_each_time_and_as_long_as_they_are_told(url, pauses)
 
 def test_the_last_failure_is_raised(url, pauses):
     for failure, error in (
-        (httpx.ConnectError("refused"), pytest.raises(ConnectionError, match="refused")),
+        (httpx2.ConnectError("refused"), pytest.raises(ConnectionError, match="refused")),
         (busy(503), pytest.raises(ServiceError, match="503 Service Unavailable: <h1>busy")),
     ):
         flaky = Flaky(*[failure] * 3)
@@ -292,7 +292,7 @@ def test_keys():
         with Client(url) as client:
             client.put_bandit("shop", SHOP)
             client.change_actions("shop", ARMS)
-        made = httpx.post(f"{url}/v1/keys", json={"name": "web", "scopes": ["decide"]}).json()
+        made = httpx2.post(f"{url}/v1/keys", json={"name": "web", "scopes": ["decide"]}).json()
         with Client(url, key=made["key"]) as client:
             decision = client.decide("shop")
             with pytest.raises(ServiceError, match="403"):

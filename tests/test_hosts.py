@@ -2,7 +2,7 @@
 
 import asyncio
 
-import httpx
+import httpx2
 import pytest
 
 from belated.service.app import new_app
@@ -13,13 +13,13 @@ from live_server import LiveServer
 
 def answered(service, *hosts, allowed=(), path="/v1/bandits"):
     """The answer to a request with these Host headers."""
-    transport = httpx.ASGITransport(new_app(service, allowed_hosts=allowed))
+    transport = httpx2.ASGITransport(new_app(service, allowed_hosts=allowed))
 
     async def ask():
-        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://x") as http:
             request = http.build_request("GET", path)
             rest = [(k, v) for k, v in request.headers.raw if k.lower() != b"host"]
-            request.headers = httpx.Headers([*rest, *((b"host", host) for host in hosts)])
+            request.headers = httpx2.Headers([*rest, *((b"host", host) for host in hosts)])
             return await http.send(request)
 
     return asyncio.run(ask())
@@ -87,10 +87,10 @@ def test_with_keys_the_host_does_not_matter_and_before_the_log_is_read_nothing_i
     starting.read_log()
     assert answered(starting, b"evil.example", path="/healthz").status_code == 421
     body = {"name": "me", "scopes": ["read"]}
-    transport = httpx.ASGITransport(new_app(starting, allowed_hosts=()))
+    transport = httpx2.ASGITransport(new_app(starting, allowed_hosts=()))
 
     async def make_key():
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.post("/v1/keys", json=body)
 
     assert asyncio.run(make_key()).status_code == 201
@@ -109,8 +109,8 @@ def test_with_keys_the_host_does_not_matter_and_before_the_log_is_read_nothing_i
 def test_serve_looks_at_the_host_where_only_this_machine_can_reach_it(settings, expected):
     with LiveServer("memory://", **settings) as server:
         url = f"http://127.0.0.1:{server.port}/v1/bandits"
-        assert httpx.get(url).status_code == 200
-        assert httpx.get(url, headers={"Host": "shop.example"}).status_code == expected
+        assert httpx2.get(url).status_code == 200
+        assert httpx2.get(url, headers={"Host": "shop.example"}).status_code == expected
 
 
 @pytest.mark.parametrize(

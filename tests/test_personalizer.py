@@ -2,7 +2,7 @@
 
 import time
 
-import httpx
+import httpx2
 import pytest
 
 from belated.client import Client
@@ -45,7 +45,7 @@ def running():
 
 @pytest.fixture
 def http(running):
-    with httpx.Client(base_url=running[0]) as http:
+    with httpx2.Client(base_url=running[0]) as http:
         yield http
 
 
@@ -164,7 +164,7 @@ def test_what_is_never_activated_is_never_learnt():
     with served(personalizer="pages", clock=lambda: now[0]) as (url, service):
         with Client(url) as client:
             client.put_bandit("pages", SETTINGS)
-        with httpx.Client(base_url=url) as http:
+        with httpx2.Client(base_url=url) as http:
             rank(http, "shown")
             rank(http, "deferred", deferActivation=True)
             rank(http, "activated", deferActivation=True)
@@ -199,7 +199,7 @@ def test_a_policy_that_draws_does_not_know_its_probabilities():
     with served(personalizer="pages") as (url, _):
         with Client(url) as client:
             client.put_bandit("pages", {**SETTINGS, "policy": "thompson", "exploration": 0.0})
-        with httpx.Client(base_url=url) as http:
+        with httpx2.Client(base_url=url) as http:
             rows = rank(http, "x").json()["ranking"]
     assert [row["probability"] for row in rows] == [None, 0.0, None]
 
@@ -208,7 +208,7 @@ def test_while_the_store_is_down_the_fallback_is_answered():
     def fails(drafts, accepts=None):
         raise StoreUnavailableError("no space left")
 
-    with served(personalizer="pages") as (url, service), httpx.Client(base_url=url) as http:
+    with served(personalizer="pages") as (url, service), httpx2.Client(base_url=url) as http:
         with Client(url) as client:
             client.put_bandit("pages", {**SETTINGS, "fallback": "Film"})
         service.ledger.commit = fails
@@ -283,7 +283,7 @@ def test_deep_objects_are_refused(http):
 
 
 def test_the_header_of_that_service_carries_the_key():
-    with served(personalizer="pages") as (url, _), httpx.Client(base_url=url) as http:
+    with served(personalizer="pages") as (url, _), httpx2.Client(base_url=url) as http:
         with Client(url) as client:
             client.put_bandit("pages", SETTINGS)
         admin = http.post("/v1/keys", json={"name": "admin", "scopes": ["admin"]}).json()["key"]
@@ -311,8 +311,8 @@ def test_the_header_of_that_service_carries_the_key():
 
 def test_without_the_option_there_is_nothing():
     with served() as (url, _):
-        assert httpx.post(f"{url}{RANK}", json=BODY).status_code == 404
-        assert RANK not in httpx.get(f"{url}/openapi.json").json()["paths"]
+        assert httpx2.post(f"{url}{RANK}", json=BODY).status_code == 404
+        assert RANK not in httpx2.get(f"{url}/openapi.json").json()["paths"]
 
 
 def test_the_document_describes_them(http):
@@ -323,7 +323,7 @@ def test_the_document_describes_them(http):
 
 def test_without_the_bandit(running):
     with served(personalizer="none") as (url, _):
-        answer = httpx.post(f"{url}{RANK}", json=BODY)
+        answer = httpx2.post(f"{url}{RANK}", json=BODY)
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-bandit")
 
 
@@ -351,7 +351,7 @@ def test_rank_here_and_reward_there(postgres):
     with (
         served(url, personalizer="pages") as (here, one),
         served(url, personalizer="pages") as (there, other),
-        httpx.Client() as http,
+        httpx2.Client() as http,
     ):
         with Client(here) as client:
             client.put_bandit("pages", SETTINGS)

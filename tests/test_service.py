@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -41,13 +41,13 @@ class Client:
             "memory://", ledger=ledger or BrokenLedger(), clock=lambda: self.now, seed=seed
         )
         self.service.read_log()
-        self._transport = httpx.ASGITransport(new_app(self.service))
+        self._transport = httpx2.ASGITransport(new_app(self.service))
         self.key = None
 
     def __call__(self, method, path, body=None, status=200, **params):
         async def send():
             headers = {} if self.key is None else {"X-API-Key": self.key}
-            async with httpx.AsyncClient(
+            async with httpx2.AsyncClient(
                 transport=self._transport, base_url="http://test", headers=headers
             ) as client:
                 return await client.request(method, path, json=body, params=params)
@@ -377,7 +377,7 @@ def test_metrics_and_dashboard(client):
     client.now += 5 * SECOND
 
     async def get(path):
-        async with httpx.AsyncClient(transport=client._transport, base_url="http://test") as http:
+        async with httpx2.AsyncClient(transport=client._transport, base_url="http://test") as http:
             return await http.get(path)
 
     text = asyncio.run(get("/metrics")).text

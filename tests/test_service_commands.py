@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
-import httpx
+import httpx2
 import pytest
 
 from belated.cli import main
@@ -114,7 +114,7 @@ def until(condition, seconds=60.0):
 def test_serve_and_stop(tmp_path):
     (tmp_path / "bandits.toml").write_text(CONFIG)
     with serving("--config", "bandits.toml", cwd=tmp_path) as (process, url):
-        assert "<title>" in httpx.get(url).text, "the address is that of the dashboard"
+        assert "<title>" in httpx2.get(url).text, "the address is that of the dashboard"
         with Client(url) as client:
             answer = client.decide("shop", context={"country": "de"})
             assert answer.action in ("cheap", "dear")
@@ -161,10 +161,10 @@ def test_a_running_service_follows_the_commands(tmp_path):
         created = belated("keys", "create", "web", "--scope", "read", "--json", cwd=tmp_path)
         key = json.loads(created)
         headers = {"X-API-Key": key["key"]}
-        until(lambda: httpx.get(f"{url}v1/bandits").status_code == 401)
-        until(lambda: httpx.get(f"{url}v1/bandits", headers=headers).text == '{"bandits":["new"]}')
+        until(lambda: httpx2.get(f"{url}v1/bandits").status_code == 401)
+        until(lambda: httpx2.get(f"{url}v1/bandits", headers=headers).text == '{"bandits":["new"]}')
         belated("keys", "revoke", key["id"], cwd=tmp_path)
-        until(lambda: httpx.get(f"{url}v1/bandits", headers=headers).status_code == 401)
+        until(lambda: httpx2.get(f"{url}v1/bandits", headers=headers).status_code == 401)
         assert ended(process)[0] == 0
 
 
@@ -180,7 +180,7 @@ def test_workers_count_each_under_its_own_name(tmp_path):
     (tmp_path / "bandits.toml").write_text(CONFIG)
     pages, codes = {}, []
     with serving("--workers", "2", "--config", "bandits.toml", cwd=tmp_path) as (process, url):
-        clients = [httpx.Client(base_url=url) for _ in range(40)]  # each keeps to its worker
+        clients = [httpx2.Client(base_url=url) for _ in range(40)]  # each keeps to its worker
         for client in clients:
             pid, pages[pid], code = decide_and_scrape(client)
             codes.append(code)
@@ -237,7 +237,7 @@ def test_an_access_log_and_a_limit(tmp_path):
     options = ["--access-log", "--requests-per-second", "1", "--host", "127.0.0.1"]
     with serving(*options, cwd=tmp_path) as (process, url):
         headers = {"X-API-Key": key}
-        codes = [httpx.get(f"{url}v1/bandits", headers=headers).status_code for _ in range(4)]
+        codes = [httpx2.get(f"{url}v1/bandits", headers=headers).status_code for _ in range(4)]
         assert codes[:2] == [200, 200]
         assert 429 in codes[2:]
         _, _, err = ended(process)

@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 from playwright.sync_api import expect, sync_playwright
 
 from belated.client import Client
@@ -62,16 +62,16 @@ def test_the_page_moves_and_the_alarm_shows():
             while "delay-depends-on-reward" not in alarms:
                 assert time.monotonic() < deadline, alarms
                 time.sleep(0.5)
-                answer = httpx.get(f"{url}v1/dashboard", params={"bandit": "checkout"}).json()
+                answer = httpx2.get(f"{url}v1/dashboard", params={"bandit": "checkout"}).json()
                 alarms = [alarm["key"] for alarm in answer["bandit"]["alarms"]]
             shop, newsletter = client.bandit("shop"), client.bandit("newsletter")
         assert shop.n_decided > before
         assert shop.n_observed > 0
         assert newsletter.settings["loop"] == "conversion"
         assert newsletter.n_pending > 0
-        answer = httpx.get(f"{url}v1/dashboard", params={"bandit": "shop"}).json()
+        answer = httpx2.get(f"{url}v1/dashboard", params={"bandit": "shop"}).json()
         assert answer["bandit"]["alarms"] == [], "a healthy loop, whose floor is shared by actions"
-        metrics = httpx.get(f"{url}metrics").text
+        metrics = httpx2.get(f"{url}metrics").text
         assert 'belated_rewards_total{bandit="shop",status="accepted"}' in metrics
         assert 'status="conflict"' not in metrics
         assert 'status="unknown"' not in metrics

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import jsonschema_rs
 
 from belated.service.access import Gate, KeyRing
@@ -102,7 +102,7 @@ def test_the_document_does_not_depend_on_the_run():
 
 
 def test_a_real_server():
-    with served(TOY) as url, httpx.Client(base_url=url) as client:
+    with served(TOY) as url, httpx2.Client(base_url=url) as client:
         headers = {"content-type": "application/json"}
         chunks = (b" " * 1000 for _ in range(10_000))  # chunked: no length is announced
         check_problem(client.post(THINGS, content=chunks, headers=headers), 413, "body-too-large")

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-import httpx
+import httpx2
 import pytest
 
 from belated.ledger.memory import MemoryLedger
@@ -65,8 +65,8 @@ def remote(ledger, **options):
 
 
 def client_of(service):
-    transport = httpx.ASGITransport(new_app(service, personalizer="pages"))
-    return httpx.AsyncClient(transport=transport, base_url="http://test")
+    transport = httpx2.ASGITransport(new_app(service, personalizer="pages"))
+    return httpx2.AsyncClient(transport=transport, base_url="http://test")
 
 
 async def make_bandits(http):

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import httpx
+import httpx2
 import msgspec
 import uvicorn
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -155,10 +155,10 @@ def odd():
     return api
 
 
-def ask(app, method, url, raises=False, **more) -> httpx.Response:
+def ask(app, method, url, raises=False, **more) -> httpx2.Response:
     async def one():
-        transport = httpx.ASGITransport(app, raise_app_exceptions=raises)
-        async with httpx.AsyncClient(transport=transport, base_url="http://toy") as client:
+        transport = httpx2.ASGITransport(app, raise_app_exceptions=raises)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://toy") as client:
             return await client.request(method, url, **more)
 
     return asyncio.run(one())

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-import httpx
+import httpx2
 
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
@@ -24,10 +24,10 @@ class AsyncClient:
         *,
         timeout: float = 5.0,
         retries: int = 5,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._retries = calls.checked_retries(retries)
-        self._http = httpx.AsyncClient(**calls.http_options(base_url, key, timeout, transport))
+        self._http = httpx2.AsyncClient(**calls.http_options(base_url, key, timeout, transport))
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -45,7 +45,7 @@ class AsyncClient:
             response = failure = None
             try:
                 response = await self._http.send(call.request(self._http))
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 failure = error
             pause = attempts.pause(response)
             if pause is None:

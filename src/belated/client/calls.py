@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
+import httpx2
 import msgspec
 import numpy as np
 
@@ -64,12 +64,12 @@ class Call(NamedTuple, Generic[T]):
     answer: type[T]
     content: bytes | None = None
 
-    def request(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+    def request(self, http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
         """The request as ``http`` sends it."""
         headers = {} if self.content is None else {"Content-Type": "application/json"}
         return http.build_request(self.method, self.path, content=self.content, headers=headers)
 
-    def read(self, response: httpx.Response) -> T:
+    def read(self, response: httpx2.Response) -> T:
         """The answer, or the error that it is."""
         if response.is_success:
             return msgspec.json.decode(response.content, type=self.answer)
@@ -86,7 +86,7 @@ class Attempts:
     def __init__(self, retries: int) -> None:
         self._left, self._pause = retries, FIRST_PAUSE
 
-    def pause(self, response: httpx.Response | None) -> float | None:
+    def pause(self, response: httpx2.Response | None) -> float | None:
         """Seconds to wait before the next attempt, or None: this was the last one.
 
         ``response`` is None where there was none.
@@ -102,7 +102,7 @@ class Attempts:
 
 
 def outcome(
-    call: Call[T], response: httpx.Response | None, failure: httpx.TransportError | None
+    call: Call[T], response: httpx2.Response | None, failure: httpx2.TransportError | None
 ) -> T:
     """What the last attempt came to."""
     if response is not None:
@@ -110,12 +110,12 @@ def outcome(
     raise ConnectionError(f"{call.method} {call.path}: no answer ({failure!r})") from failure
 
 
-def _retry_after(response: httpx.Response) -> float:
+def _retry_after(response: httpx2.Response) -> float:
     text = response.headers.get("Retry-After", "")
     return min(float(text), 6.0 * LONGEST_PAUSE) if text.isdecimal() else 0.0
 
 
-def _problem(response: httpx.Response) -> ProblemDocument:
+def _problem(response: httpx2.Response) -> ProblemDocument:
     """What the service says is wrong; a proxy on the way may not speak of problems."""
     try:
         return msgspec.json.decode(response.content, type=ProblemDocument)
@@ -128,7 +128,7 @@ def _problem(response: httpx.Response) -> ProblemDocument:
 
 def http_options(
     base_url: str, key: str | None, timeout: float, transport: Any
-) -> dict[str, Any]:  # of httpx.Client and httpx.AsyncClient alike
+) -> dict[str, Any]:  # of httpx2.Client and httpx2.AsyncClient alike
     """The checked settings of a client."""
     if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
         raise wrong("base_url", base_url, "an address such as http://127.0.0.1:8787")

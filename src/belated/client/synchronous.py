@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-import httpx
+import httpx2
 
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
@@ -33,7 +33,7 @@ class Client:
     retries
         How often to try again.
     transport
-        Of httpx, instead of the network.
+        Of httpx2, instead of the network.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Client:
         *,
         timeout: float = 5.0,
         retries: int = 5,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self._retries = calls.checked_retries(retries)
-        self._http = httpx.Client(**calls.http_options(base_url, key, timeout, transport))
+        self._http = httpx2.Client(**calls.http_options(base_url, key, timeout, transport))
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -64,7 +64,7 @@ class Client:
             response = failure = None
             try:
                 response = self._http.send(call.request(self._http))
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 failure = error
             pause = attempts.pause(response)
             if pause is None:

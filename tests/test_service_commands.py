@@ -228,7 +228,7 @@ def test_a_missing_extra_is_one_line(tmp_path):
         text=True,
     )
     assert result.returncode == 2
-    assert result.stderr.endswith('pip install "belated[service]"\n')
+    assert result.stderr.endswith("pip install 'belated[service]'\n")
     assert len(result.stderr.splitlines()) == 1
 
 

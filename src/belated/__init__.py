@@ -71,7 +71,13 @@ __all__ = ["__version__", *sorted(_HOMES)]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'belated' has no attribute {name!r}")
-    value = getattr(import_module(f"belated.{_HOMES[name]}"), name)
+    try:
+        home = import_module(f"belated.{_HOMES[name]}")
+    except ModuleNotFoundError as error:  # an extra is missing, or all but the client
+        whole = "belated[experiments]" if "experiments" in _HOMES[name] else "belated"
+        message = f"belated.{name} needs more: {error}: pip install '{whole}'"
+        raise ModuleNotFoundError(message, name=error.name) from error
+    value = getattr(home, name)
     globals()[name] = value
     return value
 

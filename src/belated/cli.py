@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from belated import __version__, service_commands
+from belated.core.extras import extra
 from belated.ledgering.commands import app as ledger_app
 
 app = typer.Typer(
@@ -41,7 +42,7 @@ def main() -> None:
     warnings.showwarning = lambda message, *where: typer.echo(f"belated: {message}", err=True)
     try:
         app()
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
+    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
         typer.echo(f"belated: {error}", err=True)
         raise SystemExit(2) from None
 
@@ -245,6 +246,9 @@ def delay_cost(
     out: Annotated[Path, typer.Option(help="The picture.")] = Path("delay-cost.png"),
 ) -> None:
     """Say what late rewards will cost a planned deployment, and draw it."""
+    with extra("plots"):
+        import matplotlib  # noqa: F401 - before minutes of computing, not after
+
     from belated import theory
 
     found = theory.delay_cost(
@@ -300,13 +304,11 @@ def audit(
 
 
 def _experiments() -> Any:
-    """The experiments, whose libraries are an extra."""
-    try:
+    """The experiments, whose libraries are an extra: asked for before anything is computed."""
+    with extra("experiments"):
+        import matplotlib  # noqa: F401 - the figures at the end need it
+
         from belated.experiments import commands
-    except ImportError as error:
-        raise ValueError(
-            f"{error}: this command needs the extra: pip install 'belated[experiments]'"
-        ) from None
     return commands
 
 

@@ -1,12 +1,12 @@
 """A small simulated run that ends in a picture: what does lateness cost?"""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from rich.progress import Progress
 
 from belated.bandit import Bandit
+from belated.core.extras import extra
 from belated.core.protocols import Delay
 from belated.core.types import Matrix
 from belated.delays import Constant, Exponential
@@ -25,10 +25,8 @@ DELAYS: dict[str, Delay] = {
 
 def run_demo(out: Path, *, rounds: int, runs: int, seed: int) -> Path:
     """Play every delay on the same worlds, print the outcome, return the path of the picture."""
-    if find_spec("matplotlib") is None:  # before the work, not after it
-        raise ValueError(
-            "the picture needs matplotlib: install it, or belated with the extra 'plots'"
-        )
+    with extra("plots"):
+        import matplotlib  # noqa: F401 - before the work, not after it
     out.mkdir(parents=True, exist_ok=True)
     regret = {name: np.empty((runs, rounds)) for name in DELAYS}
     covered = dict.fromkeys(DELAYS, 0)

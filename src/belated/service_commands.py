@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from belated.core.extras import extra
+
 if TYPE_CHECKING:
     from belated.ledger import Ledger
     from belated.ledger.loop import Loop
@@ -23,15 +25,6 @@ URL = "sqlite:///belated.db"
 Url = Annotated[str, typer.Option("--ledger", help="sqlite:///file.db or postgresql://...")]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Name = Annotated[str, typer.Argument(help="Letters, digits, - and _.")]
-
-
-@contextmanager
-def _service_extra() -> Iterator[None]:
-    """Say which extra is missing, where one is."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ValueError(f'{error}: pip install "belated[service]"') from None
 
 
 def serve(
@@ -64,7 +57,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
-    with _service_extra():
+    with extra("service"):
         from belated.service.serving import ServeSettings
         from belated.service.serving import serve as run
     run(
@@ -91,7 +84,7 @@ def demo_service(
     seed: Annotated[int, typer.Option(help="Of the simulated world.")] = 1,
 ) -> None:
     """Serve three bandits with a simulated world behind them: a page that moves."""
-    with _service_extra():
+    with extra("service"):
         from belated.service_demo import run_demo
     run_demo(port=port, seconds=seconds, seed=seed)
 
@@ -190,7 +183,7 @@ def create_key(
     as_json: Json = False,
 ) -> None:
     """Make a key; its secret is shown now and never again."""
-    with _service_extra():
+    with extra("service"):
         from belated.service.keys import make_key
     with _opened(ledger, must_exist=False) as store:
         key = make_key(store, name, scope, bandit or "")
@@ -200,7 +193,7 @@ def create_key(
 @keys.command("list")
 def list_keys(ledger: Url = URL, as_json: Json = False) -> None:
     """Show the keys that are valid, without their secrets."""
-    with _service_extra():
+    with extra("service"):
         from belated.service.keys import valid_keys
     with _opened(ledger) as store:
         rows = [
@@ -215,7 +208,7 @@ def revoke_key(
     id: Annotated[str, typer.Argument(help="As `belated keys list` shows it.")], ledger: Url = URL
 ) -> None:
     """Let nobody in with this key any more."""
-    with _service_extra():
+    with extra("service"):
         from belated.service.keys import revoke
     with _opened(ledger) as store:
         revoke(store, id)

@@ -1,17 +1,18 @@
 """What the clients send, and how they read answers and failures: all but the sending itself."""
 
 import base64
+import math
 import random
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2
 import msgspec
-import numpy as np
 
 from belated.core.arguments import positive, shown, whole, wrong
 from belated.service.messages import (
@@ -188,7 +189,7 @@ def reward_item(decision_id: str, reward: Any, revise: bool = False) -> RewardIt
     """A reward; NaN would arrive as null and be refused with a message nobody understands."""
     try:
         value = float(reward)
-        if np.isfinite(value):
+        if math.isfinite(value):
             return RewardItem(decision_id, value, revise)
     except (TypeError, ValueError):
         pass
@@ -245,10 +246,30 @@ def _features(given: Features) -> Any:
 
 def _matrix(given: Any) -> Base64Matrix:
     """Three times as quick to read as JSON lists, and exact."""
+    n_rows, content = _of_array(given) if hasattr(given, "__array__") else _of_lists(given)
+    return Base64Matrix(n_rows, base64.b64encode(content).decode())
+
+
+def _of_array(given: Any) -> tuple[int, bytes]:
+    """The rows of an array or a data frame: how many, and their numbers."""
+    import numpy as np  # whoever has an array has NumPy; the client does without
+
     matrix = np.ascontiguousarray(given, "<f8")
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix has shape {matrix.shape}: expected a row for each action")
-    return Base64Matrix(len(matrix), base64.b64encode(matrix.tobytes()).decode())
+    return len(matrix), matrix.tobytes()
+
+
+def _of_lists(given: Any) -> tuple[int, bytes]:
+    """The same of lists."""
+    try:
+        rows = [[float(value) for value in row] for row in given]
+        (length,) = {len(row) for row in rows}
+    except (TypeError, ValueError):
+        raise wrong("matrix", given, "a row for each action, all of as many numbers") from None
+    if length == 0:
+        raise wrong("matrix", given, "a row for each action, with a number at least")
+    return len(rows), struct.pack(f"<{len(rows) * length}d", *chain.from_iterable(rows))
 
 
 def _quoted(part: str) -> str:
@@ -258,11 +279,11 @@ def _quoted(part: str) -> str:
 
 
 def _json(body: Any) -> bytes:
-    """Numbers of numpy are numbers."""
+    """Numbers of NumPy are numbers."""
     return msgspec.json.encode(body, enc_hook=_plain)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
+    if getattr(value, "shape", None) == ():  # a number of NumPy or its like
         return value.item()
     raise TypeError(f"{shown(value)}: expected what JSON can hold, got {type(value).__name__}")

@@ -1,14 +1,18 @@
-"""Checks of what a user passes in: each error names the argument, its value and what fits."""
+"""Checks of what a user passes in: each error names the argument, its value and what fits.
+
+NumPy is imported by the functions that need it: the client checks numbers and does without.
+"""
 
 import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -85,17 +89,19 @@ def whole(name: str, value: object, least: int = 1) -> int:
 
 def any_number(value: Any) -> float:
     """A scalar of any library as a float; what merely converts to one, such as text, is refused."""
-    if not isinstance(value, float | Real | Decimal) and (
-        np.ndim(value)
-        or getattr(getattr(value, "dtype", None), "kind", "O") not in "fiub"
-        or value is np.ma.masked
-    ):
-        raise TypeError
+    if not isinstance(value, float | Real | Decimal):
+        import numpy as np
+
+        kind = getattr(getattr(value, "dtype", None), "kind", "O")
+        if np.ndim(value) or kind not in "fiub" or value is np.ma.masked:
+            raise TypeError
     return float(value)
 
 
-def array_of_numbers(name: str, values: Any) -> NDArray[np.float64]:
+def array_of_numbers(name: str, values: Any) -> "NDArray[np.float64]":
     """``values`` as an array of floats of our own, contiguous and writable."""
+    import numpy as np
+
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -134,4 +140,6 @@ def parameters(cls: type[T]) -> type[T]:
 
 
 def _same(a: Any, b: Any) -> bool:
+    import numpy as np
+
     return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)

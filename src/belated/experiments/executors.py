@@ -8,10 +8,10 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from belated.core.arguments import whole, wrong_type
+from belated.core.extras import extra
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +65,8 @@ def open_executor(
 
 @contextmanager
 def _dask(workers: int) -> Iterator[Executor]:
-    distributed = _imported("distributed", "dask")
+    with extra("dask"):
+        import distributed
     with (
         distributed.LocalCluster(
             n_workers=workers,
@@ -105,7 +106,8 @@ def _close_at_once(client: Any, cluster: Any) -> None:
 
 @contextmanager
 def _scheduler(address: str) -> Iterator[Executor]:
-    distributed = _imported("distributed", "dask")
+    with extra("dask"):
+        import distributed
     with distributed.Client(address) as client:
         yield client.get_executor(pure=False)
 
@@ -113,7 +115,8 @@ def _scheduler(address: str) -> Iterator[Executor]:
 @contextmanager
 def _ray(workers: int) -> Iterator[Executor]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to be counted
-    ray = _imported("ray", "ray")
+    with extra("ray"):
+        import ray
     ours = not ray.is_initialized()
     if ours:
         ray.init(
@@ -128,14 +131,6 @@ def _ray(workers: int) -> Iterator[Executor]:
     finally:
         if ours:
             ray.shutdown()
-
-
-def _imported(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        message = f"--executor {extra} needs the extra: pip install 'belated[{extra}]'"
-        raise ValueError(message) from error
 
 
 class RayExecutor(Executor):

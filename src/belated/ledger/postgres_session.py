@@ -7,13 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 from belated.core.arguments import wrong
+from belated.core.extras import extra
 from belated.ledger.migrations import missing
 from belated.ledger.protocol import StoreUnavailableError
 
-try:
+with extra("postgres"):
     import psycopg
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}: pip install 'belated[postgres]'") from error
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 ANOTHER_CAME_FIRST = (

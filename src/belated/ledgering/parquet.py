@@ -6,18 +6,16 @@ from typing import IO, Any
 
 import msgspec
 
+from belated.core.extras import extra
+
 CHUNK = 20_000  # rows in memory at once
 
 
 def arrow() -> tuple[Any, Any]:
     """The library, and the part of it that is about Parquet."""
-    try:
+    with extra("experiments", instead="use .jsonl"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ValueError(
-            f"{error}: Parquet needs the extra: pip install 'belated[experiments]'; or use .jsonl"
-        ) from None
     return pa, pq
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import not_negative, positive, whole, wrong, wrong_type
+from belated.core.extras import extra
 from belated.core.protocols import (
     Delay,
     Environment,
@@ -105,13 +106,9 @@ class DelayCost:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Regret of every way, and its cost in pairs, against days; returns the figure."""
-        try:
+        with extra("plots"):
             from matplotlib import colormaps
             from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ValueError(
-                f"{error}: the picture needs the extra: pip install 'belated[plots]'"
-            ) from None
         figure = Figure(figsize=(10, 4.4), layout="constrained")
         left, right = figure.subplots(1, 2)
         shades = colormaps["cividis"](np.linspace(0.0, 0.8, len(self.ways)))  # differ in grey too

@@ -8,6 +8,7 @@ import sys
 
 import httpx2
 import numpy as np
+import pandas as pd
 import pytest
 
 from belated.client import AsyncClient, Client, ServiceError, calls
@@ -44,10 +45,10 @@ def pauses(monkeypatch):
     return made
 
 
-def test_import_needs_no_numba_and_no_web_framework():
+def test_import_needs_neither_numpy_nor_numba_nor_a_web_framework():
     code = (
         "import sys, belated.client\n"
-        "assert not {'numba', 'starlette', 'uvicorn', 'scipy', 'apsw'} & set(sys.modules)"
+        "assert not {'numba', 'numpy', 'starlette', 'uvicorn', 'apsw'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -99,10 +100,9 @@ def test_every_form_of_actions(client):
     row = client.decide("shop", matrix=matrix)
     features = client.story(row.decision_id).features
     assert features == matrix[row.index].tolist(), "bit for bit"
-    as_lists = client.decide("shop", matrix=matrix.tolist(), request_id="lists")
-    assert client.decide("shop", matrix=matrix, request_id="lists").decision_id == (
-        as_lists.decision_id
-    )
+    as_lists = client.decide("shop", matrix=matrix.tolist(), request_id="lists").decision_id
+    for same in (matrix, np.asfortranarray(matrix), list(matrix), pd.DataFrame(matrix)):
+        assert client.decide("shop", matrix=same, request_id="lists").decision_id == as_lists
     pages = {"cheap": {"price": np.int64(1)}, "dear": {"price": np.float32(9.5)}}
     answer = client.decide("pages", actions=pages, context={"country": "fr"})
     assert answer.action in pages
@@ -306,7 +306,12 @@ def test_keys():
     [
         (lambda c: c.reward("x", float("nan")), "reward of 'x' = nan: expected a finite number"),
         (lambda c: c.rewards([("x", "much")]), "reward of 'x' = 'much': expected a finite number"),
-        (lambda c: c.decide("shop", matrix=[1.0, 2.0]), r"matrix has shape \(2,\)"),
+        (lambda c: c.decide("shop", matrix=np.ones(2)), r"matrix has shape \(2,\)"),
+        (lambda c: c.decide("shop", matrix=[1.0, 2.0]), r"matrix = \[1.0, 2.0\]: expected a row"),
+        (lambda c: c.decide("shop", matrix=[[1.0], [1.0, 2.0]]), "all rows of one length"),
+        (lambda c: c.decide("shop", matrix=[[1.0, None]]), "expected a row of numbers"),
+        (lambda c: c.decide("shop", matrix=[[]]), "expected a row of numbers"),
+        (lambda c: c.decide("shop", matrix=[]), "expected a row of numbers"),
         (lambda c: c.decide("", context={}), "name = '': expected text"),
         (lambda c: c.decide("shop", context={"a": object()}), "expected what JSON can hold"),
     ],

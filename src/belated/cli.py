@@ -246,9 +246,7 @@ def delay_cost(
     out: Annotated[Path, typer.Option(help="The picture.")] = Path("delay-cost.png"),
 ) -> None:
     """Say what late rewards will cost a planned deployment, and draw it."""
-    with extra("plots"):
-        import matplotlib  # noqa: F401 - before minutes of computing, not after
-
+    _check_drawing()
     from belated import theory
 
     found = theory.delay_cost(
@@ -303,6 +301,12 @@ def audit(
     typer.echo(f"report: {out / 'audit.html'}")
 
 
+def _check_drawing() -> None:
+    """Raise where no picture can be drawn: before minutes of computing, not after."""
+    with extra("plots"):
+        import matplotlib  # noqa: F401
+
+
 def _experiments() -> Any:
     """The experiments, whose libraries are an extra: asked for before anything is computed."""
     with extra("experiments"):
@@ -343,6 +347,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run.")] = 1,
 ) -> None:
     """Play a small bandit with late rewards and draw what the lateness costs."""
+    _check_drawing()
     from belated.demo import run_demo
 
     picture = run_demo(out, rounds=rounds, runs=runs, seed=seed)

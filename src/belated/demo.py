@@ -6,7 +6,6 @@ import numpy as np
 from rich.progress import Progress
 
 from belated.bandit import Bandit
-from belated.core.extras import extra
 from belated.core.protocols import Delay
 from belated.core.types import Matrix
 from belated.delays import Constant, Exponential
@@ -25,8 +24,6 @@ DELAYS: dict[str, Delay] = {
 
 def run_demo(out: Path, *, rounds: int, runs: int, seed: int) -> Path:
     """Play every delay on the same worlds, print the outcome, return the path of the picture."""
-    with extra("plots"):
-        import matplotlib  # noqa: F401 - before the work, not after it
     out.mkdir(parents=True, exist_ok=True)
     regret = {name: np.empty((runs, rounds)) for name in DELAYS}
     covered = dict.fromkeys(DELAYS, 0)

@@ -264,12 +264,11 @@ def _of_lists(given: Any) -> tuple[int, bytes]:
     """The same of lists."""
     try:
         rows = [[float(value) for value in row] for row in given]
-        (length,) = {len(row) for row in rows}
     except (TypeError, ValueError):
-        raise wrong("matrix", given, "a row for each action, all of as many numbers") from None
-    if length == 0:
-        raise wrong("matrix", given, "a row for each action, with a number at least")
-    return len(rows), struct.pack(f"<{len(rows) * length}d", *chain.from_iterable(rows))
+        rows = []
+    if len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise wrong("matrix", given, "a row of numbers for each action, all rows of one length")
+    return len(rows), struct.pack(f"<{len(rows) * len(rows[0])}d", *chain.from_iterable(rows))
 
 
 def _quoted(part: str) -> str:

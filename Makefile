@@ -1,53 +1,54 @@
 # Two commands: `make demo` and `make test`. Each sets up .venv first when there is none.
 
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 
 .PHONY: demo demo-service test test-peers lint setup lock docs clean
 
-demo: .venv/ready
+demo: $(VENV)/ready
 	$(BIN)/belated demo
 
 # A page that moves: the service with a simulated world behind it, until Ctrl-C.
-demo-service: .venv/ready
+demo-service: $(VENV)/ready
 	$(BIN)/belated demo-service
 
-test: .venv/ready
+test: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
 	$(BIN)/pytest -n 2 -m compiled
 
 # contextualbandits comes without wheels: this compiles it, and then tests all adapters.
-test-peers: .venv/ready
-	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet contextualbandits
+test-peers: $(VENV)/ready
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet contextualbandits
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_peers.py
 
-lint: .venv/ready
+lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-setup: .venv/ready
+setup: $(VENV)/ready
 
-.venv/ready: requirements.lock pyproject.toml | .venv/bin/uv
-	@echo "installing the locked dependencies into .venv"
-	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
-	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+$(VENV)/ready: requirements.lock pyproject.toml | $(BIN)/uv
+	@echo "installing the locked dependencies into $(VENV)"
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
 # Names and hashes only: uv.lock is full of addresses and stays out of the repository.
-lock: | .venv/bin/uv
+lock: | $(BIN)/uv
 	$(BIN)/uv export --quiet --all-extras --no-emit-project --no-header --format requirements-txt \
 		--output-file requirements.lock
 
-.venv/bin/uv:
-	@echo "making .venv"
-	$(PYTHON) -m venv .venv
+$(BIN)/uv:
+	@echo "making $(VENV)"
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
 
 # Every number and picture in the documents; run it on a quiet machine.
-docs: .venv/ready
+docs: $(VENV)/ready
 	$(BIN)/python benchmarks/online.py > docs/performance.new
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	$(BIN)/python benchmarks/policies.py >> docs/performance.new

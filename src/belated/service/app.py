@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from belated.service.access import RateLimit
 from belated.service.dashboard.page import dashboard_page
@@ -69,7 +69,11 @@ def new_app(
 
 
 class _Counted:
-    """Tells the writer how many requests are open: it waits for those only."""
+    """Tells the writer how many requests are open: it waits for those only.
+
+    A request is open once its body has been read. While a client is still sending, nobody knows
+    for how long, and no commit may wait for it.
+    """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.writer = app, service.writer
@@ -77,8 +81,18 @@ class _Counted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        self.writer.open_requests += 1
+        is_open = False
+
+        async def counting_receive() -> Message:
+            nonlocal is_open
+            message = await receive()
+            whole = message["type"] == "http.request" and not message.get("more_body", False)
+            if whole and not is_open:
+                is_open = True
+                self.writer.open_requests += 1
+            return message
+
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, counting_receive, send)
         finally:
-            self.writer.open_requests -= 1
+            self.writer.open_requests -= is_open

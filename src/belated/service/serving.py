@@ -24,8 +24,9 @@ from belated.service.access import RateLimit
 from belated.service.app import new_app
 from belated.service.config import apply_config
 from belated.service.hosts import is_loopback
-from belated.service.http import OneWriteProtocol
+from belated.service.limits import Limits, make_room
 from belated.service.logs import write_access_log
+from belated.service.protocol import http_options
 from belated.service.running import Service
 from belated.service.snapshotting import Snapshots
 
@@ -49,6 +50,7 @@ class ServeSettings(msgspec.Struct, kw_only=True):
     snapshot_every: int = 1_000_000  # events
     personalizer: str | None = None  # the bandit behind the Personalizer endpoints
     allowed_hosts: tuple[str, ...] = ()  # to which it answers without keys, beside this machine's
+    limits: Limits = Limits()  # on what a request may cost
 
 
 def serve(settings: ServeSettings) -> None:
@@ -59,6 +61,7 @@ def serve(settings: ServeSettings) -> None:
         check_address(ledger, settings)
         if settings.config is not None:
             _configure(ledger, settings)
+    make_room(settings.limits)
     os.environ[ENVIRONMENT] = msgspec.json.encode(settings).decode()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only disturb
     snapshotting = _snapshots(settings)
@@ -70,7 +73,6 @@ def serve(settings: ServeSettings) -> None:
         uvicorn.run(
             "belated.service.serving:app_from_environment",
             factory=True,
-            http=OneWriteProtocol,
             host=settings.host,
             port=settings.port,
             workers=settings.workers,
@@ -80,6 +82,7 @@ def serve(settings: ServeSettings) -> None:
             server_header=False,
             proxy_headers=False,  # nobody looks at the address of a client
             lifespan="on",
+            **http_options(settings.limits),
         )
     finally:
         if snapshotting is not None:
@@ -117,6 +120,7 @@ def free_port(host: str, port: int) -> int:
 def _check(settings: ServeSettings) -> None:
     whole("workers", settings.workers)
     whole("snapshot-every", settings.snapshot_every)
+    settings.limits.check()
     if settings.requests_per_second is not None:
         positive("requests-per-second", settings.requests_per_second)
     for name in settings.allowed_hosts:

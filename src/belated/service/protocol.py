@@ -8,7 +8,8 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -80,33 +81,33 @@ async def self_test(limits: Limits) -> None:
 
 async def _test_answers(connections: Connections) -> None:
     """Two requests at once are answered in turn, and then the connection waits for the next."""
-    reader, writer = await _connected(connections)
-    writer.write(TEST_REQUESTS)
-    for answer in (b"GET /one ", b"POST /two body"):
-        await reader.readuntil(answer)  # raises where it does not come
-    (connection,) = connections.open
-    _expect(True, connection in connections.waiting)
-    connections.sweep(asyncio.get_running_loop().time() + 1e6)
-    _expect(b"", await reader.read())
-    await _closed(connections, writer)
+    async with _connected(connections) as (reader, writer):
+        writer.write(TEST_REQUESTS)
+        for answer in (b"GET /one ", b"POST /two body"):
+            await reader.readuntil(answer)  # raises where it does not come
+        (connection,) = connections.open
+        _expect(True, connection in connections.waiting)
+        connections.sweep(asyncio.get_running_loop().time() + 1e6)
+        _expect(b"", await reader.read())
+    _expect(set(), connections.open)
 
 
 async def _test_refusal(connections: Connections, sent: bytes, status: bytes) -> None:
     """A request beyond a limit is answered with a status, and the connection is closed."""
-    reader, writer = await _connected(connections)
-    writer.write(sent)
-    if status == b"408":
-        await asyncio.sleep(0.01)  # until the other end has read it
-        connections.sweep(asyncio.get_running_loop().time() + 1e6)
-    _expect(b"HTTP/1.1 " + status, (await reader.read())[:12])
-    await _closed(connections, writer)
+    async with _connected(connections) as (reader, writer):
+        writer.write(sent)
+        if status == b"408":
+            await asyncio.sleep(0.01)  # until the other end has read it
+            connections.sweep(asyncio.get_running_loop().time() + 1e6)
+        _expect(b"HTTP/1.1 " + status, (await reader.read())[:12])
+    _expect(set(), connections.open)
 
 
+@asynccontextmanager
 async def _connected(
     connections: Connections,
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a client's end of a connection to an app that echoes."""
-    ours, theirs = socket.socketpair()
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client's end of a connection to an app that echoes."""
     config = uvicorn.Config(
         _echo,
         http=_guarded(connections),  # type: ignore[arg-type]
@@ -118,15 +119,16 @@ async def _connected(
     new_protocol = partial(
         config.http_protocol_class, config=config, server_state=ServerState(), app_state={}
     )
-    await asyncio.get_running_loop().connect_accepted_socket(new_protocol, theirs)
-    return await asyncio.open_connection(sock=ours)
-
-
-async def _closed(connections: Connections, writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    await writer.wait_closed()
-    while connections.open:
-        await asyncio.sleep(0.001)
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_accepted_socket(new_protocol, theirs)
+    try:
+        yield reader, writer
+    finally:
+        transport.abort()
+        writer.close()
+        await asyncio.sleep(0)  # both ends learn of it
 
 
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:

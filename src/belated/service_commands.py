@@ -55,9 +55,20 @@ def serve(
         list[str] | None,
         typer.Option(help="Name to answer to without keys, beside localhost; repeat it."),
     ] = None,
+    # what a client may cost: as in ``service.limits.Limits``, which is not imported for a help page
+    max_request_line: Annotated[int, typer.Option(help="Bytes of a request's address.")] = 8_192,
+    max_header_bytes: Annotated[int, typer.Option(help="Bytes of a request's headers.")] = 16_384,
+    max_headers: Annotated[int, typer.Option(help="Headers of a request.")] = 100,
+    header_seconds: Annotated[float, typer.Option(help="Longest to send all headers.")] = 10.0,
+    body_seconds: Annotated[
+        float, typer.Option(help="Longest to send a body, and to take an answer.")
+    ] = 60.0,
+    idle_seconds: Annotated[float, typer.Option(help="Longest between two requests.")] = 75.0,
+    max_connections: Annotated[int, typer.Option(help="Open at a time, for each worker.")] = 1_000,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
     with extra("service"):
+        from belated.service.limits import Limits
         from belated.service.serving import ServeSettings
         from belated.service.serving import serve as run
     run(
@@ -74,6 +85,15 @@ def serve(
             snapshot_every=snapshot_every,
             personalizer=personalizer,
             allowed_hosts=tuple(allow_host or ()),
+            limits=Limits(
+                max_request_line=max_request_line,
+                max_header_bytes=max_header_bytes,
+                max_headers=max_headers,
+                header_seconds=header_seconds,
+                body_seconds=body_seconds,
+                idle_seconds=idle_seconds,
+                max_connections=max_connections,
+            ),
         )
     )
 

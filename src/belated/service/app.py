@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from belated.service.access import RateLimit
 from belated.service.dashboard.page import dashboard_page
@@ -19,6 +19,7 @@ from belated.service.metrics import Metrics
 from belated.service.personalizer import add_personalizer
 from belated.service.routes import new_api
 from belated.service.running import Service
+from belated.service.workers import Board, UpToDate, until_ready
 
 
 def new_app(
@@ -26,7 +27,7 @@ def new_app(
     limit: RateLimit | None = None,
     personalizer: str | None = None,
     allowed_hosts: Collection[str] | None = None,
-    one_of_many: bool = False,
+    board: Board | None = None,
 ) -> ASGIApp:
     """Everything that is served, with what happens by itself while it is.
 
@@ -38,10 +39,11 @@ def new_app(
         The bandit behind the Personalizer endpoints, which are there for it.
     allowed_hosts
         To which names to answer without keys, beside those of this machine. None: to all.
-    one_of_many
-        Whether other processes answer at the same address: each counts under its own ``pid``.
+    board
+        Where the processes that answer at the same address tell each other what they have written;
+        each of them counts under its own ``pid``. None: there is only this one.
     """
-    metrics = Metrics(service, one_of_many)
+    metrics = Metrics(service, board is not None)
 
     async def scrape(_: Request) -> Response:
         page, media_type = await metrics.page()
@@ -50,6 +52,8 @@ def new_app(
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         await service.start()
+        if board is not None and not board.is_first:
+            await until_ready(service)  # others answer meanwhile; the first says that it starts
         yield
         await service.stop()
 
@@ -64,12 +68,18 @@ def new_app(
     app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)
     if allowed_hosts is not None:
         app = OwnHosts(app, service, allowed_hosts)
+    if board is not None:
+        app = UpToDate(app, service, board)
     counted = _Counted(app, service)
     return AccessLog(counted) if access_logger.isEnabledFor(logging.INFO) else counted
 
 
 class _Counted:
-    """Tells the writer how many requests are open: it waits for those only."""
+    """Tells the writer how many requests are open: it waits for those only.
+
+    A request is open once its body has been read. While a client is still sending, nobody knows
+    for how long, and no commit may wait for it.
+    """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.writer = app, service.writer
@@ -77,8 +87,18 @@ class _Counted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        self.writer.open_requests += 1
+        is_open = False
+
+        async def counting_receive() -> Message:
+            nonlocal is_open
+            message = await receive()
+            whole = message["type"] == "http.request" and not message.get("more_body", False)
+            if whole and not is_open:
+                is_open = True
+                self.writer.open_requests += 1
+            return message
+
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, counting_receive, send)
         finally:
-            self.writer.open_requests -= 1
+            self.writer.open_requests -= is_open

@@ -325,6 +325,7 @@ def _add_privacy(api: Api, service: Service) -> None:
         erased = await service.from_store(
             lambda: service.ledger.forget(path.name, path.subject, now)
         )
+        service.on_write()
         await service.write([])
         await service.until(lambda: service.fold(path.name) is not fold)  # but one made anew
         folder = service.snapshot_folder

@@ -95,6 +95,7 @@ class Service:
         self.ready = self.draining = False
         self.store_is_down = False
         self._write_failed_at = 0
+        self.on_write: Callable[[], None] = lambda: None  # called after every commit
         self.followed_at = 0  # when the end of the log was last seen
         # decisions that failed, or so it seemed, and that nobody will ask for again: their bandits
         self.abandoned: dict[bytes, str] = {}
@@ -192,6 +193,8 @@ class Service:
 
     def _followed(self, wrote: bool = False) -> None:
         self.followed_at = now = self.loop.clock()
+        if wrote:
+            self.on_write()
         if wrote or abs(now - self._write_failed_at) > FAILED_FOR:
             self.store_is_down = False
         if self.loop.keys_changed:

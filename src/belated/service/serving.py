@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import urllib.request
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import msgspec
@@ -24,10 +24,12 @@ from belated.service.access import RateLimit
 from belated.service.app import new_app
 from belated.service.config import apply_config
 from belated.service.hosts import is_loopback
-from belated.service.http import OneWriteProtocol
+from belated.service.limits import Limits, make_room
 from belated.service.logs import write_access_log
+from belated.service.protocol import http_options
 from belated.service.running import Service
 from belated.service.snapshotting import Snapshots
+from belated.service.workers import Board, end_with_parent, new_board
 
 ENVIRONMENT = "BELATED_SERVE"  # how worker processes learn what to serve
 DRAIN_SECONDS = 2  # for requests under way when the service is told to stop
@@ -49,6 +51,8 @@ class ServeSettings(msgspec.Struct, kw_only=True):
     snapshot_every: int = 1_000_000  # events
     personalizer: str | None = None  # the bandit behind the Personalizer endpoints
     allowed_hosts: tuple[str, ...] = ()  # to which it answers without keys, beside this machine's
+    limits: Limits = Limits()  # on what a request may cost
+    board: str | None = None  # set by ``serve`` where there are several workers
 
 
 def serve(settings: ServeSettings) -> None:
@@ -59,31 +63,38 @@ def serve(settings: ServeSettings) -> None:
         check_address(ledger, settings)
         if settings.config is not None:
             _configure(ledger, settings)
+    make_room(settings.limits)
+    with ExitStack() as stack:
+        if settings.workers > 1:
+            settings.board = stack.enter_context(new_board())
+        snapshotting = _snapshots(settings)
+        if snapshotting is not None:
+            stack.callback(snapshotting.stop)
+        _run(settings)
+
+
+def _run(settings: ServeSettings) -> None:
+    """Run uvicorn, and announce when it serves."""
     os.environ[ENVIRONMENT] = msgspec.json.encode(settings).decode()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only disturb
-    snapshotting = _snapshots(settings)
     threading.Thread(target=_announce, args=[settings], daemon=True).start()
     # uvicorn drains, and then hands on the signal that told it to: the end, and no failure
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    try:
-        uvicorn.run(
-            "belated.service.serving:app_from_environment",
-            factory=True,
-            http=OneWriteProtocol,
-            host=settings.host,
-            port=settings.port,
-            workers=settings.workers,
-            access_log=False,  # it would log query strings
-            log_level="warning",
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-            server_header=False,
-            proxy_headers=False,  # nobody looks at the address of a client
-            lifespan="on",
-        )
-    finally:
-        if snapshotting is not None:
-            snapshotting.stop()
+    uvicorn.run(
+        "belated.service.serving:app_from_environment",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        access_log=False,  # it would log query strings
+        log_level="warning",
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        server_header=False,
+        proxy_headers=False,  # nobody looks at the address of a client
+        lifespan="on",
+        **http_options(settings.limits),
+    )
 
 
 def app_from_environment() -> ASGIApp:
@@ -96,7 +107,11 @@ def app_from_environment() -> ASGIApp:
     limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))
     # on a public address nobody is asked for whom a request is meant: keys guard that
     hosts = settings.allowed_hosts if is_loopback(settings.host) else None
-    return new_app(service, limit, settings.personalizer, hosts, settings.workers > 1)
+    board = None
+    if settings.board is not None:
+        end_with_parent(settings.board)
+        board = Board(settings.board)
+    return new_app(service, limit, settings.personalizer, hosts, board)
 
 
 # ------------------------------------------------------------------------------- before the start
@@ -117,6 +132,7 @@ def free_port(host: str, port: int) -> int:
 def _check(settings: ServeSettings) -> None:
     whole("workers", settings.workers)
     whole("snapshot-every", settings.snapshot_every)
+    settings.limits.check()
     if settings.requests_per_second is not None:
         positive("requests-per-second", settings.requests_per_second)
     for name in settings.allowed_hosts:

@@ -1,0 +1,139 @@
+"""``belated serve --workers``: several processes that look like one."""
+
+import os
+import re
+import signal
+import threading
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from live_server import Caller, Gone
+from test_service_commands import CONFIG, ENVIRONMENT, ended, serving, until
+
+
+def port_of(url):
+    return int(url.rstrip("/").rpartition(":")[2])
+
+
+def worker(caller):
+    """The pid of the process at the other end of a connection."""
+    return int(re.search(r'belated_worker_info{pid="(\d+)"}', caller("GET", "/metrics").body)[1])
+
+
+def callers_by_worker(port, stack, n_workers=2):
+    """A connection to each of the workers."""
+    callers = {}
+    for _ in range(500):
+        caller = Caller(port)
+        stack.callback(caller.close)
+        callers.setdefault(worker(caller), caller)
+        if len(callers) == n_workers:
+            return callers
+    raise AssertionError(f"only {list(callers)} answer")
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "bandits.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def served(folder):
+    return serving("--workers", "2", "--config", "bandits.toml", cwd=folder)
+
+
+def test_what_one_worker_acknowledged_the_other_sees(folder):
+    """It was up to 50 ms behind."""
+    with served(folder) as (process, url), ExitStack() as stack:
+        one, other = callers_by_worker(port_of(url), stack).values()
+        for n in range(8):
+            bandit = f"/v1/bandits/b{n}"
+            assert one("PUT", bandit, {"family": "bernoulli", "dim": 1}).status == 201
+            change = {"put": {"a": [0.5], "b": [1.0]}}
+            assert other("PATCH", f"{bandit}/actions", change).status == 200
+            for k in range(1, 11):
+                decision = one("POST", f"{bandit}/decisions", {})
+                assert decision.status == 200, decision
+                reward = {"rewards": [{"decision_id": decision.body["decision_id"], "reward": 1}]}
+                assert other("POST", "/v1/rewards", reward).body == {"statuses": ["accepted"]}
+                state = one("GET", bandit).body
+                assert (state["n_decided"], state["n_observed"]) == (k, k)
+                one, other = other, one
+        for n in range(5):
+            subject = {"subject": f"s{n}"}
+            assert one("POST", "/v1/bandits/plain/decisions", subject).status == 200
+            assert other("GET", "/v1/bandits/plain").body["n_decided"] == 1
+            erased = other("DELETE", f"/v1/bandits/plain/subjects/s{n}")
+            assert erased.body == {"decisions": 1}
+            assert one("GET", "/v1/bandits/plain").body["n_decided"] == 0
+            one, other = other, one
+        key = one("POST", "/v1/keys", {"name": "k", "scopes": ["read"]}).body
+        assert other("GET", "/v1/bandits").status == 401, "the door is closed everywhere at once"
+        headers = {"X-API-Key": key["key"]}
+        for _ in range(10):
+            assert httpx.get(f"{url}v1/bandits", headers=headers).status_code == 200
+        assert ended(process)[0] == 0
+
+
+def test_a_replacement_takes_no_traffic_before_it_is_ready(folder):
+    """Its first requests were answered with 503."""
+    with served(folder) as (process, url), ExitStack() as stack:
+        port = port_of(url)
+        workers = set(callers_by_worker(port, stack))
+        codes, seen, stop = [], set(), threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                caller = Caller(port)
+                try:
+                    codes.append(caller("GET", "/v1/bandits").status)
+                    seen.add(worker(caller))
+                except Gone:  # the one that was killed
+                    codes.append(None)
+                finally:
+                    caller.close()
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        victims = sorted(workers)
+        try:
+            for victim in victims:
+                before = seen.copy()
+                os.kill(victim, signal.SIGKILL)
+                until(lambda before=before: len(seen - before - workers) >= 1)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert len(seen - workers) >= 2
+        assert set(codes) <= {200, None}, "nobody was told to come back later"
+        assert codes.count(None) < 50
+        stack.close()
+        assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_when_their_parent_does(folder, monkeypatch, number):
+    """Killed, it left them behind: they went on holding the port."""
+    monkeypatch.setitem(ENVIRONMENT, "TMPDIR", str(folder))
+    with served(folder) as (process, url), ExitStack() as stack:
+        workers = list(callers_by_worker(port_of(url), stack))
+        assert all(map(is_running, workers))
+        assert len(list(folder.glob("belated-workers-*"))) == 1
+        process.send_signal(number)
+        until(lambda: not any(map(is_running, workers)))
+        process.wait(timeout=30)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{url}healthz")
+    assert not list(folder.glob("belated-workers-*"))

@@ -1,7 +1,7 @@
 """From what a caller sends to what a ledger holds, and back."""
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np

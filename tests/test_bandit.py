@@ -50,6 +50,34 @@ def test_the_loop():
     assert "n_missing=0" in repr(bandit)
 
 
+def test_names_do_for_family_and_policy():
+    named = Bandit(D, family="bernoulli", policy="delayed-ofu-glm", seed=7)
+    objects = make_bandit()
+    assert (named.family, named.policy) == (objects.family, objects.policy)
+    assert Bandit(D, family="gaussian:0.5", policy="thompson:scale=2").policy.scale == 2.0
+
+
+@pytest.mark.parametrize(
+    ("family", "policy", "message"),
+    [
+        ("bernouli", "thompson", "family = 'bernouli': .*did you mean bernoulli?"),
+        ("bernoulli", "thomson", "policy = 'thomson': .*did you mean thompson?"),
+        ("bernoulli", "thompson:skale=1", "policy = .*skale.*did you mean scale?"),
+        ("bernoulli", "sbd", "plays in simulations"),
+    ],
+)
+def test_names_that_are_none(family, policy, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Bandit(D, family=family, policy=policy)
+
+
+def test_a_bandit_of_names_is_saved_and_loaded(tmp_path):
+    bandit = Bandit(D, family="bernoulli", policy="thompson", seed=7)
+    bandit.learn(bandit.decide(np.eye(D)).id, 1)
+    bandit.save(tmp_path / "bandit.npz")
+    assert Bandit.load(tmp_path / "bandit.npz").policy == bandit.policy
+
+
 def test_what_is_shown_cannot_be_used_to_change_it():
     bandit = make_bandit()
     for name in ("theta", "W", "V"):
@@ -223,7 +251,6 @@ def test_bad_options(options, message):
     ("argument", "value", "expected"),
     [
         ("family", Bernoulli, "a family, such as Bernoulli"),
-        ("family", "bernoulli", "a family, such as Bernoulli"),
         ("policy", DelayedOFUGLM, "a policy, such as DelayedOFUGLM"),
         ("policy", None, "a policy, such as DelayedOFUGLM"),
         ("features", "x", "a feature map, such as Features"),

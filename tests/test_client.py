@@ -141,6 +141,17 @@ def test_shadow_mode(client):
     assert answer.proposal in ARMS
 
 
+def test_why_rewards_are_invalid_is_logged(client, caplog):
+    ids = [client.decide("shop").decision_id for _ in range(11)]
+    assert client.reward(ids[0], 3.0) is Status.INVALID
+    assert client.rewards([(id, 0.5) for id in ids[1:]]) == [Status.INVALID] * 10
+    expected = "expected a whole number from 0 to 1 (bernoulli)"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"invalid: reward = 3.0: {expected}",
+        f"invalid: reward = 0.5: {expected}, and 9 more",
+    ]
+
+
 def test_many_rewards_go_in_batches(url):
     flaky = Flaky()
     with Client(url, transport=flaky) as client:

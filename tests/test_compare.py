@@ -134,6 +134,21 @@ def test_policies_that_are_named():
     assert sorted([*played, *left_out]) == sorted([*registry.POLICIES, "thompson:scale=0.5"])
 
 
+def test_policies_that_are_labelled(tmp_path):
+    expected = {"narrow": Thompson(scale=0.5), "wide": Thompson(scale=2.0)}
+    text = "narrow=thompson:scale=0.5, wide=thompson:scale=2"
+    for asked in (expected, text, text.split(","), [text]):
+        experiment, _ = new_comparison(asked, None, "never", dim=2, horizon=9, runs=1, **REST)
+        assert experiment.policies == expected
+    played, _, _ = entered(["all-linear", "ducb-ridge:c=2,mine=greedy"])
+    assert {"ducb-ridge:c=2", "mine", "greedy"} <= set(played)
+    sizes = {"dim": 2, "horizon": 20, "runs": 2, "n_actions": 3, "out": tmp_path / "out"}
+    field = package.compare(expected, **sizes)
+    assert sorted(field.table.policy) == ["narrow", "wide"]
+    again = package.compare(text, **sizes)  # in the same folder: nothing is played again
+    assert again.results.frame().equals(field.results.frame())
+
+
 @pytest.mark.parametrize(
     ("policies", "family", "message"),
     [

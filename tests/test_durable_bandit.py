@@ -40,6 +40,13 @@ def shop(ledger, **settings):
     )
 
 
+def test_a_ledger_opened_by_names_is_that_of_the_objects():
+    ledger = MemoryLedger()
+    first = Bandit(2, family="bernoulli", policy="delayed-ofu-glm", ledger=ledger)
+    first.learn(first.decide(ACTIONS).id, 1)
+    assert shop(ledger).n_observed == 1
+
+
 def test_equals_a_bandit_without_ledger(tmp_path):
     durable = shop(f"sqlite:///{tmp_path}/a.db")
     plain = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM(), seed=1)

@@ -240,7 +240,21 @@ def test_revisions(client):
     id = client.decide("one-pass", matrix=[[0.1, 0.1]])["decision_id"]
     client.reward((id, 1.0))
     item["decision_id"] = id
-    assert client("POST", "/v1/rewards", {"rewards": [item]})["statuses"] == ["invalid"]
+    answer = client("POST", "/v1/rewards", {"rewards": [item]})
+    assert answer["statuses"] == ["invalid"]
+    assert answer["reasons"] == [
+        "revise = True: GLOC learns in one pass and cannot take a reward back"
+    ]
+
+
+def test_an_invalid_reward_is_answered_with_the_reason(client):
+    ids = [client.decide()["decision_id"] for _ in range(2)]
+    items = [{"decision_id": ids[0], "reward": 3}, {"decision_id": ids[1], "reward": 1}]
+    answer = client("POST", "/v1/rewards", {"rewards": items})
+    assert answer["statuses"] == ["invalid", "accepted"]
+    reason = "reward = 3.0: expected a whole number from 0 to 1 (bernoulli)"
+    assert answer["reasons"] == [reason, ""]
+    assert client("POST", "/v1/rewards", {"rewards": items[1:]}) == {"statuses": ["duplicate"]}
 
 
 def test_rewards_that_cannot_be_or_belong_nowhere(client):

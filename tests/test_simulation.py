@@ -21,7 +21,7 @@ from belated.experiments.paper import paper_experiment, stated_choices
 from belated.experiments.settings import new_experiment
 from belated.experiments.simulation import SCHEMA, Results
 from belated.families import Bernoulli, Gaussian
-from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy
+from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson
 from test_cli import belated
 
 SMALL = {"dims": [2], "horizon": 40, "runs": 2, "seed": 1, "n_actions": 4, "checkpoints": 4}
@@ -94,6 +94,55 @@ def test_labels():
     assert experiment.policies["greedy:lam=2"] == Greedy(lam=2.0)
     json.dumps(experiment.identity(), allow_nan=False)
     assert [task.name for task in experiment.tasks()] == ["d2-run0000", "d2-run0001"]
+
+
+class Dithering(Mine):
+    """A policy in plain Python with a parameter."""
+
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+
+def test_two_of_one_policy_are_labelled(tmp_path):
+    two = {"narrow": "thompson:scale=0.5", "wide": Thompson(scale=2.0)}
+    settings = {**SMALL, "delays": ["constant:0"], "out": tmp_path / "out"}
+    results = package.simulate(two, **settings)
+    assert list(dict.fromkeys(results.frame().policy)) == ["narrow", "wide"]
+    texts = [f"{label.get_text()}" for label in results.plot().legends[0].get_texts()]
+    assert texts == ["narrow", "wide"]
+    more = package.simulate(two, **{**settings, "runs": 3})  # goes on in the same folder
+    assert more.frame().query("run < 2").reset_index(drop=True).equals(results.frame())
+    listed = ["narrow=thompson:scale=0.5", "wide = thompson:scale=2"]
+    assert package.simulate(listed, **{**settings, "runs": 3}).frame().equals(more.frame())
+    with pytest.raises(ValueError, match="holds another experiment"):
+        package.simulate({"wide": two["narrow"], "narrow": two["wide"]}, **settings)
+
+
+def test_two_of_one_policy_of_your_own():
+    both = small([Dithering(0.1), Dithering(0.2), Mine()])
+    assert list(both.policies) == ["Dithering:epsilon=0.1", "Dithering:epsilon=0.2", "Mine"]
+    assert list(small({"a": Mine(), "b": Mine()}).policies) == ["a", "b"]
+    with pytest.raises(ValueError, match="'Mine': expected each one once; label them, as in"):
+        small([Mine(), Mine()])
+
+
+@pytest.mark.parametrize(
+    ("policies", "message"),
+    [
+        ({"": "greedy"}, "policies = '': expected a label"),
+        ({"_hidden": "greedy"}, "policies = '_hidden': expected a label"),
+        ({"$x$": "greedy"}, "expected a label"),
+        ({1: "greedy"}, "policies = 1: expected a label"),
+        ({}, "expected at least one"),
+        (["a=greedy", "a=thompson"], "policies = 'a': expected each one once"),
+        (["greedy", "greedy=thompson"], "policies = 'greedy': expected each one once"),
+        ({"a": "gredy"}, "did you mean greedy"),
+        ({"a": Greedy}, "policies = .*: expected names"),
+    ],
+)
+def test_labels_that_are_none(policies, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        small(policies)
 
 
 @pytest.mark.parametrize("kind", ["POLICIES", "FAMILIES", "DELAYS"])
@@ -303,3 +352,9 @@ def test_worlds_on_other_machines(executor, monkeypatch):
         warnings.simplefilter("ignore")  # of the cluster's own, on start and end
         there = package.simulate(**settings, executor=executor, threads=2)
     assert there.frame().equals(here.frame())
+
+
+def test_labels_in_a_file(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('horizon = 20\n[policies]\nnarrow = "thompson:scale=0.5"\nwide = "thompson"\n')
+    assert list(experiment_of(file, {}).policies) == ["narrow", "wide"]

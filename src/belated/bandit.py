@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-from belated import snapshot
+from belated import registry, snapshot
 from belated.bandit_file import read_parts, write_parts
 from belated.bandit_inputs import action_matrix, new_rewards, reward_pairs
 from belated.core.arguments import NORM_ROUNDING, whole, wrong, wrong_type
@@ -39,9 +39,10 @@ class Bandit(Knowledge):
     dim
         Number of features of an action. May be left out when ``features`` are given.
     family
-        Law of the reward, such as ``Bernoulli()``.
+        Law of the reward, such as ``Bernoulli()``, or its name: ``"bernoulli"``.
     policy
-        How to choose, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``.
+        How to choose, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``, or its name and parameters:
+        ``"thompson"``, ``"delayed-ofu-glm:m1=1,delta=0.05"``. `belated list` shows all names.
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
@@ -92,8 +93,8 @@ class Bandit(Knowledge):
         self,
         dim: int | None = None,
         *,
-        family: Family,
-        policy: Policy,
+        family: Family | str,
+        policy: Policy | str,
         seed: int | np.random.SeedSequence | None = None,
         max_norm: float = 1.0,
         features: FeatureMap | None = None,
@@ -112,14 +113,16 @@ class Bandit(Knowledge):
         dim = whole("dim", dim)
         if features is not None and features.dim != dim:
             raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
-        super().__init__(Learner(dim, family, policy, max_norm), deepcopy(features))
+        law = registry.parsed(registry.FAMILIES, family, "family")
+        chosen = registry.parsed(registry.POLICIES, policy, "policy")
+        super().__init__(Learner(dim, law, chosen, max_norm), deepcopy(features))
         if getattr(features, "max_norm", 0.0) > self.max_norm:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
         self._rng = _random_stream(seed)
         settings = {"window": window, "default_reward": default_reward, "late": late}
         if ledger is not None:
             named = {key: value for key, value in settings.items() if value is not AS_IN_LOG}
-            self._journal = Journal(ledger, name, self._learner, self.features, policy, named)
+            self._journal = Journal(ledger, name, self._learner, self.features, chosen, named)
             self._journal.use(self._rng)
         elif any(value not in (AS_IN_LOG, USUAL[key]) for key, value in settings.items()):
             raise TypeError("window, default_reward and late: expected with ledger= only")

@@ -181,7 +181,7 @@ def simulate(
 def compare(
     policies: Annotated[
         list[str] | None,
-        typer.Option(help="Names, and groups: all, all-linear, all-logistic; between commas."),
+        typer.Option(help="Names, label=name, groups (all, all-linear, all-logistic); commas."),
     ] = None,
     family: Annotated[
         str | None, typer.Option(help="Such as bernoulli; default that of the group.")

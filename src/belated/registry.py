@@ -139,9 +139,16 @@ def parse(registry: dict[str, str], text: str) -> Any:
         raise ValueError(f"{text!r}: {error}") from None
 
 
-def parsed(registry: dict[str, str], thing: Any) -> Any:
-    """``parse`` of a text; anything else as it is."""
-    return parse(registry, thing) if isinstance(thing, str) else thing
+def parsed(registry: dict[str, str], thing: Any, argument: str | None = None) -> Any:
+    """``parse`` of a text; anything else as it is. An error names the ``argument``, if given."""
+    if not isinstance(thing, str):
+        return thing
+    try:
+        return parse(registry, thing)
+    except ValueError as error:
+        if argument is None:
+            raise
+        raise ValueError(f"{argument} = {thing!r}: {error}") from None
 
 
 def _value(text: str) -> Any:

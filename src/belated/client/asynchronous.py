@@ -85,13 +85,15 @@ class AsyncClient:
     async def reward(self, decision_id: str, reward: float, *, revise: bool = False) -> Status:
         """Hand in a reward; ``revise`` puts it in the place of an earlier one."""
         (call,) = calls.rewards([calls.reward_item(decision_id, reward, revise)])
-        return (await self._send(call)).statuses[0]
+        return calls.statuses(await self._send(call))[0]
 
     async def rewards(self, rewards: Iterable[tuple[str, float]]) -> list[Status]:
         """Hand in many, as pairs of decision id and reward: what became of each."""
         items = [calls.reward_item(id, reward) for id, reward in rewards]
         return [
-            status for call in calls.rewards(items) for status in (await self._send(call)).statuses
+            status
+            for call in calls.rewards(items)
+            for status in calls.statuses(await self._send(call))
         ]
 
     async def cancel(self, decision_id: str) -> Status:

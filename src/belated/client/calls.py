@@ -1,6 +1,7 @@
 """What the clients send, and how they read answers and failures: all but the sending itself."""
 
 import base64
+import logging
 import math
 import random
 import struct
@@ -15,6 +16,7 @@ import httpx2
 import msgspec
 
 from belated.core.arguments import positive, shown, whole, wrong
+from belated.ledger.events import Status
 from belated.service.messages import (
     ActionChange,
     ActionList,
@@ -34,6 +36,7 @@ from belated.service.messages import (
     StatusAnswer,
 )
 
+log = logging.getLogger("belated.client")
 T = TypeVar("T")
 Features: TypeAlias = Mapping[str, Any] | Sequence[float]
 
@@ -183,6 +186,15 @@ def rewards(items: Iterable[RewardItem]) -> Iterator[Call[RewardAnswer]]:
     left = iter(items)
     while batch := list(islice(left, BATCH)):
         yield Call("POST", "/v1/rewards", RewardAnswer, _json(RewardBatch(batch)))
+
+
+def statuses(answer: RewardAnswer) -> list[Status]:
+    """What became of each reward; why some are invalid goes to the log, in one line."""
+    reasons = [reason for reason in answer.reasons if reason]
+    if reasons:
+        more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+        log.warning("invalid: %s%s", reasons[0], more)
+    return answer.statuses
 
 
 def reward_item(decision_id: str, reward: Any, revise: bool = False) -> RewardItem:

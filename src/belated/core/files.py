@@ -1,13 +1,27 @@
-"""Writing a file so that there is never half of one."""
+"""Writing a file so that there is never half of one, and removing what killed writers left.
+
+A writer keeps a lock on its unfinished file, which ends with the process. An unfinished file that
+nobody has locked is a leftover: the next writer in the folder removes it.
+"""
 
 import os
-from collections.abc import Iterator
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 TEMPORARY = ".belated-"  # how the names of unfinished files begin
+LEFTOVER = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{32}")
+ABANDONED = 86_400.0  # seconds after which an unfinished file is nobody's, where there are no locks
 
 
 @contextmanager
@@ -16,18 +30,78 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
     A file that is replaced hands its permissions on.
     """
-    temporary = target.parent / f"{TEMPORARY}{uuid4().hex}"
-    try:
-        with temporary.open("xb") as file:
+    with unfinished_file(target.parent) as temporary:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
             temporary.chmod(target.stat().st_mode)
         temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
     sync_folder(target.parent)  # the move itself
+
+
+@contextmanager
+def unfinished_file(folder: Path) -> Iterator[Path]:
+    """An empty file of a temporary name, removed at the end unless it was moved away."""
+
+    def make() -> Path:
+        path = folder / f"{TEMPORARY}{uuid4().hex}"
+        path.touch(exist_ok=False)
+        return path
+
+    for path in folder.iterdir():
+        if LEFTOVER.fullmatch(path.name):
+            remove_if_abandoned(path)
+    with in_work(make) as path:
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def in_work(make: Callable[[], Path]) -> Iterator[Path]:
+    """The file or folder that ``make`` makes, locked until the block or this process ends."""
+    while True:
+        path = make()
+        handle = os.open(path, os.O_RDONLY)
+        _locked(handle, wait=True)
+        if path.exists():
+            break
+        os.close(handle)  # taken for a leftover in the moment before it was locked: once more
+    try:
+        yield path
+    finally:
+        os.close(handle)
+
+
+def remove_if_abandoned(path: Path) -> None:
+    """Remove an unfinished file or folder that no process is writing any more."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return  # its writer has just moved it into place, or it is not ours to read
+    try:
+        age = time.time() - os.fstat(handle).st_mtime
+        locked = _locked(handle, wait=False)
+        if locked or (locked is None and age > ABANDONED):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(True)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, wait: bool) -> bool | None:
+    """Lock an open file; returns whether it is locked now, or None where there are no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems
+        return None
+    return True
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from belated.core.protocols import derivatives, with_horizon
 from belated.engine import WorldSettings, is_own, play_world
 from belated.experiments.field_figure import draw_field
 from belated.experiments.intervals import mean_interval
+from belated.experiments.labels import Labelled, labelled_policies
 from belated.experiments.settings import Experiment, new_experiment, why_not
 from belated.experiments.simulation import Results, play_experiment
 from belated.feedback import feedback_named
@@ -63,7 +64,7 @@ class Comparison:
 
 
 def compare(
-    policies: str | Sequence[Any] = "all",
+    policies: str | Sequence[Any] | Mapping[str, Any] = "all",
     family: Any = None,
     delays: str | Sequence[Any] = "exponential:100",
     *,
@@ -88,7 +89,8 @@ def compare(
         Policies or their names, as in ``simulate``, and groups: ``"all"``, ``"all-linear"`` (those
         that learn from Gaussian rewards) and ``"all-logistic"`` (from Bernoulli rewards). Members
         of a group that cannot play are in ``left_out``; a policy that is named and cannot is an
-        error. A text may list several: ``"all-linear, thompson:scale=0.5"``.
+        error. A text may list several: ``"all-linear, thompson:scale=0.5"``. Labels are given as in
+        ``simulate``.
     family
         Law of the rewards; by default that of the group, or Gaussian.
     delays
@@ -129,7 +131,7 @@ def compare(
 
 
 def new_comparison(
-    policies: str | Sequence[Any],
+    policies: str | Sequence[Any] | Mapping[str, Any],
     family: Any,
     delays: str | Sequence[Any],
     *,
@@ -145,15 +147,13 @@ def new_comparison(
     """What to play, and who is left out for what reason; see ``compare``."""
     dim, horizon = whole("dim", dim), whole("horizon", horizon)
     max_norm, feedback = positive("max_norm", max_norm), feedback_named(feedback)
-    asked = list(_names(policies))
+    asked = _asked(policies)
     if isinstance(environment, str):
         environment = registry.parse(registry.ENVIRONMENTS, environment)
     groups = [name for name in asked if isinstance(name, str) and name in GROUPS]
     family = _family(groups, family)
     chosen = [
-        _parsed_policy(thing) if isinstance(thing, str) else thing
-        for thing in asked
-        if not (isinstance(thing, str) and thing in GROUPS)
+        _parsed_policy(thing) for thing in asked if not (isinstance(thing, str) and thing in GROUPS)
     ]
     left_out: dict[str, str] = {}
     families = [family, *(_parsed_family(GROUPS[group]) for group in groups if GROUPS[group])]
@@ -165,7 +165,7 @@ def new_comparison(
         reasons = [why_not(policy, one, dim, horizon, max_norm, feedback) for one in families]
         if any(reasons):
             left_out[name] = next(filter(None, reasons))
-        elif not any(policy == other for other in chosen):
+        elif not any(policy == other for other in chosen):  # under a label, it is another one
             chosen.append(policy)
     experiment = new_experiment(
         chosen,
@@ -204,15 +204,32 @@ def play_comparison(
     return Comparison(field_table(results.frame(), times), left_out, results)
 
 
-def _names(policies: str | Iterable[Any]) -> Iterator[Any]:
-    """Policies one by one: a text may hold several, and the parameters of each, between commas."""
+def _asked(policies: str | Iterable[Any]) -> list[Any]:
+    """Policies and groups one by one: a text may hold several, with a comma between them."""
+    if isinstance(policies, Mapping):
+        return labelled_policies(policies)
+    found: list[Any] = []
     for value in [policies] if isinstance(policies, str) else policies:
-        if isinstance(value, str):
-            # What reads "field=value" belongs to the name before it.
-            for name in re.split(r",(?!\s*\w+\s*=)", value):
-                yield name.strip()
+        found += _names(value) if isinstance(value, str) else [value]
+    return labelled_policies(found) if found else []
+
+
+def _names(text: str) -> list[str]:
+    """The policies of a text; "field=value" after a comma belongs to the policy before it.
+
+    >>> _names("all-linear, ducb-ridge:delta=0.1,c=2, wide=thompson:scale=2")
+    ['all-linear', 'ducb-ridge:delta=0.1,c=2', 'wide=thompson:scale=2']
+    """
+    names: list[str] = []
+    for piece in text.split(","):
+        field = re.fullmatch(r"\s*(\w+)\s*=([^:]*).*", piece)
+        # "base" is a parameter of policies that wrap another one: its value names a policy, too
+        is_label = field and field[2].strip() in registry.POLICIES and field[1] != "base"
+        if field and names and not is_label:
+            names[-1] += f",{piece}"
         else:
-            yield value
+            names.append(piece.strip())
+    return names
 
 
 def _family(groups: Sequence[str], family: Any) -> Any:
@@ -225,7 +242,13 @@ def _family(groups: Sequence[str], family: Any) -> Any:
     return _parsed_family(names[0] if names else "gaussian")
 
 
-def _parsed_policy(text: str) -> Any:
+def _parsed_policy(thing: Any) -> Any:
+    if isinstance(thing, Labelled):
+        return Labelled(thing.label, _parsed_policy(thing.policy))
+    return _named_policy(thing) if isinstance(thing, str) else thing
+
+
+def _named_policy(text: str) -> Any:
     if text.partition(":")[0] in GROUPS:
         raise wrong("policies", text, "a group without parameters")
     known = registry.POLICIES | dict.fromkeys(GROUPS, "")  # groups, too, are offered as a hint

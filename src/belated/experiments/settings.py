@@ -1,8 +1,7 @@
 """An experiment as data: who plays which worlds, and what is recorded."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from belated.core.protocols import (
     Delay,
     Environment,
     Family,
-    choose,
     derivatives,
     draw_actions,
     with_horizon,
@@ -23,6 +21,7 @@ from belated.core.types import Integers
 from belated.delays import check_dim, is_delay
 from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
 from belated.environments import UnitBall
+from belated.experiments.labels import labelled, listed, policies_by_label
 from belated.feedback import Feedback, check_feedback, feedback_named, with_window
 
 SPACINGS = ("linear", "logarithmic")
@@ -112,7 +111,7 @@ class WorldTask:
 
 
 def new_experiment(
-    policies: Sequence[Any],
+    policies: Sequence[Any] | Mapping[str, Any],
     families: Sequence[Any],
     delays: Sequence[Any],
     *,
@@ -132,7 +131,7 @@ def new_experiment(
     T = whole("horizon", horizon)
     if T > LONGEST_HORIZON:
         raise wrong("horizon", horizon, f"at most {LONGEST_HORIZON}")
-    dims = [whole("dims", dim) for dim in _listed("dims", dims)]
+    dims = [whole("dims", dim) for dim in listed("dims", dims)]
     if len(set(dims)) < len(dims):
         raise wrong("dims", dims, "each dimension once")
     if environment is None:
@@ -140,9 +139,9 @@ def new_experiment(
     elif isinstance(environment, str):
         environment = registry.parse(registry.ENVIRONMENTS, environment)
     experiment = Experiment(
-        _labelled("policies", registry.POLICIES, policies, _is_policy),
-        _labelled("families", registry.FAMILIES, families, _is_family),
-        _labelled("delays", registry.DELAYS, delays, is_delay),
+        policies_by_label(policies),
+        labelled("families", registry.FAMILIES, families, _is_family),
+        labelled("delays", registry.DELAYS, delays, is_delay),
         tuple(dims),
         T,
         whole("runs", runs),
@@ -157,52 +156,8 @@ def new_experiment(
     return experiment
 
 
-def _listed(name: str, values: Any) -> list[Any]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        values = [values]
-    values = list(values)
-    if not values:
-        raise wrong(name, values, "at least one")
-    return values
-
-
-def _is_policy(value: Any) -> bool:
-    return type(value) in choose.cases or is_own(value)
-
-
 def _is_family(value: Any) -> bool:
     return type(value) in derivatives.cases
-
-
-def _labelled(name: str, known: dict[str, str], values: Any, fits: Any) -> dict[str, Any]:
-    """The things by label: the short name where that tells them apart, all parameters elsewhere."""
-    things = []
-    for value in _listed(name, values):
-        thing = registry.parsed(known, value)
-        if isinstance(thing, type) or not fits(thing):
-            raise wrong_type(name, value, f"names, such as {next(iter(known))}, or objects")
-        things.append(thing)
-    short = [_short_name(known, thing) for thing in things]
-    labels = [
-        label
-        if short.count(label) == 1 and known is not registry.DELAYS
-        else _spelled(known, thing)
-        for thing, label in zip(things, short, strict=True)
-    ]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise wrong(name, label, "each one once")
-    return dict(zip(labels, things, strict=True))
-
-
-def _spelled(known: dict[str, str], thing: Any) -> str:
-    text = registry.spell(known, thing)
-    return text if len(text) <= 60 else f"{text[:40]}...{sha256(text.encode()).hexdigest()[:8]}"
-
-
-def _short_name(known: dict[str, str], thing: Any) -> str:
-    own = getattr(thing, "name", None) if is_own(thing) else None
-    return own or registry.name_of(known, thing) or type(thing).__name__
 
 
 def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:
@@ -216,7 +171,7 @@ def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:
         else:
             rounds = np.rint(np.geomspace(1, T, n)) if n > 1 else np.array([T])
     else:
-        rounds = np.array([whole("checkpoints", c) for c in _listed("checkpoints", checkpoints)])
+        rounds = np.array([whole("checkpoints", c) for c in listed("checkpoints", checkpoints)])
         if rounds.max() > T:
             raise wrong("checkpoints", int(rounds.max()), f"at most the horizon, {T}")
     return np.unique(np.append(rounds, T)).astype(np.int64)

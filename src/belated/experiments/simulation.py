@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ class Results:
 
 
 def simulate(
-    policies: Sequence[Any],
+    policies: Sequence[Any] | Mapping[str, Any],
     families: Sequence[Any] = ("gaussian",),
     delays: Sequence[Any] = ("exponential:100",),
     *,
@@ -108,7 +108,9 @@ def simulate(
     ----------
     policies
         Policies, their names (``"ducb-ridge"``, ``"thompson:scale=0.5"``), or objects of your own
-        with ``choose(actions, t)`` and ``observe(x, y)``.
+        with ``choose(actions, t)`` and ``observe(x, y)``. Several of one kind are labelled by their
+        parameters. A mapping gives labels of your own, ``{"wide": Thompson(scale=2.0)}``, and so
+        does a text: ``"wide=thompson:scale=2"``.
     families, delays
         The same: ``Bernoulli()`` or ``"bernoulli"``, ``Exponential(500.0)`` or
         ``"exponential:500"``.

@@ -7,7 +7,6 @@ leaves a folder from which the same run goes on.
 import json
 import os
 import platform
-import re
 import warnings
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 from belated import __version__
 from belated.core.arguments import shown
 from belated.core.cache import source_digest
-from belated.core.files import TEMPORARY, replacing
+from belated.core.files import LEFTOVER, TEMPORARY, replacing
 
 try:
     import fcntl
@@ -30,7 +29,6 @@ except ImportError:  # Windows: two runs at once in one folder are then not noti
     fcntl = None  # type: ignore[assignment]
 
 FORMAT, VERSION = "belated-experiment", 1
-LEFTOVER = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{32}")
 LOCK = ".lock"
 ABSENT = object()
 

@@ -196,6 +196,15 @@ class Loop:
             return False
         return fold.support.contains(reward)
 
+    def refusal(self, bandit: str, reward: float) -> str:
+        """Why ``accepts`` refused a reward of this bandit, or a revision, in words."""
+        fold = self.folds[bandit]
+        family = fold.spec.family["type"]
+        if not fold.support.contains(reward):
+            return f"reward = {reward!r}: expected {fold.support} ({family})"
+        policy = type(fold.learner.policy).__name__
+        return f"revise = True: {policy} learns in one pass and cannot take a reward back"
+
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         """See ``Follower.open_decisions``."""
         found: dict[bytes, Facts] = {}

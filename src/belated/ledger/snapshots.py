@@ -8,15 +8,18 @@ mapped into memory, not read: they are looked at only when an estimate needs a p
 import json
 import logging
 import os
+import re
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 import numpy as np
 
-from belated.core.files import sync_folder
+from belated.core.files import ABANDONED, in_work, remove_if_abandoned, sync_folder
 from belated.ledger.events import Erasure, KeyChange, Kind, Position
 from belated.ledger.loop import Loop
 from belated.ledger.spec import Spec
@@ -29,7 +32,7 @@ log = logging.getLogger(__name__)
 VERSION = 4
 KEEP = 2  # the newest may be damaged
 BLOCK = 65_536  # rows written at a time
-ABANDONED = 86_400.0  # seconds after which an unfinished snapshot is nobody's
+_OF_0_1 = re.compile(r".*\.\d{1,9}\.part")
 
 
 def default_folder(url: str) -> Path | None:
@@ -46,11 +49,31 @@ def save(loop: Loop, folder: Path) -> Path:
     """Write what ``loop`` knows; older snapshots but the last are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{_prefix(loop)}{loop.position.tx:020}-{loop.position.seq:020}"
-    target, part = folder / name, folder / f"{name}.{os.getpid()}.part"
+    target = folder / name
+    remove_leftovers(folder)  # first: they take up room that is needed now
     if target.exists():
         return target
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
+
+    def make() -> Path:
+        part = folder / f"{name}.{uuid4().hex}.part"
+        part.mkdir()
+        return part
+
+    with in_work(make) as part:
+        try:
+            _write_parts(loop, part)
+            part.rename(target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    sync_folder(folder)
+    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop))]
+    for old in ours[:-KEEP]:
+        shutil.rmtree(old)
+    drop_erased(loop, folder)
+    return target
+
+
+def _write_parts(loop: Loop, part: Path) -> None:
     for k, fold in enumerate(loop.folds.values()):
         _save_fold(fold, part / f"{k}.npz", part / f"{k}.npy")
     manifest = {
@@ -62,16 +85,16 @@ def save(loop: Loop, folder: Path) -> Path:
     }
     _write(part / "manifest.json", msgspec.json.encode(manifest))
     sync_folder(part)
-    part.rename(target)
-    sync_folder(folder)
-    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop))]
-    for old in ours[:-KEEP]:
-        shutil.rmtree(old)
-    for part in folder.glob("*.part"):  # of a process that was killed
-        if time.time() - part.stat().st_mtime > ABANDONED:
-            shutil.rmtree(part)
-    drop_erased(loop, folder)
-    return target
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the unfinished snapshots of processes that were killed."""
+    for part in folder.glob("*.part"):
+        with suppress(FileNotFoundError):  # finished at this moment
+            # version 0.1 took no locks and named its unfinished snapshots after the process
+            young = time.time() - part.stat().st_mtime <= ABANDONED
+            if not (young and _OF_0_1.fullmatch(part.name)):
+                remove_if_abandoned(part)
 
 
 def drop_erased(loop: Loop, folder: Path) -> None:

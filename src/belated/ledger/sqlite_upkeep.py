@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import apsw
 
-from belated.core.files import TEMPORARY, sync_folder
+from belated.core.files import sync_folder, unfinished_file
 from belated.ledger.protocol import LedgerError
 from belated.ledger.upkeep import Retained, blanked
 
@@ -78,8 +78,7 @@ def copy_to(execute: Any, target: Path) -> None:
     """
     if target.exists():
         raise LedgerError(f"{target} exists: expected the name of a new file")
-    part = target.parent / f"{TEMPORARY}{uuid4().hex}"
-    try:
+    with unfinished_file(target.parent) as part:
         execute("vacuum into ?", (str(part),))
         copy = apsw.Connection(str(part))
         copy.execute("update ledger set identity = ?", (str(uuid4()),))
@@ -87,6 +86,4 @@ def copy_to(execute: Any, target: Path) -> None:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.rename(target)
-    finally:
-        part.unlink(missing_ok=True)
     sync_folder(target.parent)

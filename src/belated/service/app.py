@@ -16,6 +16,7 @@ from belated.service.hosts import OwnHosts
 from belated.service.logs import AccessLog
 from belated.service.logs import logger as access_logger
 from belated.service.metrics import Metrics
+from belated.service.origins import OwnOrigins
 from belated.service.personalizer import add_personalizer
 from belated.service.routes import new_api
 from belated.service.running import Service
@@ -66,6 +67,7 @@ def new_app(
     if personalizer is not None:
         add_personalizer(api, service, personalizer)
     app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)
+    app = OwnOrigins(app, service, allowed_hosts or ())
     if allowed_hosts is not None:
         app = OwnHosts(app, service, allowed_hosts)
     if board is not None:

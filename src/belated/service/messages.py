@@ -258,10 +258,15 @@ class RewardBatch(Request):
     rewards: Annotated[list[RewardItem], Meta(min_length=1, max_length=MOST_REWARDS)]
 
 
-class RewardAnswer(msgspec.Struct):
-    """What became of each reward, in the order they were sent."""
+class RewardAnswer(msgspec.Struct, omit_defaults=True):
+    """What became of each reward, in the order they were sent.
+
+    Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
+    expected instead of each invalid reward, and nothing about the others.
+    """
 
     statuses: list[Status]
+    reasons: list[str] = []
 
 
 class StatusAnswer(msgspec.Struct):

@@ -118,9 +118,10 @@ def _add_loop(api: Api, service: Service) -> None:
     async def send_rewards(body: RewardBatch, call: Call) -> RewardAnswer:
         """Hand in rewards that have returned.
 
-        They may come in any order, late, or twice: each is answered with what became of it.
+        They may come in any order, late, or twice: each is answered with what became of it. An
+        invalid one is answered with the reason, too.
         """
-        return RewardAnswer(await _reward(service, body.rewards, _bandit_of(call)))
+        return await _reward(service, body.rewards, _bandit_of(call))
 
     @api.route(
         "GET",
@@ -177,7 +178,7 @@ def _bandit_of(call: Call) -> str:
 NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
 
 
-async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) -> list[Status]:
+async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) -> RewardAnswer:
     """Each status in turn; ids that cannot be ids are unknown."""
     now, rewarded, revised = service.loop.clock(), Kind.REWARDED, Kind.REVISED
     ids = all_from_texts([item.decision_id for item in items])
@@ -193,7 +194,15 @@ async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) ->
         status, count = service.loop.answer(outcome), len(list(alike))
         service.tally.reward(outcome.bandit, status, now, count)
         statuses += [status] * count
-    return statuses
+    if Status.INVALID not in statuses:
+        return RewardAnswer(statuses)
+    reasons = [
+        service.loop.refusal(outcome.bandit, item.reward)
+        if outcome.status is Status.INVALID
+        else ""
+        for item, outcome in zip(items, outcomes, strict=True)
+    ]
+    return RewardAnswer(statuses, reasons)
 
 
 # ------------------------------------------------------------------------------------ bandits

@@ -1,7 +1,7 @@
 """From what a caller sends to what a ledger holds, and back."""
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 
 def spec_of(settings: BanditSettings) -> Spec:
     """The settings as a ledger holds them, checked."""
-    family = _parsed(registry.FAMILIES, "family", settings.family)
-    policy = _parsed(registry.POLICIES, "policy", settings.policy)
+    family = registry.parsed(registry.FAMILIES, settings.family, "family")
+    policy = registry.parsed(registry.POLICIES, settings.policy, "policy")
     features = None
     dim = settings.dim
     if settings.features is not None:
@@ -40,13 +40,6 @@ def spec_of(settings: BanditSettings) -> Spec:
         features=None if features is None else features.to_dict(),
         **{name: getattr(settings, name) for name in (*same, *more)},
     )
-
-
-def _parsed(known: dict[str, str], name: str, text: str) -> Any:
-    try:
-        return registry.parse(known, text)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} = {text!r}: {error}") from None
 
 
 def _features(settings: FeatureSettings, max_norm: float) -> Features:

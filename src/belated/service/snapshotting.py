@@ -51,6 +51,7 @@ class Snapshots(threading.Thread):
         ledger: Ledger | None = None
         position: Position | None = None
         wait = 0.0
+        snapshots.remove_leftovers(self.folder)  # of a process that was killed with its service
         while not self._told_to_stop.wait(wait):
             wait = LOOK_EVERY
             try:
@@ -91,7 +92,9 @@ class Snapshots(threading.Thread):
                     process.kill()
         if process.returncode == 0:
             log.info("made a snapshot in %s", self.folder)
-        elif not self._told_to_stop.is_set():
+        elif self._told_to_stop.is_set():
+            snapshots.remove_leftovers(self.folder)
+        else:
             log.warning("no snapshot was made: %s", said[-500:])
         return process.returncode == 0
 

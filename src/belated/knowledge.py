@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from belated import snapshot
-from belated.bandit_inputs import action_matrix
+from belated.bandit_inputs import action_matrix, counts_of
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers
 from belated.core.events import Certificate
 from belated.core.generic import Generic
@@ -17,7 +17,7 @@ from belated.core.protocols import mean, radius, sqrt_beta
 from belated.core.state import ERROR, PASSES, ROWS, SLACK, History, State
 from belated.core.steps import half_width
 from belated.core.types import Matrix, Vector
-from belated.features import FeatureMap
+from belated.features import FeatureMap, Unmatched
 from belated.learner import Learner
 from belated.ledger.journal import Journal
 
@@ -96,6 +96,25 @@ class Knowledge:
         with self._lock:
             learner = self._present()
             return learner.n_decided - learner.n_observed
+
+    @property
+    def unmatched(self) -> dict[Unmatched, int]:
+        """What of actions and contexts became zeros, and in how many calls of this process.
+
+        A category that the features do not know, a key that no column uses, a missing column.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
+        >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True):  # decide warns, once for each
+        ...     decisions = [bandit.decide([{"ad": "a"}, {"ad": "c"}]) for _ in range(3)]
+        >>> {str(what): count for what, count in bandit.unmatched.items()}
+        {"ad = 'c' is not a known category": 3}
+        """
+        return dict(counts_of(self.features).counts)
 
     @property
     def sqrt_beta(self) -> float:

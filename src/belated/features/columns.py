@@ -67,8 +67,8 @@ class Features:
     -----
     Rows are a list of dicts, a 2-d numpy array (its columns are 0, 1, ...) or a pandas, polars or
     pyarrow table. Columns that are not listed give no features; a listed column that is in no row
-    of ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action; no
-    key may be in both an action and its context.
+    of ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action;
+    no key may be in both an action and its context.
 
     A category is a str, int, bool, None or finite float. Numbers are compared as numbers, so 1 and
     1.0 are the same category, but 1, True and "1" are three. None is a category like others.
@@ -159,6 +159,12 @@ class Features:
         """What of these rows becomes zeros, and in how many rows; ``blocks`` are their entries."""
         of_texts = {c: block for c, block in blocks.items() if c not in self.numeric}
         return found_in(records, of_texts, self.optional, self._need_fit().keys)
+
+    def check_action(self, action: Record) -> None:
+        """Raise where strict features cannot use an action, whatever its context."""
+        if self.strict:
+            blocks = {c: self.entries(c, [action]) for c in self.columns if c in action}
+            self.notice(self.unmatched_in([action], blocks))
 
     def notice(self, found: Mapping[Unmatched, int]) -> None:
         """Count what became zeros; raise at the first of it where the features are strict."""

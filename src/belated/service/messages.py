@@ -83,6 +83,9 @@ class FeatureSettings(Request):
     hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
+    ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
+    optional: list[str] = []  # columns that may be missing
+    strict: bool = False  # refuse what would become zeros: an unknown category, a misspelt key
 
 
 class BanditSettings(Request):

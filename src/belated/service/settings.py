@@ -63,6 +63,9 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
             "interactions": settings.interactions,
             "intercept": settings.intercept,
             "max_norm": max_norm,
+            "ignore": settings.ignore,
+            "optional": settings.optional,
+            "strict": settings.strict,
             "fitted": {
                 "ranges": [[column, *ends] for column, ends in settings.numeric.items()],
                 "categories": [[column, list(v)] for column, v in settings.categorical.items()],

@@ -61,8 +61,10 @@ class Bandit(Knowledge):
         named, it stays as the log has it; a new bandit waits for ever.
     default_reward
         With a ledger: what no reward within the window means. Every decision is then held until
-        its window closes, whichever way it went, so that early rewards do not count twice. Where
-        it is not named, as the log has it; a new bandit has None.
+        its window closes, whichever way it went, so that early rewards do not count twice. Nothing
+        is learnt before the first window closes: until then actions are drawn uniformly, and
+        ``waiting`` says how long that takes. Where it is not named, as the log has it; a new bandit
+        has None.
     late
         With a ledger: what a reward after the window does: "keep" it in the log, or "revise". Where
         it is not named, as the log has it; a new bandit keeps it.
@@ -208,9 +210,11 @@ class Bandit(Knowledge):
 
     def __repr__(self) -> str:
         known = self._known  # a debugger that shows a bandit must not wait for its ledger
+        waiting = "" if self._journal is None else self._journal.waiting()
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
-            f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed})"
+            f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed}"
+            f"{f', waiting={waiting!r}' if waiting else ''})"
         )
 
     # ------------------------------------------------------------------------ state on disk

@@ -98,6 +98,17 @@ class Knowledge:
             return learner.n_decided - learner.n_observed
 
     @property
+    def waiting(self) -> str:
+        """What a bandit with a ``default_reward`` that has learnt nothing yet waits for, in words.
+
+        Such as "60 rewards held, 0 learnt; the first window closes in 47 hours". Until then actions
+        are drawn uniformly. Empty for other bandits, and once something is learnt.
+        """
+        with self._lock:
+            self._present()
+            return "" if self._journal is None else self._journal.waiting()
+
+    @property
     def unmatched(self) -> dict[Unmatched, int]:
         """What of actions and contexts became zeros, and in how many calls of this process.
 
@@ -109,7 +120,8 @@ class Knowledge:
         >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
         >>> bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
         >>> import warnings
-        >>> with warnings.catch_warnings(record=True):  # decide warns, once for each
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # decide warns, once for each
         ...     decisions = [bandit.decide([{"ad": "a"}, {"ad": "c"}]) for _ in range(3)]
         >>> {str(what): count for what, count in bandit.unmatched.items()}
         {"ad = 'c' is not a known category": 3}

@@ -30,6 +30,7 @@ from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.logs.histogram import AGES, Histogram
 from belated.logs.statistics import Statistics
+from belated.logs.words import nothing_learnt
 
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
@@ -87,6 +88,7 @@ class Fold:
         self.ids = bytearray()  # 16 bytes for each row of the history
         self.played = array("H")  # the place in the statistics of each row's action
         self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
+        self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
         self._noted = Noted()
         self._plan = Plan()
@@ -119,7 +121,17 @@ class Fold:
         """Whether a decision depends on nothing but what is known and what is asked."""
         spec = self.spec
         randomised = getattr(self.learner.policy, "randomised", True)
-        return spec.mode == "live" and spec.exploration == 0.0 and not randomised
+        at_random = randomised or self.spreads or spec.exploration > 0.0
+        return spec.mode == "live" and not at_random
+
+    @property
+    def spreads(self) -> bool:
+        """Whether actions are drawn uniformly, because a conversion loop has learnt nothing yet.
+
+        It learns nothing before the first window closes, and a policy that draws nothing would
+        play the same action until then.
+        """
+        return self.spec.loop == "conversion" and self.learner.n_observed == 0
 
     @property
     def n_rows(self) -> int:
@@ -136,6 +148,17 @@ class Fold:
         for window in found:  # still due, until the log says that they have expired
             heappush(self._windows, window)
         return [id for _, id in found]
+
+    def first_due(self) -> int | None:
+        """When the first window of a pending decision closes; None where none does."""
+        while self._windows and self._windows[0][1] not in self.pending:
+            heappop(self._windows)
+        return self._windows[0][0] if self._windows else None
+
+    def waiting_words(self, now: int) -> str:
+        """What a conversion loop that has learnt nothing waits for; "" for any other."""
+        due = self.first_due() if self.spreads else None
+        return "" if due is None else nothing_learnt(self.n_held, (due - now) / 1e6)
 
     def digest(self) -> str:
         """Of everything that is known: equal for two folds of the same events."""
@@ -212,6 +235,7 @@ class Fold:
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
+        self.n_held += pending.held is not None
         if pending.due is not None:
             heappush(self._windows, (pending.due, id))
 
@@ -236,7 +260,7 @@ class Fold:
                 continue
             returned.append((id, pending.time, time, pending.action, value))
             if conversion:
-                pending.held = value
+                self._hold(pending, value)
             else:
                 del waiting[id]
                 rows.append(pending.row)
@@ -246,7 +270,7 @@ class Fold:
     def _expired(self, events: list[Event]) -> None:
         rows, rewards = [], []
         for event in events:
-            pending = self.pending.pop(event.id, None)
+            pending = self._done_with(event.id)
             if pending is None:
                 continue  # erased, or rewarded at the same time elsewhere
             held = pending.held
@@ -261,7 +285,7 @@ class Fold:
 
     def _cancelled(self, events: list[Event]) -> None:
         for event in events:
-            pending = self.pending.pop(event.id, None)
+            pending = self._done_with(event.id)
             if pending is not None:
                 self.counts.cancelled += 1
                 self._noted.cancelled.append((event.id, pending.time, event.time))
@@ -281,10 +305,21 @@ class Fold:
             else:
                 self._noted.revised.append((event.time, pending.row, pending.held, value))
             if self.spec.loop == "conversion":
-                pending.held = value
+                self._hold(pending, value)
             else:
                 del self.pending[event.id]
                 self._plan.learn([pending.row], [value])
+
+    def _hold(self, pending: Pending, value: float) -> None:
+        """Keep a reward until the window of its decision closes."""
+        self.n_held += pending.held is None
+        pending.held = value
+
+    def _done_with(self, id: bytes) -> Pending | None:
+        """Take a decision out of the pending ones, where it is one."""
+        pending = self.pending.pop(id, None)
+        self.n_held -= pending is not None and pending.held is not None
+        return pending
 
     def _learn_anew(self, event: Event, reward: float) -> None:
         """Another reward for a row, or the first one for a row that had been given up."""

@@ -105,6 +105,10 @@ class Journal:
             self._loop.catch_up()
         return self.learner
 
+    def waiting(self) -> str:
+        """See ``Fold.waiting_words``, as far as the log has been taken in."""
+        return self._loop.folds[self._name].waiting_words(self._loop.clock())
+
     def decide(self, matrix: Matrix, context: Any) -> Decision:
         """Choose, and return when the decision is safe on disk."""
         self._loop.catch_up()

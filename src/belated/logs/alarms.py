@@ -195,6 +195,18 @@ def rewards_refused(unknown: int, conflicts: int, rewards: int) -> Alarm | None:
     )
 
 
+def nothing_learnt_yet(waiting: str) -> Alarm | None:
+    """A conversion loop has learnt nothing yet; ``waiting`` says what it waits for."""
+    if not waiting:
+        return None
+    return Alarm(
+        "nothing-learnt-yet",
+        "warn",
+        f"Nothing has been learnt yet: {waiting}. Until then every action is drawn with the same "
+        "probability.",
+    )
+
+
 MOST_NAMED = 3  # findings in a sentence
 
 

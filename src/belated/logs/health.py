@@ -19,6 +19,7 @@ class Facts:
     """What the log of a bandit does not say; the numbers are of this process, now."""
 
     learns_on_arrival: bool = True  # False for a conversion loop, which waits for the window
+    waiting: str = ""  # of a conversion loop that has learnt nothing: what it waits for
     expected_missing: float | None = None  # share of decisions that may go without a reward
     floor: float | None = None  # least probability of an action
     unknown: int = 0  # rewards of the last hour for decisions that do not exist
@@ -50,6 +51,7 @@ def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm
             facts.unknown, facts.conflicts, _last_hour(statistics, now_us, RETURNED)
         ),
         alarms.features_unmatched(facts.zeros, _last_hour(statistics, now_us, DECIDED)),
+        alarms.nothing_learnt_yet(facts.waiting),
         alarms.actions_retired(facts.retired),
         alarms.replica_behind(facts.behind_seconds, facts.behind_decisions),
         alarms.propensity_below_floor(_lowest(statistics, now_us), facts.floor),

@@ -123,6 +123,8 @@ class BanditState(msgspec.Struct):
     theta: list[float]
     certified_error: float | None
     width: float | None  # radius of the confidence set; null where the policy has none
+    n_held: int = 0  # rewards of a conversion loop that wait for their window to close
+    waiting: str = ""  # of a conversion loop that has learnt nothing yet: what it waits for
 
 
 class BanditList(msgspec.Struct):

@@ -74,8 +74,8 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
     )
 
 
-def state_of(fold: "Fold") -> BanditState:
-    """What a bandit is and knows."""
+def state_of(fold: "Fold", now: int) -> BanditState:
+    """What a bandit is and knows; ``now`` in microseconds."""
     from belated.core.protocols import sqrt_beta
     from belated.core.state import ERROR
 
@@ -95,6 +95,8 @@ def state_of(fold: "Fold") -> BanditState:
         theta=np.asarray(learner.state.theta).tolist(),
         certified_error=finite(float(learner.state.scalars[ERROR])),
         width=None if width is None else finite(width),
+        n_held=fold.n_held,
+        waiting=fold.waiting_words(now),
     )
 
 

@@ -43,6 +43,7 @@ class Watch:
         n_actions = len(fold.actions.listed)  # among which exploration draws
         facts = Facts(
             learns_on_arrival=not conversion,
+            waiting=fold.waiting_words(now),
             floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),

@@ -13,7 +13,7 @@ from belated.bandit_inputs import action_matrix, counts_of
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers
 from belated.core.events import Certificate
 from belated.core.generic import Generic
-from belated.core.protocols import mean, radius, sqrt_beta
+from belated.core.protocols import Estimator, Policy, mean, radius, sqrt_beta
 from belated.core.state import ERROR, PASSES, ROWS, SLACK, History, State
 from belated.core.steps import half_width
 from belated.core.types import Matrix, Vector
@@ -34,12 +34,31 @@ class Knowledge:
     """
 
     def __init__(self, learner: Learner, features: FeatureMap | None) -> None:
-        self.dim, self.max_norm = learner.dim, learner.max_norm
-        self.family, self.policy, self.estimator = learner.family, learner.policy, learner.estimator
-        self.features = features
+        self.max_norm, self.family = learner.max_norm, learner.family
+        self._features = features
         self._learner = learner
         self._journal: Journal | None = None
         self._lock = RLock()
+
+    @property
+    def features(self) -> FeatureMap | None:
+        """What turns raw actions into vectors: a copy of what was given, or what it grew into."""
+        return self._features if self._journal is None else self._journal.features
+
+    @property
+    def dim(self) -> int:
+        """Number of features of an action."""
+        return self._known.dim
+
+    @property
+    def policy(self) -> Policy:
+        """How actions are chosen, with every parameter filled in."""
+        return self._known.policy
+
+    @property
+    def estimator(self) -> Estimator:
+        """How theta follows from the rewards."""
+        return self._known.estimator
 
     @property
     def _known(self) -> Learner:
@@ -181,17 +200,17 @@ class Knowledge:
         >>> 0.0 < low < 0.5 < high < 1.0
         True
         """
-        if self.features is not None and (isinstance(x, Mapping) or context is not None):
-            (vector,) = action_matrix([x], context, self.features, self.dim)
-        else:
-            vector = array_of_numbers("x", x)
-        if vector.shape != (self.dim,):
-            raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
-        if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
-            raise self._learner.too_long(vector[np.newaxis], ["x"])
-        self._check_set(radius)
         with self._lock:
             state = self._present().state
+            if self.features is not None and (isinstance(x, Mapping) or context is not None):
+                (vector,) = action_matrix([x], context, self.features, self.dim)
+            else:
+                vector = array_of_numbers("x", x)
+            if vector.shape != (self.dim,):
+                raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
+            if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
+                raise self._learner.too_long(vector[np.newaxis], ["x"])
+            self._check_set(radius)
             z = float(vector @ state.theta)
             width = half_width(self.policy, state, vector)
         return float(mean(self.family, z - width)), float(mean(self.family, z + width))

@@ -231,6 +231,20 @@ class Features:
         """Number of features of each block."""
         return {block: len(names) for block, names in self._need_fit().names.items()}
 
+    def with_categories(self, more: Mapping[Key, Iterable[Any]]) -> "Features":
+        """These features with further categories; those there were stay what they are.
+
+        See ``Bandit.grow``.
+
+        >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> features.with_categories({"ad": ["b", "c"]}).names
+        ['ad=a', 'ad=b', 'ad=c', 'intercept']
+        """
+        from belated.features.growing import with_categories
+
+        self._need_fit()
+        return with_categories(self, more)
+
     def fit_transform(self, actions: Any, context: Any = None) -> Matrix:
         """``fit``, then ``transform`` of the same rows."""
         records = merged(actions, context)

@@ -36,6 +36,13 @@ class Actions:
         if isinstance(self.features, Features):
             self.features.unmatched = counts
 
+    def exchange(self, features: Features) -> None:
+        """Go on with other features, which count where the old ones did."""
+        if isinstance(self.features, Features):
+            features.unmatched = self.features.unmatched
+        self.dim, self.features = features.dim, features
+        self._forget()
+
     def _forget(self) -> None:
         """What is worked out of the registered actions, once and for all of them."""
         self._matrix: Matrix | None = None

@@ -4,10 +4,10 @@ Live, after a crash, on another machine and in an audit, the same events in the 
 same bytes. The estimate is brought up to date once a transaction, where it brought rewards.
 """
 
+import logging
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from hashlib import sha256
 from heapq import heappop, heappush
 from itertools import groupby
@@ -21,17 +21,22 @@ import numpy as np
 from belated import snapshot
 from belated.core.state import History
 from belated.core.steps import LEARN, REVISE
-from belated.core.types import Matrix
+from belated.core.types import Integers, Matrix
+from belated.features import Features
 from belated.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
+from belated.ledger.growing import Earlier
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.logs.histogram import AGES, Histogram
 from belated.logs.statistics import Statistics
 from belated.logs.words import nothing_learnt
 
+log = logging.getLogger(__name__)
+
+MANY = 100_000  # decisions: taking them in again may take a second or more
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
 
@@ -78,6 +83,8 @@ class Fold:
         self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
     ) -> None:
         self.name, self.spec = name, spec
+        self._types = tuple(types)
+        self.earlier = Earlier(spec.dim)
         self.learner: Learner = spec.learner(types)
         self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
@@ -181,6 +188,7 @@ class Fold:
             "counts": self.counts,
             "delays": self.delays,
             "statistics": self.statistics.to_dict(),
+            **({"earlier": earlier} if (earlier := self.earlier.listed()) else {}),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -215,6 +223,7 @@ class Fold:
         self.delays = msgspec.convert(header["delays"], Histogram)
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
+        self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
 
     # ------------------------------------------------------------------------- kinds of events
 
@@ -226,7 +235,7 @@ class Fold:
         for row, event in zip(rows, there, strict=True):
             if body is None or event.body is not encoded:  # decisions of one moment share theirs
                 body, encoded = _decided.decode(event.body), event.body
-            xs.append(body.x)
+            xs.append(self.earlier.present(body.x))
             self.ids += event.id
             self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
             width = body.width if isfinite(body.width) else None
@@ -346,10 +355,37 @@ class Fold:
 
     def _configured(self, events: list[Event]) -> None:
         for event in events:
-            new = msgspec.json.decode(event.body, type=Spec)
-            with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
-                self.spec.check_change(new)
-                self.spec = new
+            try:
+                new = self.spec.changed_to(msgspec.json.decode(event.body, type=Spec))
+            except ValueError:
+                continue  # two made or changed it at the same time, unlike: the first one counts
+            if new.features != self.spec.features:
+                self._exchange_features(new)
+            self.spec = new
+
+    def _exchange_features(self, new: Spec) -> None:
+        """Go on with features that notice other things, or that have grown."""
+        old, features = self.actions.features, new.feature_map()
+        if isinstance(features, Features) and isinstance(old, Features):
+            if features.dim != old.dim:
+                self._grow(new, self.earlier.grow(old, features))
+            self.actions.exchange(features)
+
+    def _grow(self, new: Spec, places: Integers) -> None:
+        """Take in the whole history again, with vectors of the new length.
+
+        The result depends on the history alone, so it is the same wherever the log is read. What
+        was learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
+        """
+        self._flush()
+        learner, old = new.learner(self._types), self.learner
+        if old.n_decided >= MANY:
+            log.warning(
+                "bandit %r grows from %d to %d features: its %d decisions are taken in again",
+                *(self.name, old.dim, learner.dim, old.n_decided),
+            )
+        learner.take_over(old, places)
+        self.learner = learner
 
     def _registered(self, events: list[Event]) -> None:
         for event in events:

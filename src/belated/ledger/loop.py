@@ -235,7 +235,7 @@ class Loop:
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
         spec.learner(self._types)  # checks everything
         if name in self.folds:
-            self.folds[name].spec.check_change(spec)
+            spec = self.folds[name].spec.changed_to(spec)
             if self.folds[name].spec == spec:
                 return None
         return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=msgspec.json.encode(spec))

@@ -136,9 +136,9 @@ def test_late_conversions_are_kept_and_revise_where_wanted(late):
     assert fold.counts.late == 2
     assert same(loop, replayed(loop))
     truth = new_loop(explicit())
-    rng = np.random.default_rng(1)
-    twins = [decide(truth, rng) for _ in range(2)]
-    truth.reward(zip(twins, y, strict=True))
+    twins = [truth.propose("shop", Ask(matrix=x[None])).draft for x in fold.learner.history.x[:2]]
+    truth.commit(twins)
+    truth.reward(zip((draft.id for draft in twins), y, strict=True))
     assert fold.learner.exact_theta() == pytest.approx(
         truth.folds["shop"].learner.exact_theta(), abs=1e-9
     )

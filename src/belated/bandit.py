@@ -15,7 +15,8 @@ from belated.core.arguments import NORM_ROUNDING, whole, wrong, wrong_type
 from belated.core.events import Decision
 from belated.core.protocols import Family, Policy
 from belated.core.steps import decide_step, learn_step
-from belated.features import FeatureMap
+from belated.features import FeatureMap, Features
+from belated.features.growing import grown, places_in
 from belated.knowledge import Knowledge
 from belated.learner import Learner
 from belated.ledger import Ledger
@@ -62,8 +63,10 @@ class Bandit(Knowledge):
         named, it stays as the log has it; a new bandit waits for ever.
     default_reward
         With a ledger: what no reward within the window means. Every decision is then held until
-        its window closes, whichever way it went, so that early rewards do not count twice. Where
-        it is not named, as the log has it; a new bandit has None.
+        its window closes, whichever way it went, so that early rewards do not count twice. Nothing
+        is learnt before the first window closes: until then actions are drawn uniformly, and
+        ``waiting`` says how long that takes. Where it is not named, as the log has it; a new bandit
+        has None.
     late
         With a ledger: what a reward after the window does: "keep" it in the log, or "revise". Where
         it is not named, as the log has it; a new bandit keeps it.
@@ -140,11 +143,13 @@ class Bandit(Knowledge):
         context
             With ``features``: what all these actions have in common, as a dict.
         """
-        matrix = action_matrix(actions, context, self.features, self.dim)
-        learner, limit = self._learner, self.max_norm * NORM_ROUNDING
         with self._lock:
             if self._journal is not None:
+                self._journal.follow()  # the features may have grown
+            matrix = action_matrix(actions, context, self.features, self.dim)
+            if self._journal is not None:
                 return self._journal.decide(matrix, context)
+            learner, limit = self._learner, self.max_norm * NORM_ROUNDING
             learner.make_room(1)
             rng = learner.stream(self._rng)
             row, index, score, estimate, width = decide_step(
@@ -192,6 +197,52 @@ class Bandit(Knowledge):
             )
         return len(new)
 
+    def grow(self, features: Features) -> None:
+        """Go on with features that have further categories; what was learnt stays.
+
+        The history is taken in again with longer vectors, which are zero in the new features, and
+        the estimate is brought up to date once: a pass over all decisions. The estimate is then
+        that of a bandit which knew all categories from the start, to its certificate; of a policy
+        that learns in one pass, as if the rewards had returned in the order of the decisions.
+        Parameters of the policy that depend on the number of features are derived anew, unless the
+        bandit was read from a file, which holds them as they were.
+
+        With a ledger, growing is an event in the log: every process that reads it grows as well.
+
+        Parameters
+        ----------
+        features
+            Those of the bandit with more categories, such as
+            ``bandit.features.with_categories({"banner": ["spring"]})``.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
+        >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+        >>> bandit.learn(bandit.decide([{"ad": "a"}]).id, 1.0)
+        1
+        >>> bandit.theta.round(3)
+        array([0.707, 0.   , 0.707])
+        >>> bandit.grow(features.with_categories({"ad": ["c"]}))
+        >>> bandit.theta.round(3)
+        array([0.707, 0.   , 0.   , 0.707])
+        """
+        if not isinstance(features, Features):
+            raise wrong_type("features", features, "Features(...)")
+        with self._lock:
+            if self._journal is not None:
+                self._journal.grow(features)
+                return
+            old = self._features
+            if not isinstance(old, Features):
+                raise wrong_type("features", old, "Features(...) from the start, for grow")
+            new = grown(old, features)
+            learner = Learner(new.dim, self.family, self._learner.given, self.max_norm)
+            learner.take_over(self._learner, places_in(old, new))
+            new.unmatched = old.unmatched
+            self._learner, self._features = learner, new
+
     def close(self) -> None:
         """Let go of the ledger, if there is one."""
         if self._journal is not None:
@@ -211,9 +262,11 @@ class Bandit(Knowledge):
 
     def __repr__(self) -> str:
         known = self._known  # a debugger that shows a bandit must not wait for its ledger
+        waiting = "" if self._journal is None else self._journal.waiting()
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
-            f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed})"
+            f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed}"
+            f"{f', waiting={waiting!r}' if waiting else ''})"
         )
 
     # ------------------------------------------------------------------------ state on disk

@@ -1,19 +1,23 @@
 """What users pass to a bandit, checked: actions to choose from, rewards by the id of a decision."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from belated.core.arguments import any_number, array_of_numbers, shown, wrong, wrong_type
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.types import Matrix
-from belated.features import FeatureMap
+from belated.features import FeatureMap, UnmatchedCounts, UnmatchedFeaturesWarning
 from belated.learner import Learner
+
+MOST_WARNINGS = 20  # of one bandit; more are counted only
 
 
 def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: int) -> Matrix:
     """The vectors of the actions, one a row."""
     if features is not None:
         matrix = array_of_numbers("features", features.transform(actions, context))
+        _warn_of(counts_of(features))
         if hasattr(actions, "__len__") and len(matrix) != len(actions):
             raise ValueError(
                 f"features gave {len(matrix)} rows: expected {len(actions)}, one an action"
@@ -25,6 +29,26 @@ def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: 
     if matrix.ndim != 2 or matrix.shape[1] != dim or matrix.shape[0] == 0:
         raise ValueError(f"actions has shape {matrix.shape}: expected (K, {dim}) with K >= 1")
     return matrix
+
+
+def counts_of(features: FeatureMap | None) -> UnmatchedCounts:
+    """What features turned into zeros; nothing where a map of one's own does not count."""
+    counts = getattr(features, "unmatched", None)
+    return counts if isinstance(counts, UnmatchedCounts) else UnmatchedCounts()
+
+
+def _warn_of(unmatched: UnmatchedCounts) -> None:
+    """Warn of what became zeros for the first time, in the name of who called the bandit."""
+    new = unmatched.take_new()
+    left = MOST_WARNINGS - (len(unmatched.counts) - len(new))
+    for what in new[: max(left, 0)]:
+        warnings.warn(
+            f"{what}: it becomes zeros. bandit.unmatched counts how often; Features(strict=True) "
+            "raises instead, ignore= and optional= say what is meant to be so, and bandit.grow "
+            "adds categories",
+            UnmatchedFeaturesWarning,
+            stacklevel=4,
+        )
 
 
 def reward_pairs(rewards: Any) -> list[tuple[Any, Any]]:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from belated import snapshot
-from belated.bandit_inputs import action_matrix
+from belated.bandit_inputs import action_matrix, counts_of
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers
 from belated.core.events import Certificate
 from belated.core.generic import Generic
-from belated.core.protocols import mean, radius, sqrt_beta
+from belated.core.protocols import Estimator, Policy, mean, radius, sqrt_beta
 from belated.core.state import ERROR, PASSES, ROWS, SLACK, History, State
 from belated.core.steps import half_width
 from belated.core.types import Matrix, Vector
-from belated.features import FeatureMap
+from belated.features import FeatureMap, Unmatched
 from belated.learner import Learner
 from belated.ledger.journal import Journal
 
@@ -34,12 +34,31 @@ class Knowledge:
     """
 
     def __init__(self, learner: Learner, features: FeatureMap | None) -> None:
-        self.dim, self.max_norm = learner.dim, learner.max_norm
-        self.family, self.policy, self.estimator = learner.family, learner.policy, learner.estimator
-        self.features = features
+        self.max_norm, self.family = learner.max_norm, learner.family
+        self._features = features
         self._learner = learner
         self._journal: Journal | None = None
         self._lock = RLock()
+
+    @property
+    def features(self) -> FeatureMap | None:
+        """What turns raw actions into vectors: a copy of what was given, or what it grew into."""
+        return self._features if self._journal is None else self._journal.features
+
+    @property
+    def dim(self) -> int:
+        """Number of features of an action."""
+        return self._known.dim
+
+    @property
+    def policy(self) -> Policy:
+        """How actions are chosen, with every parameter filled in."""
+        return self._known.policy
+
+    @property
+    def estimator(self) -> Estimator:
+        """How theta follows from the rewards."""
+        return self._known.estimator
 
     @property
     def _known(self) -> Learner:
@@ -98,6 +117,37 @@ class Knowledge:
             return learner.n_decided - learner.n_observed
 
     @property
+    def waiting(self) -> str:
+        """What a bandit with a ``default_reward`` that has learnt nothing yet waits for, in words.
+
+        Such as "60 rewards held, 0 learnt; the first window closes in 47 hours". Until then actions
+        are drawn uniformly. Empty for other bandits, and once something is learnt.
+        """
+        with self._lock:
+            self._present()
+            return "" if self._journal is None else self._journal.waiting()
+
+    @property
+    def unmatched(self) -> dict[Unmatched, int]:
+        """What of actions and contexts became zeros, and in how many calls of this process.
+
+        A category that the features do not know, a key that no column uses, a missing column.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
+        >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # decide warns, once for each
+        ...     decisions = [bandit.decide([{"ad": "a"}, {"ad": "c"}]) for _ in range(3)]
+        >>> {str(what): count for what, count in bandit.unmatched.items()}
+        {"ad = 'c' is not a known category": 3}
+        """
+        return dict(counts_of(self.features).counts)
+
+    @property
     def sqrt_beta(self) -> float:
         """Width of the confidence set, as the paper defines it."""
         return self._width(sqrt_beta)
@@ -150,17 +200,17 @@ class Knowledge:
         >>> 0.0 < low < 0.5 < high < 1.0
         True
         """
-        if self.features is not None and (isinstance(x, Mapping) or context is not None):
-            (vector,) = action_matrix([x], context, self.features, self.dim)
-        else:
-            vector = array_of_numbers("x", x)
-        if vector.shape != (self.dim,):
-            raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
-        if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
-            raise self._learner.too_long(vector[np.newaxis], ["x"])
-        self._check_set(radius)
         with self._lock:
             state = self._present().state
+            if self.features is not None and (isinstance(x, Mapping) or context is not None):
+                (vector,) = action_matrix([x], context, self.features, self.dim)
+            else:
+                vector = array_of_numbers("x", x)
+            if vector.shape != (self.dim,):
+                raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
+            if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
+                raise self._learner.too_long(vector[np.newaxis], ["x"])
+            self._check_set(radius)
             z = float(vector @ state.theta)
             width = half_width(self.policy, state, vector)
         return float(mean(self.family, z - width)), float(mean(self.family, z + width))

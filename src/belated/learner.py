@@ -32,6 +32,7 @@ from belated.core.steps import (
 )
 from belated.core.types import Integers, Matrix, Vector
 
+BLOCK = 65_536  # decisions that are taken over at a time
 EXACT = 1e-12  # to which ``exact_theta`` is brought, in the norm of the certificate
 
 
@@ -69,7 +70,7 @@ class Learner:
             )
         if type(policy) not in choose.cases:
             raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
-        self.family = family
+        self.family, self.given = family, policy
         self.policy = policy.resolve(family, self.dim, self.max_norm)
         self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
         self.state = first_state(self.policy, self.estimator, self.dim)
@@ -149,6 +150,26 @@ class Learner:
             rewards,
             last,
         )
+
+    def take_over(self, other: "Learner", places: Integers) -> None:
+        """Take in all that a learner of fewer features has done, in the order of its decisions.
+
+        Feature k of ``other`` is feature ``places[k]`` of this one; further features are zero in
+        what is taken over. Costs a pass over the history, and one refit.
+        """
+        n, y = other.n_decided, other.history.y
+        for start in range(0, n, BLOCK):
+            x = other.history.x[start : min(start + BLOCK, n)]
+            grown_x = np.zeros((len(x), self.dim))
+            grown_x[:, places] = x
+            nothing = np.zeros(len(x), np.int64)
+            decided = np.full(len(x), DECIDE, np.int64)
+            self.fold(decided, grown_x, nothing, np.zeros(len(x)), nothing)
+        rows = np.flatnonzero(~np.isnan(y[:n]))
+        last = np.zeros(len(rows), np.int64)
+        last[-1:] = 1
+        learnt = np.full(len(rows), LEARN, np.int64)
+        self.fold(learnt, np.zeros((0, self.dim)), rows, y[rows], last)
 
     def warm_up(self) -> None:
         """Let the compiler do its work now; call it on a learner that is not needed afterwards."""

@@ -164,7 +164,8 @@ def list_bandits(ledger: Url = URL, as_json: Json = False) -> None:
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
-        states = [state_of(fold) for fold in _loop(store, ledger).folds.values()]
+        loop = _loop(store, ledger)
+        states = [state_of(fold, loop.clock()) for fold in loop.folds.values()]
     counts = [
         {
             "name": state.name,
@@ -184,11 +185,12 @@ def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
-        folds = _loop(store, ledger).folds
+        loop = _loop(store, ledger)
+        folds = loop.folds
         if name not in folds:
             known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
             raise wrong("name", name, known)
-        _show(state_of(folds[name]), as_json)
+        _show(state_of(folds[name], loop.clock()), as_json)
 
 
 # ---------------------------------------------------------------------------------------- keys

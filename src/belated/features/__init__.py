@@ -5,8 +5,16 @@ from typing import Any, Protocol
 from belated.core.types import Matrix
 from belated.features.columns import Features
 from belated.features.transformed import Transformed
+from belated.features.unmatched import Unmatched, UnmatchedCounts, UnmatchedFeaturesWarning
 
-__all__ = ["FeatureMap", "Features", "Transformed"]
+__all__ = [
+    "FeatureMap",
+    "Features",
+    "Transformed",
+    "Unmatched",
+    "UnmatchedCounts",
+    "UnmatchedFeaturesWarning",
+]
 
 
 class FeatureMap(Protocol):

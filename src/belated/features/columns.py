@@ -15,6 +15,7 @@ import numpy as np
 from belated.core.arguments import positive, whole, wrong
 from belated.core.types import Integers, Matrix, Vector
 from belated.features.rows import MISSING, Key, Record, merged, numbers_in, text_of, texts_in
+from belated.features.unmatched import Unmatched, UnmatchedCounts, complaint, found_in
 
 # A block of features has at most one nonzero entry a row: its position in the block, its value.
 Slot: TypeAlias = tuple[int, int]
@@ -37,7 +38,8 @@ class Features:
         that constant, clipped to [-1, 1].
     categorical
         Columns to encode one-hot, by the categories seen in ``fit`` in the order they came. An
-        unseen category, or a row without the key, gives all zeros.
+        unseen category, or a row without the key, gives all zeros and is counted in
+        ``unmatched``. ``with_categories`` adds categories.
     hashed
         Number of buckets of each column to hash: one entry of -1 or 1, found by blake2b of the
         value's JSON text and so the same everywhere. A row without the key gives all zeros.
@@ -47,13 +49,26 @@ class Features:
         Whether to add a constant feature.
     max_norm
         Bound on the norm of every row.
+    ignore
+        Keys that rows have and no column uses, on purpose. Those of the rows of ``fit`` need not be
+        listed.
+    optional
+        Columns that rows may lack.
+    strict
+        Whether ``transform`` raises where it would otherwise give zeros and count: at an unknown
+        category, a key that no column uses and a missing column.
+
+    Attributes
+    ----------
+    unmatched
+        An ``UnmatchedCounts``: what ``transform`` met and turned into zeros, and how often.
 
     Notes
     -----
     Rows are a list of dicts, a 2-d numpy array (its columns are 0, 1, ...) or a pandas, polars or
-    pyarrow table. Columns that are not listed are ignored; a listed column that is in no row of
-    ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action; no
-    key may be in both an action and its context.
+    pyarrow table. Columns that are not listed give no features; a listed column that is in no row
+    of ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action;
+    no key may be in both an action and its context.
 
     A category is a str, int, bool, None or finite float. Numbers are compared as numbers, so 1 and
     1.0 are the same category, but 1, True and "1" are three. None is a category like others.
@@ -69,6 +84,9 @@ class Features:
     ['price', 'ad=a', 'ad=b', 'price * ad=a', 'price * ad=b', 'intercept']
     >>> features.transform([{"ad": "unseen"}], context={"price": 25})
     array([[0.25, 0.  , 0.  , 0.  , 0.  , 0.5 ]])
+    >>> for what, count in features.unmatched.counts.items():
+    ...     print(what, count)
+    ad = 'unseen' is not a known category 1
     """
 
     def __init__(
@@ -80,6 +98,9 @@ class Features:
         interactions: Iterable[tuple[Key, Key]] = (),
         intercept: bool = True,
         max_norm: float = 1.0,
+        ignore: Iterable[Key] = (),
+        optional: Iterable[Key] = (),
+        strict: bool = False,
     ) -> None:
         if not isinstance(hashed, Mapping | None):
             raise TypeError(f"hashed = {hashed!r}: expected a dict of column to number of buckets")
@@ -96,6 +117,13 @@ class Features:
         self.interactions = _pairs(interactions, listed)
         self.intercept = bool(intercept)
         self.max_norm = positive("max_norm", max_norm)
+        self.ignore = _columns("ignore", ignore)
+        self.optional = _columns("optional", optional)
+        for column in self.optional:
+            if column not in listed:
+                raise wrong("optional", column, f"one of the columns {listed}")
+        self.strict = bool(strict)
+        self.unmatched = UnmatchedCounts()
         if not listed and not self.intercept:
             raise wrong("intercept", intercept, "True, or a column in numeric, categorical, hashed")
         self._fitted: _Fitted | None = None
@@ -113,14 +141,40 @@ class Features:
                 raise ValueError(f"column {column!r} is in no row: expected one of {[*records[0]]}")
             if column in self.categorical:
                 categories.append([column, [json.loads(text) for text in texts if text]])
-        self._fitted = self._with_names(ranges, categories)
+        others = {key for key in set[Any]().union(*records) if isinstance(key, str)}
+        self._fitted = self._with_names(ranges, categories, sorted(others - {*self.columns}))
         return self
 
     def transform(self, actions: Any, context: Any = None) -> Matrix:
         """One row of features for each action, of shape (K, dim)."""
         self._need_fit()
         records = merged(actions, context)
-        return self.rows_of({c: self.entries(c, records) for c in self.columns}, len(records))
+        blocks = {c: self.entries(c, records) for c in self.columns}
+        self.notice(self.unmatched_in(records, blocks))
+        return self.rows_of(blocks, len(records))
+
+    def unmatched_in(
+        self, records: list[Record], blocks: Mapping[Key, Entries]
+    ) -> Counter[Unmatched]:
+        """What of these rows becomes zeros, and in how many rows; ``blocks`` are their entries."""
+        of_texts = {c: block for c, block in blocks.items() if c not in self.numeric}
+        return found_in(records, of_texts, self.optional, self._need_fit().keys)
+
+    def check_action(self, action: Record) -> None:
+        """Raise where strict features cannot use an action, whatever its context."""
+        if self.strict:
+            blocks = {c: self.entries(c, [action]) for c in self.columns if c in action}
+            self.notice(self.unmatched_in([action], blocks))
+
+    def notice(self, found: Mapping[Unmatched, int]) -> None:
+        """Count what became zeros; raise at the first of it where the features are strict."""
+        if not found:
+            return
+        if self.strict:
+            what = next(iter(found))
+            known = self._need_fit().slots.get(what.column, {})
+            raise complaint(what, self.columns, map(json.loads, known))
+        self.unmatched.add(found)
 
     @property
     def columns(self) -> list[Key]:
@@ -129,7 +183,8 @@ class Features:
 
     def entries(self, column: Key, records: list[Record]) -> Entries:
         """Where the block of a column is not zero, in each row, and its value there."""
-        _, ranges, slots, _ = self._need_fit()
+        fitted = self._need_fit()
+        ranges, slots = fitted.ranges, fitted.slots
         if column in ranges:
             return _scaled(numbers_in(column, records), *ranges[column])
         texts = texts_in(column, records)
@@ -176,6 +231,20 @@ class Features:
         """Number of features of each block."""
         return {block: len(names) for block, names in self._need_fit().names.items()}
 
+    def with_categories(self, more: Mapping[Key, Iterable[Any]]) -> "Features":
+        """These features with further categories; those there were stay what they are.
+
+        See ``Bandit.grow``.
+
+        >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> features.with_categories({"ad": ["b", "c"]}).names
+        ['ad=a', 'ad=b', 'ad=c', 'intercept']
+        """
+        from belated.features.growing import with_categories
+
+        self._need_fit()
+        return with_categories(self, more)
+
     def fit_transform(self, actions: Any, context: Any = None) -> Matrix:
         """``fit``, then ``transform`` of the same rows."""
         records = merged(actions, context)
@@ -193,6 +262,8 @@ class Features:
 
     def to_dict(self) -> dict[str, Any]:
         """All options and what ``fit`` learned, exactly, as JSON can hold it."""
+        # Options at their defaults are left out: a map of before they existed has the same dict.
+        noticing = {"ignore": self.ignore, "optional": self.optional, "strict": self.strict}
         # Pairs in place of dicts, since JSON would turn the column 0 into "0".
         return {
             "kind": "features",
@@ -203,6 +274,7 @@ class Features:
             "intercept": self.intercept,
             "max_norm": self.max_norm,
             "fitted": deepcopy(self._fitted and self._fitted.learned),
+            **{name: deepcopy(value) for name, value in noticing.items() if value},
         }
 
     @classmethod
@@ -226,7 +298,9 @@ class Features:
             raise ValueError("these Features have seen no rows yet: call fit first")
         return self._fitted
 
-    def _with_names(self, ranges: list[Any], categories: list[Any]) -> "_Fitted":
+    def _with_names(
+        self, ranges: list[Any], categories: list[Any], others: list[str] | None = None
+    ) -> "_Fitted":
         values = dict(categories)
         names: dict[Any, list[str]] = {column: [str(column)] for column in self.numeric}
         for column in self.categorical:
@@ -242,7 +316,9 @@ class Features:
             for column in self.categorical
         }
         learned = {"ranges": ranges, "categories": categories}
-        return _Fitted(names, {column: ends for column, *ends in ranges}, slots, learned)
+        learned |= {"others": others} if others else {}
+        keys = frozenset([*self.columns, *self.ignore, *(others or ())])
+        return _Fitted(names, {column: ends for column, *ends in ranges}, slots, learned, keys)
 
 
 class _Fitted(NamedTuple):
@@ -250,6 +326,7 @@ class _Fitted(NamedTuple):
     ranges: dict[Key, list[float]]
     slots: dict[Key, dict[str, Slot]]  # of each category, by its text
     learned: dict[str, Any]  # the same, as ``to_dict`` gives it
+    keys: frozenset[Key]  # that a row may have: columns, those to ignore, and others seen in fit
 
 
 # ------------------------------------------------------------------------------------- options

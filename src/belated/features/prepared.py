@@ -1,12 +1,14 @@
 """Actions that come again and again, each time with another context."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from belated.core.types import Matrix
-from belated.features.columns import Features
+from belated.features.columns import Entries, Features
 from belated.features.rows import Key, records_of
+from belated.features.unmatched import Unmatched
 
 
 class Prepared:
@@ -23,6 +25,7 @@ class Prepared:
 
     def __init__(self, features: Features, actions: Any) -> None:
         self._features = features
+        self._in_actions: Mapping[Unmatched, int] = {}
         self._records = records_of("actions", actions)
         self._keys = {key for record in self._records for key in record}
         shared = [c for c in features.columns if all(c in record for record in self._records)]
@@ -37,8 +40,9 @@ class Prepared:
         """Every entry is a number of its action times a number of the context."""
         features, n = self._features, len(self._records)
         widths, fixed = features.widths, {}
-        for column in shared:
-            places, values = features.entries(column, self._records)
+        blocks = {column: features.entries(column, self._records) for column in shared}
+        self._in_actions = features.unmatched_in(self._records, blocks)
+        for column, (places, values) in blocks.items():
             fixed[column] = np.zeros((n, widths[column]))
             fixed[column][np.arange(n), places] = values
         others = [column for column in features.columns if column not in fixed]
@@ -65,7 +69,16 @@ class Prepared:
         if not self._possible or not isinstance(about, dict) or self._keys & about.keys():
             return features.transform(self._records, context)  # which says what is wrong
         of_context = np.ones(self._of_actions.shape[1])
+        blocks = {column: features.entries(column, [about]) for column in self._positions}
         for column, positions in self._positions.items():
-            (position,), (value,) = features.entries(column, [about])
+            (position,), (value,) = blocks[column]
             of_context *= np.where(positions == position, value, self._always[column])
+        features.notice({**self._in_actions, **self._in_context(about, blocks)})
         return features.scaled(self._of_actions * of_context)
+
+    def _in_context(
+        self, about: dict[Any, Any], blocks: dict[Key, Entries]
+    ) -> Mapping[Unmatched, int]:
+        """What of the context becomes zeros, in all rows."""
+        found = self._features.unmatched_in([about], blocks)
+        return dict.fromkeys(found, len(self._records)) if found else found

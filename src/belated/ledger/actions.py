@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers, shown, wrong
 from belated.core.types import Matrix
-from belated.features import FeatureMap, Features
+from belated.features import FeatureMap, Features, UnmatchedCounts
 from belated.features.prepared import Prepared
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -29,6 +29,18 @@ class Actions:
     def __init__(self, dim: int, features: FeatureMap | None) -> None:
         self.dim, self.features = dim, features
         self.listed: dict[str, Any] = {}  # features by name, as JSON has them
+        self._forget()
+
+    def count_in(self, counts: UnmatchedCounts) -> None:
+        """Let the features count there what they turn into zeros."""
+        if isinstance(self.features, Features):
+            self.features.unmatched = counts
+
+    def exchange(self, features: Features) -> None:
+        """Go on with other features, which count where the old ones did."""
+        if isinstance(self.features, Features):
+            features.unmatched = self.features.unmatched
+        self.dim, self.features = features.dim, features
         self._forget()
 
     def _forget(self) -> None:
@@ -103,3 +115,12 @@ class Actions:
                     )
             elif not isinstance(features, Mapping):
                 raise wrong(f"features of action {shown(name)}", features, "an object")
+            elif isinstance(self.features, Features):
+                self._check_columns(name, features)
+
+    def _check_columns(self, name: str, features: Mapping[str, Any]) -> None:
+        """Raise where strict features would refuse the action in every decision."""
+        try:
+            self.features.check_action(features)
+        except ValueError as error:
+            raise ValueError(f"action {shown(name)}: {error}") from None

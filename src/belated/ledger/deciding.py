@@ -83,6 +83,8 @@ def _explored(
     fold: "Fold", best: int, n: int, rng: np.random.Generator
 ) -> tuple[int, float | None]:
     """The action to take and its probability, where that is known."""
+    if fold.spreads:
+        return int(rng.integers(n)), 1.0 / n
     share = fold.spec.exploration
     deterministic = fold.learner.stream(rng) is None
     index = best

@@ -4,10 +4,10 @@ Live, after a crash, on another machine and in an audit, the same events in the 
 same bytes. The estimate is brought up to date once a transaction, where it brought rewards.
 """
 
+import logging
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from hashlib import sha256
 from heapq import heappop, heappush
 from itertools import groupby
@@ -21,16 +21,22 @@ import numpy as np
 from belated import snapshot
 from belated.core.state import History
 from belated.core.steps import LEARN, REVISE
-from belated.core.types import Matrix
+from belated.core.types import Integers, Matrix
+from belated.features import Features
 from belated.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
+from belated.ledger.growing import Earlier
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.logs.histogram import AGES, Histogram
 from belated.logs.statistics import Statistics
+from belated.logs.words import nothing_learnt
 
+log = logging.getLogger(__name__)
+
+MANY = 100_000  # decisions: taking them in again may take a second or more
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
 
@@ -77,6 +83,8 @@ class Fold:
         self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
     ) -> None:
         self.name, self.spec = name, spec
+        self._types = tuple(types)
+        self.earlier = Earlier(spec.dim)
         self.learner: Learner = spec.learner(types)
         self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
@@ -87,6 +95,7 @@ class Fold:
         self.ids = bytearray()  # 16 bytes for each row of the history
         self.played = array("H")  # the place in the statistics of each row's action
         self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
+        self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
         self._noted = Noted()
         self._plan = Plan()
@@ -119,7 +128,17 @@ class Fold:
         """Whether a decision depends on nothing but what is known and what is asked."""
         spec = self.spec
         randomised = getattr(self.learner.policy, "randomised", True)
-        return spec.mode == "live" and spec.exploration == 0.0 and not randomised
+        at_random = randomised or self.spreads or spec.exploration > 0.0
+        return spec.mode == "live" and not at_random
+
+    @property
+    def spreads(self) -> bool:
+        """Whether actions are drawn uniformly, because a conversion loop has learnt nothing yet.
+
+        It learns nothing before the first window closes, and a policy that draws nothing would
+        play the same action until then.
+        """
+        return self.spec.loop == "conversion" and self.learner.n_observed == 0
 
     @property
     def n_rows(self) -> int:
@@ -136,6 +155,17 @@ class Fold:
         for window in found:  # still due, until the log says that they have expired
             heappush(self._windows, window)
         return [id for _, id in found]
+
+    def first_due(self) -> int | None:
+        """When the first window of a pending decision closes; None where none does."""
+        while self._windows and self._windows[0][1] not in self.pending:
+            heappop(self._windows)
+        return self._windows[0][0] if self._windows else None
+
+    def waiting_words(self, now: int) -> str:
+        """What a conversion loop that has learnt nothing waits for; "" for any other."""
+        due = self.first_due() if self.spreads else None
+        return "" if due is None else nothing_learnt(self.n_held, (due - now) / 1e6)
 
     def digest(self) -> str:
         """Of everything that is known: equal for two folds of the same events."""
@@ -158,6 +188,7 @@ class Fold:
             "counts": self.counts,
             "delays": self.delays,
             "statistics": self.statistics.to_dict(),
+            **({"earlier": earlier} if (earlier := self.earlier.listed()) else {}),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -192,6 +223,7 @@ class Fold:
         self.delays = msgspec.convert(header["delays"], Histogram)
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
+        self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
 
     # ------------------------------------------------------------------------- kinds of events
 
@@ -203,7 +235,7 @@ class Fold:
         for row, event in zip(rows, there, strict=True):
             if body is None or event.body is not encoded:  # decisions of one moment share theirs
                 body, encoded = _decided.decode(event.body), event.body
-            xs.append(body.x)
+            xs.append(self.earlier.present(body.x))
             self.ids += event.id
             self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
             width = body.width if isfinite(body.width) else None
@@ -212,6 +244,7 @@ class Fold:
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
+        self.n_held += pending.held is not None
         if pending.due is not None:
             heappush(self._windows, (pending.due, id))
 
@@ -236,7 +269,7 @@ class Fold:
                 continue
             returned.append((id, pending.time, time, pending.action, value))
             if conversion:
-                pending.held = value
+                self._hold(pending, value)
             else:
                 del waiting[id]
                 rows.append(pending.row)
@@ -246,7 +279,7 @@ class Fold:
     def _expired(self, events: list[Event]) -> None:
         rows, rewards = [], []
         for event in events:
-            pending = self.pending.pop(event.id, None)
+            pending = self._done_with(event.id)
             if pending is None:
                 continue  # erased, or rewarded at the same time elsewhere
             held = pending.held
@@ -261,7 +294,7 @@ class Fold:
 
     def _cancelled(self, events: list[Event]) -> None:
         for event in events:
-            pending = self.pending.pop(event.id, None)
+            pending = self._done_with(event.id)
             if pending is not None:
                 self.counts.cancelled += 1
                 self._noted.cancelled.append((event.id, pending.time, event.time))
@@ -281,10 +314,21 @@ class Fold:
             else:
                 self._noted.revised.append((event.time, pending.row, pending.held, value))
             if self.spec.loop == "conversion":
-                pending.held = value
+                self._hold(pending, value)
             else:
                 del self.pending[event.id]
                 self._plan.learn([pending.row], [value])
+
+    def _hold(self, pending: Pending, value: float) -> None:
+        """Keep a reward until the window of its decision closes."""
+        self.n_held += pending.held is None
+        pending.held = value
+
+    def _done_with(self, id: bytes) -> Pending | None:
+        """Take a decision out of the pending ones, where it is one."""
+        pending = self.pending.pop(id, None)
+        self.n_held -= pending is not None and pending.held is not None
+        return pending
 
     def _learn_anew(self, event: Event, reward: float) -> None:
         """Another reward for a row, or the first one for a row that had been given up."""
@@ -311,10 +355,37 @@ class Fold:
 
     def _configured(self, events: list[Event]) -> None:
         for event in events:
-            new = msgspec.json.decode(event.body, type=Spec)
-            with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
-                self.spec.check_change(new)
-                self.spec = new
+            try:
+                new = self.spec.changed_to(msgspec.json.decode(event.body, type=Spec))
+            except ValueError:
+                continue  # two made or changed it at the same time, unlike: the first one counts
+            if new.features != self.spec.features:
+                self._exchange_features(new)
+            self.spec = new
+
+    def _exchange_features(self, new: Spec) -> None:
+        """Go on with features that notice other things, or that have grown."""
+        old, features = self.actions.features, new.feature_map()
+        if isinstance(features, Features) and isinstance(old, Features):
+            if features.dim != old.dim:
+                self._grow(new, self.earlier.grow(old, features))
+            self.actions.exchange(features)
+
+    def _grow(self, new: Spec, places: Integers) -> None:
+        """Take in the whole history again, with vectors of the new length.
+
+        The result depends on the history alone, so it is the same wherever the log is read. What
+        was learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
+        """
+        self._flush()
+        learner, old = new.learner(self._types), self.learner
+        if old.n_decided >= MANY:
+            log.warning(
+                "bandit %r grows from %d to %d features: its %d decisions are taken in again",
+                *(self.name, old.dim, learner.dim, old.n_decided),
+            )
+        learner.take_over(old, places)
+        self.learner = learner
 
     def _registered(self, events: list[Event]) -> None:
         for event in events:

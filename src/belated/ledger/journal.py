@@ -1,6 +1,7 @@
 """One bandit in one process with a ledger: what ``Bandit(ledger=...)`` does differently."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -99,16 +100,35 @@ class Journal:
         """What is known."""
         return self._loop.folds[self._name].learner
 
+    @property
+    def features(self) -> FeatureMap | None:
+        """Those of the log, which may have grown."""
+        return self._loop.folds[self._name].actions.features
+
+    def grow(self, features: FeatureMap) -> None:
+        """Write that the bandit has these features from now on, or raise."""
+        self._loop.catch_up()
+        spec = self._loop.folds[self._name].spec
+        new = msgspec.structs.replace(spec, features=features.to_dict(), dim=features.dim)
+        self._loop.configure(self._name, new)
+
     def present(self) -> Learner:
         """What is known, after taking in what others wrote; once closed, what was known then."""
         if not self._closed:
             self._loop.catch_up()
         return self.learner
 
-    def decide(self, matrix: Matrix, context: Any) -> Decision:
-        """Choose, and return when the decision is safe on disk."""
+    def waiting(self) -> str:
+        """See ``Fold.waiting_words``, as far as the log has been taken in."""
+        return self._loop.folds[self._name].waiting_words(self._loop.clock())
+
+    def follow(self) -> None:
+        """Take in what others wrote, and close the windows that are over."""
         self._loop.catch_up()
         self._loop.expire()
+
+    def decide(self, matrix: Matrix, context: Any) -> Decision:
+        """Choose, and return when the decision is safe on disk; ``follow`` comes first."""
         context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
         draft, body = self._loop.propose(self._name, Ask(matrix=matrix, context_json=context_json))
         self._loop.commit([draft])
@@ -116,8 +136,7 @@ class Journal:
 
     def learn(self, pairs: list[tuple[Any, Any]]) -> int:
         """Take in all rewards, or raise and take in none."""
-        self._loop.catch_up()
-        self._loop.expire()
+        self.follow()
         now = self._loop.clock()
         drafts = [
             Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y)) for id, y in pairs
@@ -208,7 +227,13 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
             "bandit of another name",
         )
     kept = [*_KEPT, *({"window", "late"} - settings.keys())]
-    return msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+    new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+    with suppress(ValueError):
+        return old.changed_to(new)
+    with suppress(ValueError):  # the features have grown since they were written down here
+        new.changed_to(old)
+        return msgspec.structs.replace(new, features=old.features, dim=old.dim)
+    return new  # which cannot be: ``configure`` says why
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from belated.core.arguments import shown, wrong
+from belated.features import UnmatchedCounts
 from belated.ledger.deciding import NOTHING_SAID, Ask, decide
 from belated.ledger.events import (
     NOBODY,
@@ -96,6 +97,8 @@ class Loop:
         self.keys: dict[str, KeyChange] = {}
         self.keys_changed = False
         self.position = START
+        # What became zeros, by bandit: a fold may be rebuilt, and its counts must go on.
+        self.unmatched: dict[str, UnmatchedCounts] = {}
         self._kept: dict[str, tuple[int, Decided, bytes]] = {}
         self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
@@ -154,7 +157,9 @@ class Loop:
         """A bandit that has taken in nothing yet."""
         from belated.ledger.fold import Fold
 
-        return Fold(name, spec, self._types, self._features.get(name))
+        fold = Fold(name, spec, self._types, self._features.get(name))
+        fold.actions.count_in(self.unmatched.setdefault(name, UnmatchedCounts(clock=self.clock)))
+        return fold
 
     def _anew(self, name: str, end: Position) -> "Fold":
         """The fold of a log from which something was erased: as if it had never been there."""
@@ -239,7 +244,7 @@ class Loop:
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
         spec.learner(self._types)  # checks everything
         if name in self.folds:
-            self.folds[name].spec.check_change(spec)
+            spec = self.folds[name].spec.changed_to(spec)
             if self.folds[name].spec == spec:
                 return None
         return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=msgspec.json.encode(spec))
@@ -290,10 +295,12 @@ class Loop:
         if kept is not None and kept[0] == fold.version:
             _, body, encoded = kept
         else:
+            zeros = self.unmatched[name].total
             body = decide(fold, ask, self.rng)
             encoded = msgspec.msgpack.encode(body)
-            if ask is NOTHING_SAID and fold.repeatable:  # as long as nothing is learnt
-                self._kept[name] = fold.version, body, encoded
+            counted = self.unmatched[name].total > zeros  # as it must be the next time, too
+            if ask is NOTHING_SAID and fold.repeatable and not counted:
+                self._kept[name] = fold.version, body, encoded  # as long as nothing is learnt
         now, window = self.clock(), fold.spec.window
         draft = Draft(
             Kind.DECIDED,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from belated.core.arguments import shown, wrong
-from belated.features import FeatureMap
+from belated.features import FeatureMap, Features
+from belated.features.growing import grown
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.core.protocols import Family, Policy
@@ -34,7 +35,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dim, max_norm
         As of ``Bandit``.
     features
-        ``to_dict`` of a feature map; None where actions are vectors.
+        ``to_dict`` of a feature map; None where actions are vectors. Categories may be added.
     loop
         "explicit": every decision gets a reward event, and the bandit learns on arrival.
         "conversion": no event within the window means ``default_reward``. Every decision is then
@@ -93,7 +94,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """What turns actions into vectors: ``given``, where a log cannot hold it."""
         from belated import snapshot
 
-        return given or snapshot.rebuild_features({"features": self.features}, None)
+        if given is not None and not _can_grow(self.features):
+            return given  # type: ignore[no-any-return]
+        return snapshot.rebuild_features({"features": self.features}, None)
 
     def learner(self, types: Iterable[type] = ()) -> "Learner":
         """A learner that knows nothing yet, after all settings were checked.
@@ -144,17 +147,40 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if not 0.0 <= self.exploration <= 1.0:
             raise wrong("exploration", self.exploration, "a probability from 0 to 1")
 
-    def check_change(self, new: "Spec") -> None:
-        """Raise where ``new`` would give the past another meaning."""
+    def changed_to(self, new: "Spec") -> "Spec":
+        """The settings that a bandit with these has after ``new`` were asked for.
+
+        Features may get further categories; those there were keep their places. Raises where
+        ``new`` would give the past another meaning.
+        """
+        may_grow = _can_grow(self.features) and _can_grow(new.features)
         for name in FIXED:
+            if may_grow and name in ("dim", "features"):
+                continue
             old, wanted = (_plain(getattr(spec, name)) for spec in (self, new))
             if old != wanted:
                 raise ValueError(
                     f"{name} = {shown(wanted)}: expected {shown(old)}, as the log has it; what "
                     "was learnt would mean something else. Make a bandit of another name"
                 )
+        if not may_grow:
+            return new
+        try:
+            features = grown(*(Features.from_dict(spec.features or {}) for spec in (self, new)))
+        except ValueError as error:
+            raise ValueError(f"{error}. Make a bandit of another name") from None
+        return msgspec.structs.replace(new, features=features.to_dict(), dim=features.dim)
+
+    def check_change(self, new: "Spec") -> None:
+        """Raise where ``new`` would give the past another meaning."""
+        self.changed_to(new)
 
 
 def _plain(value: Any) -> Any:
     """A value as it comes back from the log, for a fair comparison."""
     return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _can_grow(features: dict[str, Any] | None) -> bool:
+    """Whether these are features whose every category the log holds."""
+    return features is not None and features.get("kind") == "features"

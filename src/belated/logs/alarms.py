@@ -7,6 +7,7 @@ look in a thousand; ``tests/test_alarms.py`` simulates healthy loops and counts.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -191,6 +192,56 @@ def rewards_refused(unknown: int, conflicts: int, rewards: int) -> Alarm | None:
         "bad" if share > 0.2 else "warn",
         f"Rewards come back that cannot be used: {' and '.join(kinds)} in the last hour "
         f"({percent(share)} of all).",
+    )
+
+
+def nothing_learnt_yet(waiting: str) -> Alarm | None:
+    """A conversion loop has learnt nothing yet; ``waiting`` says what it waits for."""
+    if not waiting:
+        return None
+    return Alarm(
+        "nothing-learnt-yet",
+        "warn",
+        f"Nothing has been learnt yet: {waiting}. Until then every action is drawn with the same "
+        "probability.",
+    )
+
+
+MOST_NAMED = 3  # findings in a sentence
+
+
+def features_unmatched(zeros: Mapping[str, int], decisions: int) -> Alarm | None:
+    """Parts of actions and contexts become zeros because no feature stands for them.
+
+    Parameters
+    ----------
+    zeros
+        In how many decisions of the last hour each was met, the most frequent first.
+    decisions
+        All decisions of the last hour.
+    """
+    if not zeros:
+        return None
+    named = [f"{what} ({counted(n, 'decision')})" for what, n in zeros.items()]
+    more = f"; and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else ""
+    return Alarm(
+        "features-unmatched",
+        "bad" if max(zeros.values()) > 0.2 * max(decisions, 1) else "warn",
+        f"Features became zeros in the last hour: {'; '.join(named[:MOST_NAMED])}{more}. Correct "
+        "what is sent, add the category to the bandit's features, or list the key in ignore or "
+        "the column in optional.",
+    )
+
+
+def actions_retired(names: Mapping[str, str]) -> Alarm | None:
+    """Settings name actions that are not registered (any more): by setting, the action."""
+    if not names:
+        return None
+    listed = " and ".join(f"{setting} = {name!r}" for setting, name in names.items())
+    return Alarm(
+        "action-not-registered",
+        "warn",
+        f"{listed}: no action of this name is registered. Register it, or change the setting.",
     )
 
 

@@ -1,6 +1,7 @@
 """From the statistics of a loop to its alarms."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,10 +19,13 @@ class Facts:
     """What the log of a bandit does not say; the numbers are of this process, now."""
 
     learns_on_arrival: bool = True  # False for a conversion loop, which waits for the window
+    waiting: str = ""  # of a conversion loop that has learnt nothing: what it waits for
     expected_missing: float | None = None  # share of decisions that may go without a reward
     floor: float | None = None  # least probability of an action
     unknown: int = 0  # rewards of the last hour for decisions that do not exist
     conflicts: int = 0  # rewards of the last hour that contradict an earlier one
+    zeros: Mapping[str, int] = field(default_factory=dict)  # features of the last hour, in words
+    retired: Mapping[str, str] = field(default_factory=dict)  # by setting: no registered action
     behind_seconds: float = 0.0
     behind_decisions: int = 0
 
@@ -43,7 +47,12 @@ def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm
         alarms.delay_depends_on_reward(observed, now) if facts.learns_on_arrival else None,
         alarms.delays_changed(now, observed),
         alarms.rewards_missing(*closed_decisions(statistics, now_us), facts.expected_missing),
-        alarms.rewards_refused(facts.unknown, facts.conflicts, _last_hour(statistics, now_us)),
+        alarms.rewards_refused(
+            facts.unknown, facts.conflicts, _last_hour(statistics, now_us, RETURNED)
+        ),
+        alarms.features_unmatched(facts.zeros, _last_hour(statistics, now_us, DECIDED)),
+        alarms.nothing_learnt_yet(facts.waiting),
+        alarms.actions_retired(facts.retired),
         alarms.replica_behind(facts.behind_seconds, facts.behind_decisions),
         alarms.propensity_below_floor(_lowest(statistics, now_us), facts.floor),
     ]
@@ -121,9 +130,9 @@ def closed_decisions(statistics: Statistics, now_us: int) -> tuple[int, int, int
     )
 
 
-def _last_hour(statistics: Statistics, now_us: int) -> int:
-    """Rewards that came in the last hour."""
-    return int(statistics.fine.until(now_us, RETURNED)[-360:].sum())
+def _last_hour(statistics: Statistics, now_us: int, kind: int) -> int:
+    """Decisions that were made, or rewards that came, in the last hour."""
+    return int(statistics.fine.until(now_us, kind)[-360:].sum())
 
 
 def _lowest(statistics: Statistics, now_us: int) -> float | None:

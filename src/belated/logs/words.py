@@ -35,6 +35,17 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def nothing_learnt(held: int, seconds: float) -> str:
+    """What a loop waits for that learns when windows close, before the first has closed.
+
+    >>> nothing_learnt(60, 47 * 3600), nothing_learnt(1, -3.0)
+    ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
+'1 reward held, 0 learnt; the first window is closing now')
+    """
+    closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
+    return f"{counted(held, 'reward')} held, 0 learnt; the first window {closes}"
+
+
 def about(number: float) -> str:
     """Two digits are enough for an estimate.
 

@@ -81,7 +81,7 @@ def make_bandit(loop: Loop, name: str, given: Mapping[str, Any]) -> BanditState:
     drafts = bandit_drafts(loop, name, spec, table.actions)  # checks all before anything is written
     loop.configure(name, spec)
     loop.commit([draft for draft in drafts if draft.kind == Kind.ACTIONS])
-    return state_of(loop.fold(name))
+    return state_of(loop.fold(name), loop.clock())
 
 
 def bandit_drafts(loop: Loop, name: str, spec: Spec, actions: Mapping[str, Any]) -> list[Draft]:

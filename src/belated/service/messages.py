@@ -83,6 +83,9 @@ class FeatureSettings(Request):
     hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
+    ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
+    optional: list[str] = []  # columns that may be missing
+    strict: bool = False  # refuse what would become zeros: an unknown category, a misspelt key
 
 
 class BanditSettings(Request):
@@ -120,6 +123,8 @@ class BanditState(msgspec.Struct):
     theta: list[float]
     certified_error: float | None
     width: float | None  # radius of the confidence set; null where the policy has none
+    n_held: int = 0  # rewards of a conversion loop that wait for their window to close
+    waiting: str = ""  # of a conversion loop that has learnt nothing yet: what it waits for
 
 
 class BanditList(msgspec.Struct):

@@ -1,6 +1,7 @@
 """What Prometheus scrapes: counted as requests pass, read off the bandits when asked."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,22 @@ class Metrics:
             unlogged.add_metric([name], count)
         for (name, status), count in tally.rewards.items():
             rewards.add_metric([name, status.value], count)
-        yield from (decisions, unlogged, rewards)
+        yield from (decisions, unlogged, rewards, self._unmatched())
+
+    def _unmatched(self) -> Metric:
+        """Not by value: of categories and keys that people send there is no end."""
+        zeros = CounterMetricFamily(
+            "belated_unmatched_features",
+            "Decisions in which a feature became zeros: unknown category, unused key, missing",
+            labels=["bandit", "kind", "column"],
+        )
+        for name, unmatched in self.service.loop.unmatched.items():
+            by_column = Counter[tuple[str, str]]()
+            for what, count in list(unmatched.counts.items()):
+                by_column[what.kind, str(what.column)] += count
+            for labels, count in by_column.items():
+                zeros.add_metric([name, *labels], count)
+        return zeros
 
     def _counted_here(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
         """What this process counts; under its own name, where it is one of many.

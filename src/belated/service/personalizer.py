@@ -6,7 +6,7 @@ call may be sent again. Differences that a caller can see are in docs/how-to/ser
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import msgspec
@@ -31,6 +31,9 @@ from belated.service.messages import (
 from belated.service.openapi import Link
 from belated.service.problems import FORBIDDEN, INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.running import NO_BANDIT, NOT_READY, Service
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 NO_EVENT = ProblemType(404, "unknown-event", "There is no event of this id")
 NOT_ACTIVE = ProblemType(409, "event-not-activated", "The event was deferred and never activated")
@@ -176,6 +179,7 @@ def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
     fold = service.fold(bandit)
     try:
         request = decision_request(body)
+        _drop_unused_ids(fold, request)
         if fold.spec.mode == "shadow":  # Personalizer's apprentice mode plays the first action
             assert request.actions is not None
             request.played, request.propensity = request.actions[0].id, 1.0
@@ -212,6 +216,14 @@ def decision_request(body: RankRequest) -> DecisionRequest:
         raise wrong("excludedActions", body.excluded_actions, "one action at least left")
     context = columns("contextFeatures", body.context_features)
     return DecisionRequest(context=context or None, actions=rows, request_id=body.event_id)
+
+
+def _drop_unused_ids(fold: "Fold", request: DecisionRequest) -> None:
+    """Take the id out of the features where no column is for it: nobody sent it as a feature."""
+    if "id" not in getattr(fold.actions.features, "columns", ()):
+        for action in request.actions or ():
+            if isinstance(action.features, dict):
+                del action.features["id"]
 
 
 def columns(name: str, sets: FeatureSets | None) -> dict[str, Any]:

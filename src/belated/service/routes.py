@@ -235,7 +235,7 @@ def _add_bandits(api: Api, service: Service) -> None:
     )
     async def read_bandit(path: BanditPath) -> BanditState:
         """Show a bandit's settings and what it knows."""
-        return state_of(service.fold(path.name))
+        return state_of(service.fold(path.name), service.loop.clock())
 
     @api.route(
         "PUT",
@@ -268,7 +268,7 @@ def _add_bandits(api: Api, service: Service) -> None:
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
-        return Answer(state_of(fold), 201 if old is None else 200)
+        return Answer(state_of(fold, service.loop.clock()), 201 if old is None else 200)
 
     @api.route(
         "GET",

@@ -56,6 +56,9 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
             "interactions": settings.interactions,
             "intercept": settings.intercept,
             "max_norm": max_norm,
+            "ignore": settings.ignore,
+            "optional": settings.optional,
+            "strict": settings.strict,
             "fitted": {
                 "ranges": [[column, *ends] for column, ends in settings.numeric.items()],
                 "categories": [[column, list(v)] for column, v in settings.categorical.items()],
@@ -64,8 +67,8 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
     )
 
 
-def state_of(fold: "Fold") -> BanditState:
-    """What a bandit is and knows."""
+def state_of(fold: "Fold", now: int) -> BanditState:
+    """What a bandit is and knows; ``now`` in microseconds."""
     from belated.core.protocols import sqrt_beta
     from belated.core.state import ERROR
 
@@ -85,6 +88,8 @@ def state_of(fold: "Fold") -> BanditState:
         theta=np.asarray(learner.state.theta).tolist(),
         certified_error=finite(float(learner.state.scalars[ERROR])),
         width=None if width is None else finite(width),
+        n_held=fold.n_held,
+        waiting=fold.waiting_words(now),
     )
 
 

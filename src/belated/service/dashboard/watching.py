@@ -38,14 +38,21 @@ class Watch:
         return view
 
     def _about(self, fold: "Fold", now: int, behind: int) -> BanditFacts:
-        spec, tally = fold.spec, self.service.tally
+        spec, tally, loop = fold.spec, self.service.tally, self.service.loop
         conversion = spec.loop == "conversion"
         n_actions = len(fold.actions.listed)  # among which exploration draws
         facts = Facts(
             learns_on_arrival=not conversion,
+            waiting=fold.waiting_words(now),
             floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
+            zeros={str(what): n for what, n in loop.unmatched[fold.name].lately().items()},
+            retired={
+                setting: name
+                for setting, name in (("baseline", spec.baseline), ("fallback", spec.fallback))
+                if name and n_actions and name not in fold.actions.listed
+            },
             behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),
             behind_decisions=behind,
         )

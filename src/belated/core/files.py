@@ -31,7 +31,9 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a power cut."""
+    """Let the names in a folder survive a power cut; not on Windows, which opens no folders."""
+    if os.name == "nt":
+        return
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

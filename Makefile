@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo demo-service test test-peers lint setup lock docs clean
+.PHONY: demo demo-service test test-quick test-pythons test-peers client-wheel lint setup lock docs clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -18,10 +18,26 @@ test: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
 	$(BIN)/pytest -n 2 -m compiled
 
+# What is likeliest to depend on the version of Python: all layers in plain Python, and the compiler.
+QUICK := $(addprefix tests/test_, bandit.py cli.py client.py client_alone.py core.py extras.py \
+	features.py fold.py ledger.py service.py service_openapi.py snapshot.py writer.py)
+
+test-quick: $(VENV)/ready
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -n 2 -m "not compiled" $(QUICK)
+	$(BIN)/pytest -q -n 2 -m compiled tests/test_core.py tests/test_products.py
+
+# The quick tests on every Python from 3.11 to 3.14 that is installed.
+test-pythons:
+	.ci/test-pythons
+
 # contextualbandits comes without wheels: this compiles it, and then tests all adapters.
 test-peers: $(VENV)/ready
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet contextualbandits
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_peers.py
+
+# belated-client, the client without the compiled core: a wheel in dist/.
+client-wheel: $(VENV)/ready
+	cd packaging/client && $(abspath $(BIN))/hatchling build -t wheel -d $(abspath dist)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
@@ -60,4 +76,4 @@ docs: $(VENV)/ready
 	mv docs/algorithms.new docs/algorithms.md
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv .venv-3.* dist demo

@@ -105,7 +105,9 @@ def _locked(handle: int, wait: bool) -> bool | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a power cut."""
+    """Let the names in a folder survive a power cut; not on Windows, which opens no folders."""
+    if os.name == "nt":
+        return
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -16,6 +16,8 @@ from belated.core.extras import extra
 P = ParamSpec("P")
 T = TypeVar("T")
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM cannot be caught either
+
 
 def open_executor(
     spec: str | Executor | None = None, threads: int = 1
@@ -98,7 +100,7 @@ def _close_at_once(client: Any, cluster: Any) -> None:
     for nanny in cluster.workers.values():
         nanny.auto_restart = False
         with suppress(ProcessLookupError, TypeError):  # it is gone already, or has no process yet
-            os.kill(nanny.pid, signal.SIGKILL)
+            os.kill(nanny.pid, KILL)
     client.close()
     cluster.close()
     logger.setLevel(level)

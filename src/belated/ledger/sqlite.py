@@ -275,6 +275,7 @@ class SQLiteLedger:
         if mode != "wal":  # without a word SQLite keeps a mode that loses commits in a power cut
             raise LedgerError(f"{self.path}: journal mode {mode!r}, expected 'wal'")
         self._db.execute("pragma synchronous = full")
+        self._db.execute("pragma fullfsync = on")  # else macOS leaves commits in the disk's cache
         self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
         self._file = self._file_now()
 

@@ -83,7 +83,7 @@ def copy_to(execute: Any, target: Path) -> None:
         copy = apsw.Connection(str(part))
         copy.execute("update ledger set identity = ?", (str(uuid4()),))
         copy.close()
-        with part.open("rb") as file:
+        with part.open("rb+") as file:  # Windows flushes only what may be written to
             os.fsync(file.fileno())
         part.rename(target)
     sync_folder(target.parent)

@@ -180,15 +180,16 @@ def test_workers_count_each_under_its_own_name(tmp_path):
     (tmp_path / "bandits.toml").write_text(CONFIG)
     pages, codes = {}, []
     with serving("--workers", "2", "--config", "bandits.toml", cwd=tmp_path) as (process, url):
-        clients = [httpx2.Client(base_url=url) for _ in range(40)]  # each keeps to its worker
-        for client in clients:
-            pid, pages[pid], code = decide_and_scrape(client)
-            codes.append(code)
-        for client in clients:
-            client.close()
+
+        def both_met():  # the second one takes no requests before it is ready
+            with httpx2.Client(base_url=url) as client:  # keeps to its worker
+                pid, pages[pid], code = decide_and_scrape(client)
+                codes.append(code)
+            return len(pages) == 2 and len(codes) >= 40
+
+        until(both_met)
         assert ended(process)[0] == 0
-    assert codes == [200] * 40
-    assert len(pages) == 2
+    assert set(codes) == {200}
     total = 0
     for pid, page in pages.items():
         made = rf'^belated_decisions_total{{bandit="plain",pid="{pid}"}} (\d+)'
@@ -197,7 +198,7 @@ def test_workers_count_each_under_its_own_name(tmp_path):
         assert re.search(rf'^belated_commit_seconds_count{{pid="{pid}"}} ', page, re.M)
         assert re.search(r'^belated_model_version{bandit="plain"} ', page, re.M)
         assert "belated_ready 1.0" in page
-    assert total == 40
+    assert total == len(codes)
 
 
 def test_what_serve_refuses(tmp_path):

@@ -23,15 +23,17 @@ def worker(caller):
 
 
 def callers_by_worker(port, stack, n_workers=2):
-    """A connection to each of the workers."""
+    """A connection to each of the workers; the second one may have to read its log first."""
     callers = {}
-    for _ in range(500):
+
+    def all_met():
         caller = Caller(port)
         stack.callback(caller.close)
         callers.setdefault(worker(caller), caller)
-        if len(callers) == n_workers:
-            return callers
-    raise AssertionError(f"only {list(callers)} answer")
+        return len(callers) == n_workers
+
+    until(all_met)
+    return callers
 
 
 def is_running(pid):

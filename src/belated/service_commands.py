@@ -62,7 +62,7 @@ def serve(
     header_seconds: Annotated[float, typer.Option(help="Longest to send all headers.")] = 10.0,
     body_seconds: Annotated[
         float, typer.Option(help="Longest to send a body, and to take an answer.")
-    ] = 60.0,
+    ] = 30.0,
     idle_seconds: Annotated[float, typer.Option(help="Longest between two requests.")] = 75.0,
     max_connections: Annotated[int, typer.Option(help="Open at a time, for each worker.")] = 1_000,
 ) -> None:

@@ -97,7 +97,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
         self._is_extra = not self._all.add(self)
         if self._is_extra:
-            self.app = OnlyHealth(self.app)  # type: ignore[arg-type, assignment]
+            self.app = OnlyHealth(self.app)
         self._look_whose_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -118,9 +118,8 @@ class GuardedProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             pass  # an offer of another protocol, which HTTP allows to ignore
         except httptools.HttpParserError as error:
-            cause = error.__context__
-            is_ours = isinstance(cause, Problem)
-            self._refuse(cause if is_ours else Problem(NOT_HTTP, f"{error}."))
+            cause = error.__context__  # what a method below has raised
+            self._refuse(cause if isinstance(cause, Problem) else Problem(NOT_HTTP, f"{error}."))
         else:
             if self._unused > self._limits.max_request_line + self._limits.max_header_bytes:
                 self._refuse(self._headers_too_large())

@@ -19,7 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_header_bytes: int = 16_384  # of all headers of a request together
     max_headers: int = 100  # in a request
     header_seconds: float = 10.0  # from the first byte of a request to the end of its headers
-    body_seconds: float = 60.0  # to send a body, and to take an answer
+    body_seconds: float = 30.0  # to send a body, and to take an answer
     idle_seconds: float = 75.0  # between requests; load balancers wait for 60 by default
     max_connections: int = 1_000
 
@@ -37,15 +37,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 def make_room(limits: Limits) -> None:
     """Let this process, and those it starts, have as many files open as there may be connections.
 
-    The usual limit is 1024 files (macOS: 256), and a program may raise it up to a hard one.
+    The usual limit is 1024 files (macOS: 256), and a program may raise it up to a hard one. Raises
+    ``ValueError`` where that is too low.
     """
-    if resource is None:
-        return
-    needed = limits.max_connections + OWN_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        most = f"{hard - OWN_FILES} at most: the system allows {hard} open files (ulimit -Hn)"
-        raise wrong("max-connections", limits.max_connections, most)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    if resource is not None:
+        needed, unlimited = limits.max_connections + OWN_FILES, resource.RLIM_INFINITY
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != unlimited and soft < needed:
+            if hard != unlimited and hard < needed:
+                most = f"{hard - OWN_FILES} at most: the system allows {hard} open files"
+                raise wrong("max-connections", limits.max_connections, f"{most} (ulimit -Hn)")
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -108,16 +108,10 @@ async def _connected(
     connections: Connections,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A client's end of a connection to an app that echoes."""
-    config = uvicorn.Config(
-        _echo,
-        http=_guarded(connections),  # type: ignore[arg-type]
-        ws="none",
-        lifespan="off",
-        log_config=None,
-    )
+    config = uvicorn.Config(_echo, ws="none", lifespan="off", log_config=None)
     config.load()
     new_protocol = partial(
-        config.http_protocol_class, config=config, server_state=ServerState(), app_state={}
+        _guarded(connections), config=config, server_state=ServerState(), app_state={}
     )
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)

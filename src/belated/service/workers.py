@@ -72,13 +72,18 @@ class Board:
         return int(SLOT.unpack_from(self._memory, self._start)[0])
 
     def _claimed(self) -> int:
-        if fcntl is None:
-            return os.getpid() // 4 % SLOTS  # Windows counts in fours
+        slot = os.getpid() // 4 % SLOTS  # Windows counts in fours, and has no such locks
+        if fcntl is not None:
+            slot = self._locked()
+        return slot
+
+    def _locked(self) -> int:
+        """Return the first slot that no living worker has."""
         for slot in range(SLOTS):
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
             except OSError:
-                continue  # another worker has it
+                continue
             return slot
         raise RuntimeError(f"there are more than {SLOTS} workers")
 

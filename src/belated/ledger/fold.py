@@ -77,7 +77,8 @@ class Fold:
         self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
     ) -> None:
         self.name, self.spec = name, spec
-        self.learner: Learner = spec.learner(types)
+        self._types = tuple(types)
+        self.learner: Learner = spec.learner(self._types)
         self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
@@ -314,7 +315,7 @@ class Fold:
             new = msgspec.json.decode(event.body, type=Spec)
             with suppress(ValueError):  # two made it at the same time, unlike: the first one counts
                 self.spec.check_change(new)
-                self.spec = new
+                self.spec, self.support = new, new.support(self._types)
 
     def _registered(self, events: list[Event]) -> None:
         for event in events:

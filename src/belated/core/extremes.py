@@ -41,7 +41,8 @@ def refuse_extremes(*given: Any) -> None:
         return
     most = largest()
     for params in given:
-        for name, value in getattr(params, "_asdict", dict)().items():
+        values = {} if isinstance(params, type) else getattr(params, "_asdict", dict)()
+        for name, value in values.items():
             if not isinstance(value, float) or not math.isfinite(value) or name in ITS_OWN_BOUND:
                 continue
             least = 1.0 / most if name in NOT_TINY else 0.0

@@ -409,6 +409,7 @@ def test_bad_rows_are_named(tmp_path, ask, belated):
     assert (code, said["rows_bad"], len(said["bad_rows"])) == (1, 60, 20)
     code, out, _ = belated("import", url, many, *options())
     assert "rows bad: 60" in out
+    assert "and 40 more" in out
 
 
 def test_a_contradiction_with_the_ledger_is_counted(tmp_path, ask):
@@ -483,7 +484,7 @@ def test_features_from_columns(tmp_path, ask):
     file.write_text("".join(json.dumps(row | {"id": f"new {row['id']}"}) + "\n" for row in rows))
     code, said = ask("import", f"sqlite:///{tmp_path}/a.db", file)
     assert (code, [row["line"] for row in said["bad_rows"]]) == (1, [2])
-    assert "column 'age'" in said["bad_rows"][0]["reason"]
+    assert "column 'age' = None: expected" in said["bad_rows"][0]["reason"]
 
 
 DSJSON = {

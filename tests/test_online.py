@@ -564,9 +564,9 @@ def test_bad_parameters_of_one():
 @pytest.mark.parametrize(
     ("policy", "family", "rewards"),
     [
-        (GLOC(), Gaussian(), (1e100, -1e100, 0.3)),
-        (GLBOMD(), Gaussian(), (1e100, -1e100, 0.3)),
-        (GLBOMD(m1=5.0), Poisson(), (0.0, 1e15, 3.0)),
+        (GLOC(), Gaussian(max_reward=1e100), (1e100, -1e100, 0.3)),
+        (GLBOMD(), Gaussian(max_reward=1e100), (1e100, -1e100, 0.3)),
+        (GLBOMD(m1=5.0), Poisson(max_reward=1e15), (0.0, 1e15, 3.0)),
         (GLOC(m1=25.0), Bernoulli(), (1.0, 0.0)),
         (AdaOFUECOLog(m1=300.0, lam=1e-9), Bernoulli(), (1.0, 0.0, 0.0)),
         (AdaOFUECOLog(m1=1e-6), Bernoulli(), (1.0,)),

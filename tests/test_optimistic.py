@@ -752,7 +752,7 @@ def test_bad_parameters(make, message):
     ("policy", "message"),
     [
         (LinUCB(alpha=1.0, lam=1e-12), r"lam = 1e-12: expected a number from 1e-09"),
-        (OFUL(lam=1e101), r"lam = 1e\+101: expected a number from 1e-09 to 1e100"),
+        (OFUL(lam=1e101), r"lam = 1e\+101: expected a number from 1e-12 to 1e\+12"),
         (OFULRarely(lam=1e-10), r"lam = 1e-10: expected"),
     ],
 )

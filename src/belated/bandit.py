@@ -13,6 +13,7 @@ from belated.bandit_file import read_parts, write_parts
 from belated.bandit_inputs import action_matrix, new_rewards, reward_pairs
 from belated.core.arguments import NORM_ROUNDING, whole, wrong, wrong_type
 from belated.core.events import Decision
+from belated.core.extremes import recorded, refuse_extremes
 from belated.core.protocols import Family, Policy
 from belated.core.steps import decide_step, learn_step
 from belated.features import FeatureMap, Features
@@ -118,6 +119,7 @@ class Bandit(Knowledge):
             raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
         law = registry.parsed(registry.FAMILIES, family, "family")
         chosen = registry.parsed(registry.POLICIES, policy, "policy")
+        refuse_extremes(law, chosen)
         super().__init__(Learner(dim, law, chosen, max_norm), deepcopy(features))
         if getattr(features, "max_norm", 0.0) > self.max_norm:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
@@ -307,7 +309,7 @@ class Bandit(Knowledge):
             raise wrong("seed", seed, "None with same_stream=True")
         stream = _random_stream(seed)
         parts = read_parts(path, features, types)
-        with snapshot.reading(path):
+        with snapshot.reading(path), recorded():
             bandit = cls(
                 parts.dim,
                 family=parts.family,

@@ -110,6 +110,27 @@ def name_of(registry: dict[str, str], params: object) -> str | None:
     return None
 
 
+# Parameters that came after version 0.1. Where they have their default they are left out of what
+# is written: logs, saved bandits and folders of that version then still describe the same thing.
+ADDED = ("max_reward",)
+
+
+def values_of(params: Any) -> dict[str, Any]:
+    """The parameters of a NamedTuple as logs, files and manifests hold them.
+
+    >>> from belated.families import Gaussian
+    >>> values_of(Gaussian(sd=0.5)), values_of(Gaussian(sd=0.5, max_reward=1e15))
+    ({'sd': 0.5}, {'sd': 0.5, 'max_reward': 1000000000000000.0})
+    """
+    values: dict[str, Any] = getattr(params, "_asdict", dict)()
+    defaults = getattr(params, "_field_defaults", {})
+    return {
+        field: value
+        for field, value in values.items()
+        if field not in ADDED or value != defaults.get(field)
+    }
+
+
 def parse(registry: dict[str, str], text: str) -> Any:
     """The parameters that ``text`` describes: a name, then values after a colon.
 

@@ -82,7 +82,7 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
 def describe(kind: str, params: Any) -> dict[str, Any]:
     """Type and values of a NamedTuple of parameters, as JSON can hold them."""
     name = registry.name_of(getattr(registry, kind), params)
-    return {"type": name or type(params).__qualname__, "values": params._asdict()}
+    return {"type": name or type(params).__qualname__, "values": registry.values_of(params)}
 
 
 def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> Any:

@@ -36,6 +36,18 @@ class Support(NamedTuple):
         return f"{numbers} from {self.low:g} to {self.high:g}"
 
 
+LARGEST_REWARD = 1e9  # of families without a largest reward, unless the user says more
+
+
+class RaisableSupport(Support):
+    """A support whose bound is the family's parameter ``max_reward``."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the family's max_reward raises the bound"
+
+
 class Family(Protocol):
     """Law of the reward given the linear predictor ``z = x'theta``. All bounds are on ``|z|``."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.extremes import refuse_extremes
 from belated.core.own import holds_parameters_only, started
 from belated.core.protocols import (
     Delay,
@@ -205,6 +206,7 @@ def why_not(
 ) -> str:
     """Why the policy cannot play such a world; empty where it can."""
     try:
+        refuse_extremes(policy, family)
         check_feedback(policy, family, feedback)
         told = with_window(with_horizon(policy, horizon), feedback)
         if holds_parameters_only(policy):
@@ -221,7 +223,7 @@ def _described(kind: str, thing: Any) -> dict[str, Any]:
     name = registry.name_of(getattr(registry, kind), thing)
     if name is None:
         name = f"{type(thing).__module__}.{type(thing).__qualname__}"
-    values: dict[str, Any] = getattr(thing, "_asdict", dict)()
+    values = registry.values_of(thing)
     return {"type": name, "values": {field: _plain(value) for field, value in values.items()}}
 
 

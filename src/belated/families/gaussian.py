@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from belated.core.arguments import parameters, positive, wrong
 from belated.core.protocols import (
+    LARGEST_REWARD,
+    RaisableSupport,
     Support,
     cumulant,
     derivatives,
@@ -23,23 +25,31 @@ class Gaussian(NamedTuple):
     The paper's assumption is read as sub-Gaussian noise of scale R = sd; the bound |noise| <= R
     printed beside it would exclude the Gaussian.
 
+    A reward beyond ``max_reward`` is refused: sums in which one number is a billion times as large
+    as the others have lost the others' digits for good.
+
     >>> from belated.core.protocols import mean
     >>> mean(Gaussian(), 0.25), Gaussian(sd=0.5).R
     (0.25, 0.5)
     """
 
     sd: float = 1.0
+    max_reward: float = LARGEST_REWARD
 
     def checked(self) -> "Gaussian":
         """Raise where a parameter does not fit."""
         if not 1e-100 <= positive("sd", self.sd) <= 1e100:
             raise wrong("sd", self.sd, "a number from 1e-100 to 1e100")
-        return self._replace(sd=float(self.sd))
+        if not positive("max_reward", self.max_reward) <= 1e100:
+            raise wrong(
+                "max_reward", self.max_reward, "a number up to 1e100, whose square is finite"
+            )
+        return self._replace(sd=float(self.sd), max_reward=float(self.max_reward))
 
     @property
     def support(self) -> Support:
-        """Every number whose square is far from overflow."""
-        return Support(-1e100, 1e100)
+        """Every number up to ``max_reward``."""
+        return RaisableSupport(-self.max_reward, self.max_reward)
 
     @property
     def a_phi(self) -> float:

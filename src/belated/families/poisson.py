@@ -3,8 +3,10 @@
 import math
 from typing import NamedTuple
 
-from belated.core.arguments import LARGEST_WHOLE, parameters
+from belated.core.arguments import LARGEST_WHOLE, parameters, positive, wrong
 from belated.core.protocols import (
+    LARGEST_REWARD,
+    RaisableSupport,
     Support,
     cumulant,
     derivatives,
@@ -20,13 +22,21 @@ class Poisson(NamedTuple):
 
     The paper lists it among its examples, yet Poisson noise is not sub-Gaussian: no R exists, and
     a policy that needs one refuses unless the user passes ``R=``. Rewards are never clipped; that
-    would bias the estimate.
+    would bias the estimate, but one beyond ``max_reward`` is refused: it would drown all others.
     """
+
+    max_reward: float = LARGEST_REWARD
+
+    def checked(self) -> "Poisson":
+        """Raise where a parameter does not fit."""
+        if not positive("max_reward", self.max_reward) <= LARGEST_WHOLE:
+            raise wrong("max_reward", self.max_reward, f"a number up to {LARGEST_WHOLE}")
+        return self._replace(max_reward=float(self.max_reward))
 
     @property
     def support(self) -> Support:
-        """0, 1, 2, ..., as far as whole numbers are exact."""
-        return Support(0.0, float(LARGEST_WHOLE), integer=True)
+        """0, 1, 2, ..., up to ``max_reward``."""
+        return RaisableSupport(0.0, self.max_reward, integer=True)
 
     @property
     def a_phi(self) -> float:

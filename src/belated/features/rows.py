@@ -55,7 +55,8 @@ def merged(actions: Any, context: Any) -> list[Record]:
         raise wrong("rows of context", len(contexts), f"{len(records)}, one for each action")
     for k, (record, about) in enumerate(zip(records, contexts, strict=True)):
         for key in record.keys() & about.keys():
-            raise ValueError(f"key {key!r} in row {k} is in actions and context: expected in one")
+            where = f"key {key!r}{_in_row(k, records)}"
+            raise ValueError(f"{where} is in actions and context: expected in one")
     return [{**about, **record} for record, about in zip(records, contexts, strict=True)]
 
 
@@ -70,7 +71,8 @@ def numbers_in(column: Key, records: list[Record]) -> Vector:
         except OverflowError:  # an int such as 10**400
             fits = False
         if not fits:
-            raise wrong(f"column {column!r} in row {k}", value, "a finite number in every row")
+            where = f"column {column!r}{_in_row(k, records)}"
+            raise wrong(where, value, "a finite number in every row")
     return np.array(values, np.float64)
 
 
@@ -81,8 +83,14 @@ def texts_in(column: Key, records: list[Record]) -> list[str]:
         try:
             texts.append(text_of(record[column]) if column in record else MISSING)
         except (TypeError, ValueError):
-            raise wrong(f"column {column!r} in row {k}", record[column], CATEGORY) from None
+            where = f"column {column!r}{_in_row(k, records)}"
+            raise wrong(where, record[column], CATEGORY) from None
     return texts
+
+
+def _in_row(k: int, records: list[Record]) -> str:
+    """Names the row by its index, unless there is only one: the caller may count otherwise."""
+    return f" in row {k}" if len(records) > 1 else ""
 
 
 @lru_cache(maxsize=2**16, typed=True)  # typed, since 1 == True

@@ -85,7 +85,7 @@ class Fold:
         self.name, self.spec = name, spec
         self._types = tuple(types)
         self.earlier = Earlier(spec.dim)
-        self.learner: Learner = spec.learner(types)
+        self.learner: Learner = spec.learner(self._types)
         self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
@@ -361,7 +361,7 @@ class Fold:
                 continue  # two made or changed it at the same time, unlike: the first one counts
             if new.features != self.spec.features:
                 self._exchange_features(new)
-            self.spec = new
+            self.spec, self.support = new, new.support(self._types)
 
     def _exchange_features(self, new: Spec) -> None:
         """Go on with features that notice other things, or that have grown."""

@@ -173,7 +173,7 @@ class Journal:
             self._ledger.close()
 
     def _reward(self, id: Any, y: Any) -> float:
-        support = self._loop.folds[self._name].learner.family.support
+        support = self._loop.folds[self._name].support
         try:
             value = any_number(y)
         except (TypeError, ValueError, OverflowError):

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from belated.core.arguments import shown, wrong
+from belated.core.extremes import refuse_extremes
 from belated.features import FeatureMap, Features
 from belated.features.growing import grown
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
-    from belated.core.protocols import Family, Policy
+    from belated.core.protocols import Family, Policy, Support
     from belated.learner import Learner
 
 # Another value would give the past another meaning: a new bandit is needed for it.
@@ -81,6 +82,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The settings of a bandit of these parts, checked."""
         from belated import snapshot
 
+        refuse_extremes(family, policy)
         described: dict[str, Any] = {
             "family": snapshot.describe("FAMILIES", family),
             "policy": snapshot.describe("POLICIES", policy),
@@ -97,6 +99,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if given is not None and not _can_grow(self.features):
             return given  # type: ignore[no-any-return]
         return snapshot.rebuild_features({"features": self.features}, None)
+
+    def support(self, types: Iterable[type] = ()) -> "Support":
+        """The rewards that are accepted."""
+        from belated import snapshot
+
+        support: Support = snapshot.rebuild("FAMILIES", self.family, types).support
+        return support
 
     def learner(self, types: Iterable[type] = ()) -> "Learner":
         """A learner that knows nothing yet, after all settings were checked.
@@ -147,6 +156,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if not 0.0 <= self.exploration <= 1.0:
             raise wrong("exploration", self.exploration, "a probability from 0 to 1")
 
+    def _lasting(self, name: str) -> Any:
+        """A setting as it is compared: the bound on rewards gives the past no other meaning."""
+        value = _plain(getattr(self, name))
+        if name == "family":
+            value.get("values", {}).pop("max_reward", None)
+        return value
+
     def changed_to(self, new: "Spec") -> "Spec":
         """The settings that a bandit with these has after ``new`` were asked for.
 
@@ -157,7 +173,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name in FIXED:
             if may_grow and name in ("dim", "features"):
                 continue
-            old, wanted = (_plain(getattr(spec, name)) for spec in (self, new))
+            old, wanted = (spec._lasting(name) for spec in (self, new))
             if old != wanted:
                 raise ValueError(
                     f"{name} = {shown(wanted)}: expected {shown(old)}, as the log has it; what "

@@ -17,6 +17,8 @@ from belated.core.arguments import wrong
 from belated.ledger.events import NOBODY, Event, Kind
 from belated.ledger.ids import from_text, to_text
 from belated.ledgering.parquet import CHUNK, arrow, write_rows
+from belated.ledgering.progress import Share
+from belated.ledgering.tables import part_read
 
 FORMAT, VERSION = "belated-events", 1
 SUFFIXES = (".jsonl", ".parquet")
@@ -92,12 +94,13 @@ def is_event_file(path: Path) -> bool:
         return f'"{FORMAT}"'.encode() in file.readline(200)
 
 
-def read_events(path: Path) -> Iterator[tuple[int, EventRow]]:
+def read_events(path: Path, share: Share) -> Iterator[tuple[int, EventRow]]:
     """Every event with the number of its line or row, from 1. Raises at the end if it is damaged.
 
-    Whoever must not act on half a file reads it to the end first.
+    Whoever must not act on half a file reads it to the end first. ``share`` tells from then on
+    what part of the file has been read.
     """
-    return (_read_parquet if path.suffix == ".parquet" else _read_lines)(path)
+    return (_read_parquet if path.suffix == ".parquet" else _read_lines)(path, share)
 
 
 def _write_lines(file: IO[bytes], rows: Iterable[EventRow]) -> int:
@@ -115,9 +118,10 @@ def _write_lines(file: IO[bytes], rows: Iterable[EventRow]) -> int:
     return n
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, EventRow]]:
+def _read_lines(path: Path, share: Share) -> Iterator[tuple[int, EventRow]]:
     decode, digest = msgspec.json.Decoder(EventRow).decode, sha256()
     with path.open("rb") as file:
+        share.position = part_read(path, file)
         held = file.readline()  # the last line is none of the events: always one line behind
         _check_version(path, _decoded(path, 1, held, Header).version)
         digest.update(held)
@@ -170,12 +174,14 @@ def _schema() -> Any:
     return pa.schema(types.items(), {FORMAT: str(VERSION)})
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, EventRow]]:
+def _read_parquet(path: Path, share: Share) -> Iterator[tuple[int, EventRow]]:
     pa, pq = arrow()
     number = 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_version(path, int(file.schema_arrow.metadata[FORMAT.encode()]))
+            total = max(1, file.metadata.num_rows)
+            share.position = lambda: number / total
             for batch in file.iter_batches(CHUNK):
                 for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     number += 1

@@ -15,8 +15,8 @@ from belated.ledger.events import START, Decided, Event, Kind
 from belated.ledgering import event_files, joining
 from belated.ledgering.event_files import EventRow, row_of, write_events
 from belated.ledgering.joining import joined, write_joined
+from belated.ledgering.progress import progress
 from belated.ledgering.reading import Told, events_of
-from belated.ledgering.showing import progress
 
 _decided = msgspec.msgpack.Decoder(Decided)
 

@@ -12,9 +12,9 @@ from belated.ledger import Ledger, LedgerError
 from belated.ledger.events import START, Decided, Draft, Event, Kind
 from belated.ledger.settling import WRITTEN
 from belated.ledgering.event_files import DamagedFileError, EventRow, event_of, read_events
+from belated.ledgering.progress import Share, progress
 from belated.ledgering.reading import events_of
 from belated.ledgering.rules import Rules
-from belated.ledgering.showing import progress
 from belated.ledgering.times import now
 
 BATCH = 5000  # events that become durable together
@@ -53,8 +53,9 @@ def check_events(ledger: Ledger, path: Path) -> Plan:
         for event in events_of(ledger, told):
             held.setdefault(event.bandit, _Share()).take(event)
     rules, shares, total = Rules(now()), dict[str, _Share](), 0
-    with progress("checking", None) as told:
-        for line, row in read_events(path):
+    share = Share()
+    with progress("checking events", share=share) as told:
+        for line, row in read_events(path, share):
             total += 1
             event = _event(path, line, row)
             said = rules.problem(event)
@@ -79,8 +80,9 @@ def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
     left = Counter(plan.skipped)
     batches: list[list[Draft]] = []
     tx = waiting = 0
-    with progress("importing", plan.events) as told:
-        for line, row in read_events(path):
+    share = Share()
+    with progress("importing events", plan.events) as told:
+        for line, row in read_events(path, share):
             told(1)
             if left[row.bandit] > 0:
                 left[row.bandit] -= 1

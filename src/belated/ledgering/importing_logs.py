@@ -11,8 +11,9 @@ from belated.ledger import Ledger
 from belated.ledger.events import Draft, Kind, Status
 from belated.ledger.protocol import Stranger
 from belated.ledgering.mapping import Bad, Imported, Mapping, Translator
+from belated.ledgering.progress import Share, progress
 from belated.ledgering.reading import Told, bandits_of, only_bandit
-from belated.ledgering.showing import progress
+from belated.ledgering.showing import NOT_SHOWN
 from belated.ledgering.tables import columns_of, format_of, rows_of
 from belated.ledgering.times import now
 
@@ -28,10 +29,10 @@ class LogFile(NamedTuple):
     mapping: Mapping
 
     def chunks(
-        self, translator: Translator, told: Told
+        self, translator: Translator, told: Told, share: Share
     ) -> Iterator[tuple[list[Imported], list[Bad]]]:
         """Decisions and bad rows, some thousand rows at a time."""
-        rows = rows_of(self.path, self.format, self.mapping.texts())
+        rows = rows_of(self.path, self.format, self.mapping.texts(), share)
         while chunk := list(islice(rows, BATCH)):
             yield translator.translate(chunk)
             told(len(chunk))
@@ -53,18 +54,20 @@ def import_log(
     bandits = bandits_of(ledger)
     name = only_bandit(bandits, bandit)
     translator = Translator(name, bandits[name], mapping, now())
-    with progress("checking", None) as told:
-        ok, refusal = _check_log(file, translator, told)
+    share = Share()
+    with progress("checking rows", share=share) as told:
+        ok, refusal = _check_log(file, translator, told, share)
     report: dict[str, Any] = {
         "bandit": name,
         "rows_ok": ok,
         "rows_bad": refusal.bad,
-        "bad_rows": refusal.described(),
+        "bad_rows": refusal.described("row" if file.format == "parquet" else "line"),
+        f"bad_rows{NOT_SHOWN}": refusal.bad - len(refusal.rows),
     }
     if dry_run or (refusal.bad and not skip_bad):
         return report | {"written": False}
-    with progress("importing", ok) as told:
-        counts = _write_log(ledger, file, translator, told)
+    with progress("importing rows", share=share) as told:
+        counts = _write_log(ledger, file, translator, told, share)
     return report | {"written": True, **counts}
 
 
@@ -74,9 +77,9 @@ class Refusal(NamedTuple):
     bad: int
     rows: list[Bad]
 
-    def described(self) -> list[dict[str, Any]]:
-        """The first of them, for the user."""
-        return [{"line": line, "reason": reason} for line, reason in self.rows]
+    def described(self, place: str) -> list[dict[str, Any]]:
+        """The first of them, for the user; ``place`` is what their numbers count."""
+        return [{place: number, "reason": reason} for number, reason in self.rows]
 
 
 class _Seen:
@@ -93,11 +96,13 @@ class _Seen:
         return known is not None and row.reward not in (None, known)
 
 
-def _check_log(file: LogFile, translator: Translator, told: Told) -> tuple[int, Refusal]:
+def _check_log(
+    file: LogFile, translator: Translator, told: Told, share: Share
+) -> tuple[int, Refusal]:
     """Read the whole file: how many rows are decisions, and which are not."""
     ok, n_bad, seen = 0, 0, _Seen()
     first: list[Bad] = []
-    for imported, bad in file.chunks(translator, told):
+    for imported, bad in file.chunks(translator, told, share):
         said = "reward: another row has another reward for this id"
         bad = bad + [Bad(row.line, said) for row in imported if seen.contradicted(row)]
         ok += len(imported) - sum(reason == said for _, reason in bad)
@@ -106,11 +111,13 @@ def _check_log(file: LogFile, translator: Translator, told: Told) -> tuple[int, 
     return ok, Refusal(n_bad, first)
 
 
-def _write_log(ledger: Ledger, file: LogFile, translator: Translator, told: Told) -> dict[str, Any]:
+def _write_log(
+    ledger: Ledger, file: LogFile, translator: Translator, told: Told, share: Share
+) -> dict[str, Any]:
     seen, counts = _Seen(), {kind: Counter[str]() for kind in ("decisions", "rewards")}
 
     def rows() -> Iterator[Imported]:
-        for imported, _ in file.chunks(translator, told):
+        for imported, _ in file.chunks(translator, told, share):
             yield from (row for row in imported if not seen.contradicted(row))
 
     importer = Stranger(lambda bandit, kind, reward: translator.support.contains(reward))

@@ -6,8 +6,8 @@ from typing import Any
 from belated.core.arguments import wrong
 from belated.ledger import LedgerError, snapshots
 from belated.ledger.events import START
+from belated.ledgering.progress import progress
 from belated.ledgering.reading import Rebuilding, opened
-from belated.ledgering.showing import progress
 from belated.ledgering.times import duration, iso, now
 from belated.ledgering.verifying import verify
 

@@ -14,8 +14,8 @@ from belated.ledger import Ledger
 from belated.ledger.events import START, Decided, Event, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.spec import Spec
+from belated.ledgering.progress import progress
 from belated.ledgering.reading import NoFeatures, events_of, only_bandit, rebuilt
-from belated.ledgering.showing import progress
 from belated.ledgering.times import iso
 
 COMPARED = 10_000  # decisions for which the other policy is asked

@@ -101,8 +101,10 @@ class Rules:
     def _settings(self, event: Event) -> str:
         spec = msgspec.json.decode(event.body, type=Spec)
         try:
-            support = snapshot.rebuild("FAMILIES", spec.family, []).support
-            possible = support.contains
+            family = snapshot.rebuild("FAMILIES", spec.family, [])
+            if "max_reward" in family._fields:  # as it was then: version 0.1 knew no such bound
+                family = family._replace(max_reward=1e100)
+            possible = family.support.contains
         except snapshot.SnapshotError:  # a family that is not part of belated
             possible = math.isfinite
         limits = _Limits(spec.dim, spec.max_norm * NORM_ROUNDING, possible)

@@ -1,28 +1,13 @@
-"""What a command shows: progress while somebody looks, then a table or JSON."""
+"""What a command shows when it is done: a table or JSON."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
 
 MOST_COLUMNS = 5  # of a table that fits a terminal
-
-
-@contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A function to be told of every step; it draws a bar, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda steps: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda steps: bar.advance(task, steps)
+NOT_SHOWN = "_not_shown"  # how the name of a number ends that says how much a list was cut by
 
 
 def show(result: Mapping[str, Any], as_json: bool) -> None:
@@ -34,6 +19,9 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
         title = name.replace("_", " ")
         if isinstance(value, list):
             _table(title, value)
+        elif name.endswith(NOT_SHOWN):
+            if value:
+                typer.echo(f"and {value:,} more")
         elif isinstance(value, Mapping):
             shown = ", ".join(f"{_cell(v)} {k.replace('_', ' ')}" for k, v in value.items())
             typer.echo(f"{title}: {shown or 'none'}")

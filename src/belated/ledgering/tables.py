@@ -1,22 +1,28 @@
 """Logs as people have them: CSV, Parquet, JSON lines, and the dsjson of Vowpal Wabbit."""
 
 import csv
+import io
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from belated.core.arguments import wrong
 from belated.ledgering.parquet import arrow
+from belated.ledgering.progress import Share
 
 FORMATS = ("csv", "parquet", "jsonl", "dsjson")
 WORDS = {"": None, "true": True, "false": False, "null": None}
 
 
 class Row(NamedTuple):
-    """One row: its line in the file (of Parquet, its number), and its cells or why it has none."""
+    """One row: where it is in the file, and its cells or why it has none.
+
+    ``line`` is its first line, as an editor counts them, with the header; of Parquet, its number
+    from 1.
+    """
 
     line: int
     cells: dict[str, Any]
@@ -42,33 +48,46 @@ def columns_of(path: Path, format: str) -> list[str] | None:
     return None
 
 
-def rows_of(path: Path, format: str, texts: Collection[str]) -> Iterator[Row]:
-    """The rows of a file; of a CSV file, the columns ``texts`` stay what they are: text."""
+def rows_of(path: Path, format: str, texts: Collection[str], share: Share) -> Iterator[Row]:
+    """The rows of a file; of a CSV file, the columns ``texts`` stay what they are: text.
+
+    ``share`` tells from then on what part of the file has been read.
+    """
     if format == "csv":
-        return _csv_rows(path, texts)
+        return _csv_rows(path, texts, share)
     if format == "parquet":
-        return _parquet_rows(path)
-    return _json_rows(path, flat=format == "dsjson")
+        return _parquet_rows(path, share)
+    return _json_rows(path, format == "dsjson", share)
 
 
-def _csv_rows(path: Path, texts: Collection[str]) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+def _csv_rows(path: Path, texts: Collection[str], share: Share) -> Iterator[Row]:
+    with path.open("rb") as raw:
+        share.position = part_read(path, raw)
+        file = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
         reader = csv.reader(file, strict=True)
         try:
             names = next(reader, [])
             plain = [name in texts for name in names]
+            first = reader.line_num + 1  # a row may have several lines, in quotes
             for values in reader:
+                line, first = first, reader.line_num + 1
                 if len(values) != len(names):
                     said = f"{len(values)} cells: expected {len(names)}, as in the first line"
-                    yield Row(reader.line_num, {}, said)
+                    yield Row(line, {}, said)
                     continue
                 cells = {
                     name: value if is_text else typed(value)
                     for name, value, is_text in zip(names, values, plain, strict=True)
                 }
-                yield Row(reader.line_num, cells)
+                yield Row(line, cells)
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
+
+
+def part_read(path: Path, file: IO[bytes]) -> Callable[[], float]:
+    """A function that says what part of an open file has been read."""
+    size = max(1, path.stat().st_size)
+    return lambda: 1.0 if file.closed else file.tell() / size
 
 
 def typed(text: str) -> Any:
@@ -89,11 +108,13 @@ def typed(text: str) -> Any:
     return WORDS.get(text.lower(), text)
 
 
-def _parquet_rows(path: Path) -> Iterator[Row]:
+def _parquet_rows(path: Path, share: Share) -> Iterator[Row]:
     pa, pq = arrow()
     number = 0
     try:
         with pq.ParquetFile(path) as file:
+            total = max(1, file.metadata.num_rows)
+            share.position = lambda: number / total
             for batch in file.iter_batches(10_000):
                 for cells in batch.to_pylist():
                     number += 1
@@ -102,9 +123,10 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise ValueError(f"{path}, after row {number}: {error}") from None
 
 
-def _json_rows(path: Path, flat: bool) -> Iterator[Row]:
+def _json_rows(path: Path, flat: bool, share: Share) -> Iterator[Row]:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     with path.open("rb") as file:
+        share.position = part_read(path, file)
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

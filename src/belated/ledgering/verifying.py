@@ -5,9 +5,10 @@ from typing import Any
 
 from belated.ledger import Ledger, LedgerError, snapshots
 from belated.ledger.events import START
+from belated.ledgering.progress import progress
 from belated.ledgering.reading import Rebuilding, events_of, rebuilt
 from belated.ledgering.rules import Rules
-from belated.ledgering.showing import progress
+from belated.ledgering.showing import NOT_SHOWN
 from belated.ledgering.times import now
 
 SHOWN = 20  # violations that are shown
@@ -27,7 +28,9 @@ def verify(ledger: Ledger, folder: Path | None) -> dict[str, Any]:
     ]
     for check in checks:
         del check["said"]
-    return {"events": events, "checks": checks, "violations": shown, "sound": sound}
+    more = sum(check["violations"] for check in checks) - len(shown)
+    report = {"events": events, "checks": checks, "violations": shown}
+    return report | {f"violations{NOT_SHOWN}": more, "sound": sound}
 
 
 def _check(name: str, said: list[str], looked_at: int, violations: int | None = None) -> Any:

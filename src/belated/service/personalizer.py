@@ -283,7 +283,7 @@ async def reward(service: Service, bandit: str, event_id: str, value: float) -> 
     (outcome,) = await service.write([Draft(Kind.REWARDED, bandit, event.id, now, value)])
     service.tally.reward(bandit, service.loop.answer(outcome), now)
     if outcome.status == Status.INVALID:
-        expected = fold.learner.family.support
+        expected = fold.support
         raise Problem(INVALID, f"value = {shown(value)}: expected {expected}.")
     if outcome.status == Status.CONFLICT:
         raise await _conflict(service, event, event_id)

@@ -1,6 +1,7 @@
 """Nothing becomes zeros without a word: in Python, in the service, in its metrics and alarms."""
 
 import asyncio
+import json
 import warnings
 
 import httpx
@@ -8,8 +9,13 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
 from belated.features import Unmatched, UnmatchedFeaturesWarning
+from belated.ledger.loop import Loop
 from belated.ledger.memory import MemoryLedger
+from belated.ledger.spec import Spec
+from belated.ledger.sqlite import SQLiteLedger
 from belated.logs.alarms import features_unmatched
+from test_ledger_commands import ask as ask  # fixtures
+from test_ledger_commands import belated as belated
 from test_service import SECOND, Client
 
 ROWS = [{"banner": "summer", "country": "France"}, {"banner": "winter", "country": "Norway"}]
@@ -67,6 +73,66 @@ def test_warnings_have_an_end():
 def test_an_interval_warns_as_well():
     with pytest.warns(UnmatchedFeaturesWarning, match="'Frnace'"):
         bandit().interval(BANNERS[0], {"country": "Frnace"})
+
+
+# --------------------------------------------------------------------------------------- imports
+
+
+def imported(tmp_path, ask, rows, **options):
+    """Rows into a bandit with two banners; what the import says."""
+    features = Features(categorical=["banner", "country"], **options).fit(ROWS)
+    ledger = SQLiteLedger(tmp_path / "a.db")
+    loop = Loop(ledger)
+    spec = Spec.of(features.dim, Bernoulli(), DelayedOFUGLM(), features=features.to_dict())
+    loop.configure("shop", spec)
+    loop.register("shop", {"s": {"banner": "summer"}, "w": {"banner": "winter"}})
+    file = tmp_path / "log.jsonl"
+    start = {"time": 1_700_000_000, "reward": 1.0}
+    lines = [json.dumps({"id": f"d{k}", **start, **row}) for k, row in enumerate(rows)]
+    file.write_text("\n".join(lines))
+    return ask("import", f"sqlite:///{tmp_path}/a.db", file)
+
+
+LOG = [
+    *([{"action": "s", "country": "France"}] * 5),
+    *([{"action": "s", "country": "Frnace"}] * 4),
+    *([{"action": "w", "contry": "Norway"}] * 3),
+    *([{"action": "old", "country": "Norway"}] * 2),
+]
+
+
+def test_an_import_counts_and_names_what_becomes_zeros(tmp_path, ask):
+    code, said = imported(tmp_path, ask, LOG)
+    assert (code, said["rows_ok"], said["decisions"]) == (0, 14, {"accepted": 14})
+    assert said["became_zeros"] == [
+        {"what": "country = 'Frnace' is not a known category", "rows": 4},
+        {"what": "the column 'country' is missing", "rows": 3},
+        {"what": "the column 'banner' is missing", "rows": 2},
+    ]
+    assert said["actions_not_registered"] == [{"action": "old", "rows": 2}]
+    assert said["columns_not_used"] == [{"column": "contry"}]
+
+
+def test_an_import_into_a_strict_bandit_refuses_such_rows(tmp_path, ask):
+    code, said = imported(tmp_path, ask, LOG, strict=True)
+    assert (code, said["rows_ok"], said["rows_bad"], said["written"]) == (1, 5, 9, False)
+    assert "did you mean 'France'?" in said["bad_rows"][0]["reason"]
+    assert said["became_zeros"] == []
+
+
+def test_an_import_shows_it_to_people_too(tmp_path, ask, belated):
+    imported(tmp_path, ask, LOG)
+    args = (f"sqlite:///{tmp_path}/a.db", tmp_path / "log.jsonl", "--dry-run")
+    code, out, _ = belated("import", *args)
+    assert code == 0
+    assert "became zeros" in out
+    assert "country = 'Frnace' is not a known category" in out
+
+
+def test_an_import_without_surprises_is_quiet(tmp_path, ask, belated):
+    _, said = imported(tmp_path, ask, LOG[:5])
+    assert (said["became_zeros"], said["actions_not_registered"]) == ([], [])
+    assert said["columns_not_used"] == []
 
 
 # --------------------------------------------------------------------------------- in the service

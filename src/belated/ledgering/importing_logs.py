@@ -57,18 +57,35 @@ def import_log(
     share = Share()
     with progress("checking rows", share=share) as told:
         ok, refusal = _check_log(file, translator, told, share)
+    zeros = _zeros(translator)  # now: the file is read again to be written
     report: dict[str, Any] = {
         "bandit": name,
         "rows_ok": ok,
         "rows_bad": refusal.bad,
         "bad_rows": refusal.described("row" if file.format == "parquet" else "line"),
         f"bad_rows{NOT_SHOWN}": refusal.bad - len(refusal.rows),
+        **zeros,
     }
     if dry_run or (refusal.bad and not skip_bad):
         return report | {"written": False}
     with progress("importing rows", share=share) as told:
         counts = _write_log(ledger, file, translator, told, share)
     return report | {"written": True, **counts}
+
+
+def _zeros(translator: Translator) -> dict[str, Any]:
+    """What of the rows becomes zeros, and actions that are not registered, with counts of rows."""
+    counts = Counter(translator.unmatched.counts)
+    retired = translator.retired
+    return {
+        "became_zeros": [
+            {"what": str(what), "rows": rows} for what, rows in counts.most_common(SHOWN)
+        ],
+        "actions_not_registered": [
+            {"action": action, "rows": rows} for action, rows in retired.most_common(SHOWN)
+        ],
+        "columns_not_used": [{"column": c} for c in translator.columns_not_used()[:SHOWN]],
+    }
 
 
 class Refusal(NamedTuple):

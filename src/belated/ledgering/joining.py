@@ -3,14 +3,17 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import IO, Any
 
 import msgspec
 import numpy as np
 
+from belated.features import Features
 from belated.ledger import Ledger
 from belated.ledger.ending import Ending
 from belated.ledger.events import Decided, Event, Kind
+from belated.ledger.growing import Earlier
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.ledgering.parquet import arrow, write_rows
@@ -30,7 +33,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     action: str
     propensity: float | None
     context: str | None  # JSON
-    x: list[float]
+    x: list[float]  # by the features at the end of the log, where those have grown
     model_version: int
     policy: str
     reward: float | None
@@ -45,22 +48,41 @@ def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Itera
     What became of a decision comes after it, maybe much later: the log is read twice.
     """
     endings: dict[bytes, Ending] = {}
-    defaults: dict[str, float | None] = {}
+    settings: dict[str, _Settings] = {}
     for event in events_of(ledger, told):
         if event.kind == Kind.CONFIGURED:
             spec = msgspec.json.decode(event.body, type=Spec)
-            conversion = spec.loop == "conversion"
-            defaults[event.bandit] = spec.default_reward if conversion else None
+            settings.setdefault(event.bandit, _Settings(spec)).change(spec)
         elif event.kind == Kind.DECIDED and event.id and wanted(event):
             endings[event.id] = Ending(event.due)
         elif event.id in endings:
             endings[event.id].take(event)
     for event in events_of(ledger, told):
         if event.kind == Kind.DECIDED and event.id in endings:
-            yield _row(event, endings[event.id], defaults[event.bandit])
+            yield _row(event, endings[event.id], settings[event.bandit])
 
 
-def _row(event: Event, ending: Ending, default: float | None) -> JoinedRow:
+class _Settings:
+    """What the rows of a bandit depend on: its settings at the end of the log."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.earlier = spec, Earlier(spec.dim)
+
+    @property
+    def default(self) -> float | None:
+        """The reward of a decision whose window closed without one."""
+        return self.spec.default_reward if self.spec.loop == "conversion" else None
+
+    def change(self, new: Spec) -> None:
+        """Take in further settings, as ``Fold`` does."""
+        old = self.spec
+        with suppress(ValueError):  # two changed them at the same time, unlike
+            self.spec = old.changed_to(new)
+        if self.spec.dim != old.dim and self.spec.features and old.features:
+            self.earlier.grow(*(Features.from_dict(f) for f in (old.features, self.spec.features)))
+
+
+def _row(event: Event, ending: Ending, settings: _Settings) -> JoinedRow:
     body = _decided.decode(event.body)
     delay = None if ending.time is None else (ending.time - event.time) / 1e6
     return JoinedRow(
@@ -70,10 +92,10 @@ def _row(event: Event, ending: Ending, default: float | None) -> JoinedRow:
         body.action,
         body.propensity,
         body.context.decode() or None,
-        np.frombuffer(body.x).tolist(),
+        np.frombuffer(settings.earlier.present(body.x)).tolist(),
         body.version,
         body.policy,
-        default if ending.status == "expired" else ending.reward,
+        settings.default if ending.status == "expired" else ending.reward,
         ending.time,
         delay,
         ending.status,

@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import msgspec
 
 from belated import snapshot
 from belated.core.arguments import NORM_ROUNDING, any_number, wrong
-from belated.features import Features
+from belated.features import Features, UnmatchedCounts
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledgering.reading import Bandit
@@ -112,7 +113,17 @@ class Translator:
         self.mapping, self.latest = mapping, now + DAY
         self.support = snapshot.rebuild("FAMILIES", self.spec.family, []).support
         self.places = {action: place for place, action in enumerate(self.actions.listed)}
+        self.unmatched = UnmatchedCounts(by_row=True)  # features of rows that became zeros
+        self.actions.count_in(self.unmatched)
+        self.retired: Counter[str] = Counter()  # rows by action, where none is registered
         self._used = self._used_columns()
+        self._columns: set[str] = set()  # of the rows seen so far
+
+    def columns_not_used(self) -> list[str]:
+        """Columns of the rows that nothing is made of, such as a misspelt one."""
+        mapping, features = self.mapping, self.actions.features
+        meant = {*mapping.columns.values(), *mapping.vector, *self._used}
+        return sorted(self._columns - meant - {*getattr(features, "ignore", ())})
 
     def _used_columns(self) -> tuple[str, ...]:
         """Columns that make up the context."""
@@ -131,6 +142,7 @@ class Translator:
 
     def translate(self, rows: Sequence[Row]) -> tuple[list[Imported], list[Bad]]:
         """The decisions of these rows, and the rows that are none."""
+        self._columns.update(*(row.cells for row in rows))
         understood, bad = [], []
         for row in rows:
             try:
@@ -143,6 +155,8 @@ class Translator:
                 bad.append(Bad(cells.line, x))
             else:
                 draft = self._draft(cells, x)
+                if cells.action not in self.places and not self.mapping.vector:
+                    self.retired[cells.action] += 1
                 imported.append(Imported(cells.line, draft, cells.reward, cells.reward_time))
         return imported, bad
 

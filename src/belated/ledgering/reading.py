@@ -1,7 +1,7 @@
 """Reading a ledger from the first event to the last."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from belated.core.arguments import wrong
+from belated.features import Features
 from belated.ledger import Ledger, open_ledger
 from belated.ledger.actions import Actions
 from belated.ledger.events import START, ActionsChange, Event, Kind, Position
@@ -56,6 +57,14 @@ class Bandit:
     spec: Spec
     actions: Actions
 
+    def change(self, new: Spec) -> None:
+        """Take in further settings, as ``Fold`` does."""
+        with suppress(ValueError):  # two changed them at the same time, unlike
+            self.spec = self.spec.changed_to(new)
+            features = self.spec.feature_map(self.actions.features)
+            if isinstance(features, Features):
+                self.actions.exchange(features)
+
 
 def bandits_of(ledger: Ledger, told: Told = lambda steps: None) -> dict[str, Bandit]:
     """The bandits of a ledger, with their settings and actions of now."""
@@ -64,7 +73,7 @@ def bandits_of(ledger: Ledger, told: Told = lambda steps: None) -> dict[str, Ban
         if event.kind == Kind.CONFIGURED:
             spec = msgspec.json.decode(event.body, type=Spec)
             if event.bandit in bandits:
-                bandits[event.bandit].spec = spec
+                bandits[event.bandit].change(spec)
             else:
                 features = spec.feature_map(NoFeatures.for_spec(spec))
                 bandits[event.bandit] = Bandit(spec, Actions(spec.dim, features))

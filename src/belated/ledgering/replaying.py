@@ -76,8 +76,8 @@ def compare(
     with progress("replaying", events) as told:
         loop = rebuilt(ledger, told)
     live = loop.fold(only_bandit(loop.folds, bandit))
-    spec = other_spec(live.spec, policy, family)
-    other = Other(Fold(live.name, spec, (), NoFeatures.for_spec(spec)), policy, family)
+    other_spec(live.spec, policy, family)  # raises where they do not fit together
+    other = Other(_first_fold(ledger, live.name, policy, family), policy, family)
     stride = max(1, events // COMPARED)
     with progress("replaying the other", events) as told:
         for transaction in transactions(events_of(ledger, told), live.name):
@@ -94,6 +94,13 @@ def compare(
         "chosen_differently": other.different,
         "share": other.different / other.compared if other.compared else None,
     }
+
+
+def _first_fold(ledger: Ledger, name: str, policy: str | None, family: str | None) -> Fold:
+    """The other model before the first event: with the features of that time, which may grow."""
+    first = next(e for e in events_of(ledger) if e.kind == Kind.CONFIGURED and e.bandit == name)
+    spec = other_spec(msgspec.json.decode(first.body, type=Spec), policy, family)
+    return Fold(name, spec, (), NoFeatures.for_spec(spec))
 
 
 def transactions(events: Iterable[Event], bandit: str) -> Iterator[list[Event]]:
@@ -159,7 +166,8 @@ class Other:
     def _options(self, body: Decided) -> Matrix | None:
         """The actions there were, where the log says so."""
         if body.matrix:
-            return np.frombuffer(body.matrix).reshape(-1, self.fold.learner.dim)
+            x = np.frombuffer(body.matrix).reshape(-1, len(body.x) // 8)
+            return x if x.shape[1] == self.fold.learner.dim else None  # drawn up before a growth
         actions = self.fold.actions
         names = list(body.eligible or actions.listed)
         if body.names is not None or names[body.index : body.index + 1] != [body.action]:

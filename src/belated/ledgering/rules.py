@@ -42,7 +42,8 @@ _decided = msgspec.msgpack.Decoder(Decided)
 class _Limits(NamedTuple):
     """What the decisions and rewards of a bandit must keep to."""
 
-    dim: int
+    spec: Spec
+    dims: frozenset[int]  # of vectors: features may have grown
     max_norm: float
     possible: Callable[[float], bool]
 
@@ -107,16 +108,26 @@ class Rules:
             possible = family.support.contains
         except snapshot.SnapshotError:  # a family that is not part of belated
             possible = math.isfinite
-        limits = _Limits(spec.dim, spec.max_norm * NORM_ROUNDING, possible)
-        known = self._limits.setdefault(event.bandit, limits)
-        same = known[:2] == limits[:2]
-        return "" if same else "gives the bandit another dimension or another bound"
+        bound = spec.max_norm * NORM_ROUNDING
+        known = self._limits.get(event.bandit)
+        if known is None:
+            self._limits[event.bandit] = _Limits(spec, frozenset([spec.dim]), bound, possible)
+            return ""
+        try:
+            now = known.spec.changed_to(spec)
+        except ValueError:  # two made or changed it at the same time, unlike: the first one counts
+            grows = known.spec.features is not None and spec.features is not None
+            same = spec.max_norm == known.spec.max_norm and (grows or spec.dim in known.dims)
+            return "" if same else "gives the bandit another dimension or another bound"
+        self._limits[event.bandit] = known._replace(spec=now, dims=known.dims | {now.dim})
+        return ""
 
     def _decision(self, event: Event) -> str:
         body, limits = _decided.decode(event.body), self._limits[event.bandit]
-        if len(body.x) != 8 * limits.dim:
-            return f"has a vector of {len(body.x)} bytes, expected {8 * limits.dim}"
-        if not math.hypot(*struct.unpack(f"<{limits.dim}d", body.x)) <= limits.max_norm:
+        dim, odd = divmod(len(body.x), 8)
+        if odd or dim not in limits.dims:
+            return f"has a vector of {len(body.x)} bytes, expected {8 * limits.spec.dim}"
+        if not math.hypot(*struct.unpack(f"<{dim}d", body.x)) <= limits.max_norm:
             return "has a vector that is not finite, or too long"
         if body.propensity is not None and not 0.0 < body.propensity <= 1.0:
             return f"has propensity {body.propensity}"

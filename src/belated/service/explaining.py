@@ -49,6 +49,11 @@ def explain(service: Service, first: Event) -> Explanation:
     """Rebuild what was known at the time, from the log alone."""
     body = msgspec.msgpack.decode(first.body, type=Decided)
     fold = _fold_at(service, first.bandit, body.version)
+    if len(body.x) != 8 * fold.learner.dim:
+        # It was imported, after the features had grown: no model of ours had a part in it.
+        live = service.fold(first.bandit)
+        fold = Loop(service.ledger, only=live.name).empty_fold(live.name, live.spec)
+        body = msgspec.structs.replace(body, x=live.earlier.present(body.x), matrix=b"")
     names, matrix, complete = _options(fold, body)
     learner = fold.learner
     views = [

@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-import httpx
+import httpx2
 import pytest
 import uvicorn
 
@@ -435,5 +435,5 @@ def test_more_connections_than_files_are_refused():
 
 
 def test_the_client_reads_what_is_refused(live):
-    answer = httpx.get(f"http://127.0.0.1:{live.port}/healthz", headers={"x": "a" * 200_000})
+    answer = httpx2.get(f"http://127.0.0.1:{live.port}/healthz", headers={"x": "a" * 200_000})
     assert answer.status_code == 431

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-import httpx
+import httpx2
 import pytest
 
 from belated.service.app import new_app
@@ -15,10 +15,10 @@ SETTINGS = {"family": "gaussian", "policy": "delayed-ofu-glm", "dim": 2}
 
 def sent(service, method, path, headers=None, allowed=(), **more):
     """The answer to a request of a page of this service's own address."""
-    transport = httpx.ASGITransport(new_app(service, allowed_hosts=allowed))
+    transport = httpx2.ASGITransport(new_app(service, allowed_hosts=allowed))
 
     async def ask():
-        async with httpx.AsyncClient(transport=transport, base_url=OWN) as http:
+        async with httpx2.AsyncClient(transport=transport, base_url=OWN) as http:
             return await http.request(method, path, headers=headers, **more)
 
     return asyncio.run(ask())

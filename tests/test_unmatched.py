@@ -4,7 +4,7 @@ import asyncio
 import json
 import warnings
 
-import httpx
+import httpx2
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
@@ -156,7 +156,7 @@ def alarms(client):
 
 def scraped(client, name):
     async def get():
-        async with httpx.AsyncClient(transport=client._transport, base_url="http://test") as http:
+        async with httpx2.AsyncClient(transport=client._transport, base_url="http://test") as http:
             return (await http.get("/metrics")).text
 
     lines = asyncio.run(get()).splitlines()

@@ -6,7 +6,7 @@ import signal
 import threading
 from contextlib import ExitStack
 
-import httpx
+import httpx2
 import pytest
 
 from live_server import Caller, Gone
@@ -83,7 +83,7 @@ def test_what_one_worker_acknowledged_the_other_sees(folder):
         assert other("GET", "/v1/bandits").status == 401, "the door is closed everywhere at once"
         headers = {"X-API-Key": key["key"]}
         for _ in range(10):
-            assert httpx.get(f"{url}v1/bandits", headers=headers).status_code == 200
+            assert httpx2.get(f"{url}v1/bandits", headers=headers).status_code == 200
         assert ended(process)[0] == 0
 
 
@@ -136,6 +136,6 @@ def test_workers_end_when_their_parent_does(folder, monkeypatch, number):
         process.send_signal(number)
         until(lambda: not any(map(is_running, workers)))
         process.wait(timeout=30)
-        with pytest.raises(httpx.TransportError):
-            httpx.get(f"{url}healthz")
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"{url}healthz")
     assert not list(folder.glob("belated-workers-*"))

@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 
 from belated.ledger import snapshots
-from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
+from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Position, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
+from belated.ledger.protocol import Ledger
 from belated.ledger.spec import Spec
 from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
-from belated.service.explaining import explain, iso, story_of
+from belated.service.explaining import TOO_MANY, iso, story_of
 from belated.service.logs import DECISION
 from belated.service.messages import (
     ActionChange,
@@ -127,7 +128,7 @@ def _add_loop(api: Api, service: Service) -> None:
         "/v1/decisions/{id}",
         answers={200: DecisionStory},
         needs="read",
-        problems=[NO_DECISION, *UNWELL],
+        problems=[NO_DECISION, TOO_MANY, *UNWELL],
         checks_bandit=True,
     )
     async def read_decision(path: DecisionPath, query: Explaining, call: Call) -> DecisionStory:
@@ -137,12 +138,12 @@ def _add_loop(api: Api, service: Service) -> None:
         this is worked out from the log and takes the longer the longer the log is.
         """
         id = from_text(path.id) or b"?"
-        events = await service.from_store(lambda: service.ledger.story(id))
+        events = await service.from_store(lambda ledger: ledger.story(id))
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
         story = story_of(events)
         if query.explain:
-            story.explanation = await asyncio.to_thread(explain, service, events[0])
+            story.explanation = await service.explaining.explain(events[0])
         return story
 
     @api.route(
@@ -165,7 +166,7 @@ def _add_loop(api: Api, service: Service) -> None:
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
     async def list_parked() -> ParkedList:
         """List rewards that wait for their decision."""
-        parked = await service.from_store(service.ledger.parked)
+        parked = await service.from_slow_store(lambda ledger: ledger.parked())
         return ParkedList([ParkedReward(to_text(w.id), iso(w.time), w.value) for w in parked])
 
 
@@ -319,17 +320,20 @@ def _add_privacy(api: Api, service: Service) -> None:
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been.
         """
-        fold = service.fold(path.name)
-        await service.writer.drain()
-        now = service.loop.clock()
-        erased = await service.from_store(
-            lambda: service.ledger.forget(path.name, path.subject, now)
-        )
-        await service.write([])
-        await service.until(lambda: service.fold(path.name) is not fold)  # but one made anew
-        folder = service.snapshot_folder
+        service.fold(path.name)
+        await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
+        now, before, folder = service.loop.clock(), service.loop.position, service.snapshot_folder
+
+        def forget(ledger: Ledger) -> tuple[int, Position]:
+            erased = ledger.forget(path.name, path.subject, now)
+            told = ledger.rare(Kind.FORGOTTEN, before)
+            return erased, max((Position(e.tx, e.seq) for e in told), default=before)
+
+        erased, end = await service.from_slow_store(forget)
         if folder is not None:
-            await service.from_store(lambda: snapshots.drop_erased(service.loop, folder))
+            await service.from_slow_store(lambda ledger: snapshots.drop_erased(ledger, folder))
+        await service.until(lambda: service.loop.position >= end)
+        await service.rebuilding.done(path.name)
         return Erased(erased)
 
 

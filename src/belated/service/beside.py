@@ -61,10 +61,13 @@ class Beside:
     def stop(self) -> None:
         """Give up what is under way."""
         self._stopped.set()
-        if self._process is not None:
-            self._process.kill()
+        process = self._process
+        if process is not None:
+            process.kill()
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
+        if self._process is not None:
+            self._process.communicate()
 
     def _ask(self, line: bytes) -> bytes:
         """The answer to a call; a process that ended just now is replaced by another one."""

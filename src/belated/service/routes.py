@@ -39,6 +39,7 @@ from belated.service.messages import (
     KeyRequest,
     KeyView,
     NewKeyAnswer,
+    Paging,
     ParkedList,
     ParkedReward,
     RewardAnswer,
@@ -49,6 +50,7 @@ from belated.service.messages import (
     Watching,
 )
 from belated.service.openapi import Link
+from belated.service.paging import NO_PAGE, page_of
 from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.running import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
@@ -211,12 +213,12 @@ def _add_bandits(api: Api, service: Service) -> None:
         "/v1/bandits",
         answers={200: BanditList},
         needs="read",
-        problems=UNWELL,
+        problems=[NO_PAGE, *UNWELL],
         links=[Link("make_decision", first, body={}), Link("list_actions", first)],
     )
-    async def list_bandits() -> BanditList:
+    async def list_bandits(query: Paging) -> BanditList:
         """List the bandits."""
-        return BanditList(list(service.loop.folds))
+        return BanditList(*page_of(service.loop.folds.keys(), query))
 
     @api.route(
         "GET",
@@ -267,11 +269,11 @@ def _add_bandits(api: Api, service: Service) -> None:
         "/v1/bandits/{name}/actions",
         answers={200: ActionList},
         needs="read",
-        problems=[NO_BANDIT, *UNWELL],
+        problems=[NO_BANDIT, NO_PAGE, *UNWELL],
     )
-    async def list_actions(path: BanditPath) -> ActionList:
+    async def list_actions(path: BanditPath, query: Paging) -> ActionList:
         """List the registered actions with their features."""
-        return ActionList(service.fold(path.name).actions.listed)
+        return _actions(service.fold(path.name).actions.listed, query)
 
     @api.route(
         "PATCH",
@@ -282,7 +284,10 @@ def _add_bandits(api: Api, service: Service) -> None:
         max_bytes=32_000_000,
     )
     async def change_actions(path: BanditPath, body: ActionChange) -> ActionList:
-        """Register actions, change their features, withdraw them."""
+        """Register actions, change their features, withdraw them.
+
+        The answer is the first page of those that are registered now.
+        """
         service.fold(path.name)
         try:
             draft = service.loop.actions_draft(path.name, body.put, body.drop)
@@ -290,7 +295,12 @@ def _add_bandits(api: Api, service: Service) -> None:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
         await service.until(lambda: _has_changed(service.fold(path.name).actions.listed, body))
-        return ActionList(service.fold(path.name).actions.listed)
+        return _actions(service.fold(path.name).actions.listed, Paging())
+
+
+def _actions(listed: Mapping[str, Any], query: Paging) -> ActionList:
+    names, after = page_of(listed.keys(), query)
+    return ActionList({name: listed[name] for name in names}, after)
 
 
 def _spec(service: Service, name: str) -> Spec | None:
@@ -338,12 +348,17 @@ def _add_privacy(api: Api, service: Service) -> None:
 
 
 def _add_keys(api: Api, service: Service) -> None:
-    @api.route("GET", "/v1/keys", answers={200: KeyList}, needs="admin", problems=UNWELL)
-    async def list_keys() -> KeyList:
-        """List the API keys, without their secrets."""
-        return KeyList(
-            [KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in service.ring.valid()]
-        )
+    @api.route(
+        "GET", "/v1/keys", answers={200: KeyList}, needs="admin", problems=[NO_PAGE, *UNWELL]
+    )
+    async def list_keys(query: Paging) -> KeyList:
+        """List the API keys, without their secrets; those that were revoked are left out."""
+        ids, after = page_of(service.loop.keys.keys(), query)
+        keys = [service.loop.keys[id] for id in ids]
+        views = [
+            KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in keys if not k.revoked
+        ]
+        return KeyList(views, after)
 
     @api.route("POST", "/v1/keys", answers={201: NewKeyAnswer}, needs="admin", problems=UNWELL)
     async def make_key(body: KeyRequest) -> NewKeyAnswer:

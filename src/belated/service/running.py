@@ -39,8 +39,8 @@ READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 LEEWAY = 5_000_000  # microseconds for which another machine may still be writing a reward in time
 MOST_ABANDONED = 10_000  # remembered while the store is down
-MOST_EXPIRED = 500  # at once: requests must not wait for long
-AT_ONCE = 1_000  # events that are taken in before other requests have their turn
+MOST_EXPIRED = 250  # at once: requests must not wait for long
+AT_ONCE = 500  # events that are taken in before other requests have their turn
 
 
 @dataclass

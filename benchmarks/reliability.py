@@ -2,7 +2,7 @@
 
 ``python benchmarks/reliability.py`` takes about half an hour on two cores and prints the table; with
 ``--write`` it also puts it into the page; with ``--quick`` the sizes are those of the test suite;
-with the names of promises, such as ``R10``, only these are run.
+with the names of promises, such as ``R10``, only these are run, with ``latency`` the last table.
 Progress goes to standard error. Each run is a test with another size: what the test prints is what
 stands in the table.
 """
@@ -15,9 +15,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import latency
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 MARK = "<!-- below: the output of benchmarks/reliability.py -->"
+
+LATENCY = f"""
+How long a decision takes while something large is done, on SQLite with {latency.EVENTS:,} events in the log;
+{latency.PROBES} connections that ask every {latency.PAUSE * 1e3:g} ms (`python benchmarks/reliability.py latency`):
+"""
 
 
 class Run(NamedTuple):
@@ -97,6 +104,10 @@ def main() -> None:
         said, failed = result(run, {} if quick else run.size)
         seconds = time.perf_counter() - started
         say(f"| {run.promise} | {run.what} | {said} | {failed} | {seconds:.0f} |")
+    if not wanted or "latency" in wanted:
+        say(LATENCY)
+        for line in latency.table():
+            say(line)
     if "--write" in sys.argv[1:]:
         page, _, _ = PAGE.read_text().partition(MARK)
         PAGE.write_text("\n".join([page + MARK, "", *lines, ""]))

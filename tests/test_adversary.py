@@ -23,7 +23,6 @@ from belated.ledger.sqlite import SQLiteLedger
 from belated.logs.histogram import AGES, Histogram
 from belated.service import logs
 from belated.service.app import new_app
-from belated.service.metrics import pending_by_age
 from belated.service.running import Service
 from belated.service.writer import Writer
 
@@ -523,11 +522,11 @@ def test_pending_decisions_by_age():
     client.decide()
     client.now += 1
     client.reward(ids[0], 1.0)
-    found = pending_by_age(client.service.loop.folds["shop"], client.now)
+    fold = client.service.loop.folds["shop"]
     slow = Histogram(AGES)
-    for pending in client.service.loop.folds["shop"].pending.values():
-        slow.add((client.now - pending.time) / 1e6)
-    assert found.counts == slow.counts == [1, 0, 2, 0, 0, 0, 0, 0, 0]
+    for pending in fold.pending.values():
+        slow.add(client.now // SECOND - pending.time // SECOND)
+    assert fold.pending_by_age(client.now).counts == slow.counts == [1, 2, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_the_statistics_know_of_revisions():

@@ -300,14 +300,14 @@ def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
     assert loop.ledger.forget("shop", "you", loop.clock()) == 1
     fresh = Loop(loop.ledger, clock=loop.clock)
     assert snapshots.load(fresh, tmp_path) > (0, 0)  # it holds nothing of you
-    snapshots.drop_erased(loop, tmp_path)
+    snapshots.drop_erased(loop.ledger, tmp_path)
     assert len(snapshots.found(tmp_path)) == 1
     assert loop.ledger.forget("shop", "me", loop.clock()) == 1
     fresh = Loop(loop.ledger, clock=loop.clock)
     assert snapshots.load(fresh, tmp_path) == (0, 0)
     fresh.catch_up()
     loop.catch_up()
-    snapshots.drop_erased(loop, tmp_path)
+    snapshots.drop_erased(loop.ledger, tmp_path)
     assert snapshots.found(tmp_path) == []
     assert fresh.folds["shop"].learner.n_decided == 0
     assert same(loop, fresh)

@@ -9,7 +9,13 @@ import httpx2
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
 from belated.ledger.events import Status
-from belated.service.messages import BanditSettings, BanditState, DecisionAnswer, DecisionStory
+from belated.service.messages import (
+    ActionList,
+    BanditSettings,
+    BanditState,
+    DecisionAnswer,
+    DecisionStory,
+)
 
 T = TypeVar("T")
 
@@ -108,7 +114,12 @@ class AsyncClient:
 
     async def bandits(self) -> list[str]:
         """Names of all bandits."""
-        return (await self._send(calls.bandit_list())).bandits
+        page = await self._send(calls.bandit_list(None))
+        names = page.bandits
+        while page.next is not None:
+            page = await self._send(calls.bandit_list(page.next))
+            names += page.bandits
+        return names
 
     async def bandit(self, name: str) -> BanditState:
         """A bandit's settings and what it knows."""
@@ -122,13 +133,21 @@ class AsyncClient:
 
     async def actions(self, bandit: str) -> dict[str, Any]:
         """The registered actions, by name."""
-        return (await self._send(calls.action_list(bandit))).actions
+        return await self._all_actions(bandit, await self._send(calls.action_list(bandit, None)))
 
     async def change_actions(
         self, bandit: str, put: Mapping[str, Features] | None = None, drop: Iterable[str] = ()
     ) -> dict[str, Any]:
         """Register actions or change their features, and withdraw others; returns all."""
-        return (await self._send(calls.action_change(bandit, put or {}, drop))).actions
+        first = await self._send(calls.action_change(bandit, put or {}, drop))
+        return await self._all_actions(bandit, first)
+
+    async def _all_actions(self, bandit: str, page: ActionList) -> dict[str, Any]:
+        actions = page.actions
+        while page.next is not None:
+            page = await self._send(calls.action_list(bandit, page.next))
+            actions |= page.actions
+        return actions
 
     async def forget(self, bandit: str, subject: str) -> int:
         """Erase a subject's decisions and rewards; returns how many decisions.

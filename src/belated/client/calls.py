@@ -219,9 +219,9 @@ def story(decision_id: str, explain: bool) -> Call[DecisionStory]:
     return Call("GET", f"/v1/decisions/{_quoted(decision_id)}{query}", DecisionStory)
 
 
-def bandit_list() -> Call[BanditList]:
-    """All bandits."""
-    return Call("GET", "/v1/bandits", BanditList)
+def bandit_list(after: str | None) -> Call[BanditList]:
+    """A page of the bandits."""
+    return Call("GET", f"/v1/bandits{_page(after)}", BanditList)
 
 
 def bandit_state(name: str) -> Call[BanditState]:
@@ -234,9 +234,9 @@ def bandit_settings(name: str, settings: Mapping[str, Any] | BanditSettings) -> 
     return Call("PUT", f"/v1/bandits/{_quoted(name)}", BanditState, _json(settings))
 
 
-def action_list(bandit: str) -> Call[ActionList]:
-    """The registered actions."""
-    return Call("GET", f"/v1/bandits/{_quoted(bandit)}/actions", ActionList)
+def action_list(bandit: str, after: str | None) -> Call[ActionList]:
+    """A page of the registered actions."""
+    return Call("GET", f"/v1/bandits/{_quoted(bandit)}/actions{_page(after)}", ActionList)
 
 
 def action_change(
@@ -250,6 +250,11 @@ def action_change(
 def erasure(bandit: str, subject: str) -> Call[Erased]:
     """Erase what concerns a subject."""
     return Call("DELETE", f"/v1/bandits/{_quoted(bandit)}/subjects/{_quoted(subject)}", Erased)
+
+
+def _page(after: str | None) -> str:
+    """The query for a page of a list; the first one needs none."""
+    return "" if after is None else f"?after={quote(after, safe='')}"
 
 
 def _features(given: Features) -> Any:

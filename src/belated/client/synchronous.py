@@ -9,7 +9,13 @@ import httpx2
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
 from belated.ledger.events import Status
-from belated.service.messages import BanditSettings, BanditState, DecisionAnswer, DecisionStory
+from belated.service.messages import (
+    ActionList,
+    BanditSettings,
+    BanditState,
+    DecisionAnswer,
+    DecisionStory,
+)
 
 T = TypeVar("T")
 
@@ -143,7 +149,12 @@ class Client:
 
     def bandits(self) -> list[str]:
         """Names of all bandits."""
-        return self._send(calls.bandit_list()).bandits
+        page = self._send(calls.bandit_list(None))
+        names = page.bandits
+        while page.next is not None:
+            page = self._send(calls.bandit_list(page.next))
+            names += page.bandits
+        return names
 
     def bandit(self, name: str) -> BanditState:
         """A bandit's settings and what it knows."""
@@ -155,13 +166,20 @@ class Client:
 
     def actions(self, bandit: str) -> dict[str, Any]:
         """The registered actions, by name."""
-        return self._send(calls.action_list(bandit)).actions
+        return self._all_actions(bandit, self._send(calls.action_list(bandit, None)))
 
     def change_actions(
         self, bandit: str, put: Mapping[str, Features] | None = None, drop: Iterable[str] = ()
     ) -> dict[str, Any]:
         """Register actions or change their features, and withdraw others; returns all."""
-        return self._send(calls.action_change(bandit, put or {}, drop)).actions
+        return self._all_actions(bandit, self._send(calls.action_change(bandit, put or {}, drop)))
+
+    def _all_actions(self, bandit: str, page: ActionList) -> dict[str, Any]:
+        actions = page.actions
+        while page.next is not None:
+            page = self._send(calls.action_list(bandit, page.next))
+            actions |= page.actions
+        return actions
 
     def forget(self, bandit: str, subject: str) -> int:
         """Erase a subject's decisions and rewards; returns how many decisions.

@@ -16,7 +16,7 @@ __all__ = ["Ledger", "LedgerError", "StoreUnavailableError", "open_ledger"]
 EXPECTED = "sqlite:///file.db, postgresql://host/database or memory://"
 
 
-def open_ledger(url: str) -> Ledger:
+def open_ledger(url: str, *, waits: bool = True) -> Ledger:
     """The ledger at ``url``; a SQLite file is made where there is none.
 
     Parameters
@@ -25,6 +25,9 @@ def open_ledger(url: str) -> Ledger:
         ``sqlite:///file.db`` (three slashes, then a path; a fourth for an absolute one),
         ``postgresql://...`` (needs ``belated[postgres]``) or ``memory://``; or ``env:NAME``, the
         environment variable that holds one of these, so that no password is seen in a command.
+    waits
+        Whether a SQLite ledger waits while another process writes; otherwise it raises
+        ``StoreBusyError`` at once.
     """
     if not isinstance(url, str):
         raise wrong("ledger", url, EXPECTED)
@@ -41,7 +44,7 @@ def open_ledger(url: str) -> Ledger:
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         from belated.ledger.sqlite import SQLiteLedger
 
-        return SQLiteLedger(rest[1:])
+        return SQLiteLedger(rest[1:], waits=waits)
     if scheme in ("postgresql", "postgres") and found:
         from belated.ledger.postgres import PostgresLedger
 

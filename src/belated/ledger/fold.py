@@ -7,10 +7,10 @@ same bytes. The estimate is brought up to date once a transaction, where it brou
 import logging
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from heapq import heappop, heappush
-from itertools import groupby
+from itertools import groupby, islice
 from math import isfinite, isnan
 from operator import attrgetter
 from typing import Any
@@ -31,12 +31,14 @@ from belated.ledger.growing import Earlier
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.logs.histogram import AGES, Histogram
+from belated.logs.moments import SECOND_US, Moments
 from belated.logs.statistics import Statistics
 from belated.logs.words import nothing_learnt
 
 log = logging.getLogger(__name__)
 
 MANY = 100_000  # decisions: taking them in again may take a second or more
+PART = 1_000  # decisions that a snapshot is written and read by: other threads want to run, too
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
 
@@ -53,6 +55,9 @@ class Pending(msgspec.Struct, gc=False):
     action: str
     held: float | None = None  # in a conversion loop: the reward, until the window closes
     late: bool = False  # whether the log holds a reward that came too late
+
+
+_pending = msgspec.msgpack.Decoder(dict[bytes, Pending])
 
 
 class Counts(msgspec.Struct):
@@ -90,6 +95,7 @@ class Fold:
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first
+        self._pending_since = Moments()  # when those were decided
         self.counts = Counts()
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
@@ -119,9 +125,11 @@ class Fold:
                 self.version += len(alike)
             self._plan.end_transaction()
         self._flush()
-        self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in self._noted.returned])
-        self._noted.tell(self.statistics, self.played)
-        self._noted = Noted()
+        noted, self._noted = self._noted, Noted()
+        self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
+        self._pending_since.add([decided[1] for decided in noted.decided])
+        self._pending_since.remove(noted.settled)
+        noted.tell(self.statistics, self.played)
 
     @property
     def repeatable(self) -> bool:
@@ -145,10 +153,20 @@ class Fold:
         """Decisions taken in."""
         return len(self.ids) // 16
 
-    def due(self, now: int) -> list[bytes]:
-        """Pending decisions whose window has closed."""
-        found = []
-        while self._windows and self._windows[0][0] < now:
+    def pending_by_age(self, now: int) -> Histogram:
+        """Returns the ages of pending decisions, in whole seconds of the clock.
+
+        This takes the same time however many are pending.
+        """
+        total, second = len(self.pending), now // SECOND_US
+        younger = [self._pending_since.since(second - int(bound)) for bound in AGES]
+        counts = [n - before for n, before in zip([*younger, total], [0, *younger], strict=True)]
+        return Histogram(AGES, counts)
+
+    def due(self, now: int, most: int | None = None) -> list[bytes]:
+        """Returns pending decisions whose window has closed, ``most`` of them at most."""
+        found: list[tuple[int, bytes]] = []
+        while self._windows and self._windows[0][0] < now and len(found) != most:
             window = heappop(self._windows)
             if window[1] in self.pending:
                 found.append(window)
@@ -196,11 +214,15 @@ class Fold:
         learner = self.learner
         known = snapshot.flatten(learner.state, learner.history)
         del known["history.x"]
-        pending = msgspec.msgpack.encode(self.pending)
+        waiting = iter(self.pending.items())
+        parts = []
+        while part := dict(islice(waiting, PART)):
+            parts.append(msgspec.msgpack.encode(part))
         return known | {
             "ids": np.frombuffer(self.ids, np.uint8),
             "played": np.array(self.played, np.uint16),
-            "pending": np.frombuffer(pending, np.uint8),
+            "pending": np.frombuffer(b"".join(parts), np.uint8),
+            "pending_parts": np.array([len(part) for part in parts], np.int64),
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
@@ -215,15 +237,23 @@ class Fold:
         self.played = array("H", arrays["played"].tobytes())
         if not self.n_rows == len(self.played) == len(y) == learner.n_decided:
             raise ValueError(f"{self.n_rows} ids for {learner.n_decided} decisions")
-        waiting = msgspec.msgpack.decode(arrays["pending"].tobytes(), type=dict[bytes, Pending])
-        for id, pending in waiting.items():
-            self._wait_for(id, pending)
+        for waiting in _parts(arrays):
+            for id, pending in waiting.items():
+                self._wait_for(id, pending)
+            self._pending_since.add([pending.time for pending in waiting.values()])
         self.version = header["version"]
         self.counts = msgspec.convert(header["counts"], Counts)
         self.delays = msgspec.convert(header["delays"], Histogram)
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
+
+    def let_go(self) -> None:
+        """Free what is pending bit by bit: a million decisions at once would stop all threads."""
+        while self.pending:
+            self.pending.popitem()
+        while self._windows:
+            self._windows.pop()
 
     # ------------------------------------------------------------------------- kinds of events
 
@@ -250,6 +280,7 @@ class Fold:
 
     def _rewarded(self, events: list[Event]) -> None:
         waiting, returned, rows, rewards = self.pending, self._noted.returned, [], []
+        settled = self._noted.settled
         conversion, keep = self.spec.loop == "conversion", self.spec.late == "keep"
         for event in events:
             id, time, value = event.id, event.time, event.value
@@ -272,6 +303,7 @@ class Fold:
                 self._hold(pending, value)
             else:
                 del waiting[id]
+                settled.append(pending.time)
                 rows.append(pending.row)
                 rewards.append(value)
         self._plan.learn(rows, rewards)
@@ -282,6 +314,7 @@ class Fold:
             pending = self._done_with(event.id)
             if pending is None:
                 continue  # erased, or rewarded at the same time elsewhere
+            self._noted.settled.append(pending.time)
             held = pending.held
             if held is None:
                 self.counts.expired += 1
@@ -296,6 +329,7 @@ class Fold:
         for event in events:
             pending = self._done_with(event.id)
             if pending is not None:
+                self._noted.settled.append(pending.time)
                 self.counts.cancelled += 1
                 self._noted.cancelled.append((event.id, pending.time, event.time))
 
@@ -317,6 +351,7 @@ class Fold:
                 self._hold(pending, value)
             else:
                 del self.pending[event.id]
+                self._noted.settled.append(pending.time)
                 self._plan.learn([pending.row], [value])
 
     def _hold(self, pending: Pending, value: float) -> None:
@@ -406,3 +441,13 @@ class Fold:
             np.array(plan.last, np.int64),
         )
         self._plan = Plan()
+
+
+def _parts(arrays: Mapping[str, Any]) -> Iterator[dict[bytes, Pending]]:
+    """The pending decisions of a snapshot; those of version 0.1 are one part."""
+    encoded = arrays["pending"].tobytes()
+    start = 0
+    for length in arrays.get("pending_parts", [len(encoded)]):
+        part = encoded[start : start + int(length)]
+        yield _pending.decode(part)
+        start += int(length)

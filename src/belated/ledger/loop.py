@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ from belated.ledger.events import (
     ActionsChange,
     Decided,
     Draft,
+    Erasure,
     Event,
     Facts,
     KeyChange,
@@ -59,6 +61,17 @@ class Proposal(NamedTuple):
 
     draft: Draft
     body: Decided
+
+
+@dataclass(slots=True, eq=False)
+class Rebuild:
+    """A bandit that has to be rebuilt without what was erased, beside the live one.
+
+    Whoever rebuilds it replays the log up to ``end``, applies ``since`` and calls ``Loop.swap``.
+    """
+
+    end: Position
+    since: list[list[Event]] = field(default_factory=list)  # what the live one has taken in since
 
 
 class Loop:
@@ -99,6 +112,12 @@ class Loop:
         self.position = START
         # What became zeros, by bandit: a fold may be rebuilt, and its counts must go on.
         self.unmatched: dict[str, UnmatchedCounts] = {}
+        self.at_once = AT_ONCE  # events that are read and taken in at a time
+        self.rebuilds_beside = False  # whether somebody looks at ``rebuilding``; else at once
+        self.rebuilding: dict[str, Rebuild] = {}
+        # where this loop began to read, and the last erasure that had been made by then
+        self._began, self._erased_by_then = START, START
+        self._reads = False
         self._kept: dict[str, tuple[int, Decided, bytes]] = {}
         self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
@@ -109,17 +128,26 @@ class Loop:
     def catch_up(self, progress: Progress | None = None) -> int:
         """Take in what is new in the log; returns how many events."""
         total = 0
-        while n := self._take_in_next():
+        while n := self.take_in_next():
             total += n
             if progress is not None:
                 progress(n)
         return total
 
-    def _take_in_next(self) -> int:
-        events, position = self.ledger.follow(self.position, AT_ONCE)
+    def take_in_next(self) -> int:
+        """Take in the next ``at_once`` events of the log, about; returns how many there were."""
+        if not self._reads:
+            self._begin()
+        events, position = self.ledger.follow(self.position, self.at_once)
         if events:
             self.take_in(events, position)
         return len(events)
+
+    def _begin(self) -> None:
+        told = self.ledger.rare(_FORGOTTEN, self.position)
+        self._began = self.position
+        self._erased_by_then = max((Position(e.tx, e.seq) for e in told), default=START)
+        self._reads = True
 
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
@@ -127,27 +155,34 @@ class Loop:
         keys = [event for event in events if event.kind is _KEYS]
         others = [event for event in events if event.kind is not _KEYS] if keys else events
         for name, run in groupby(others, attrgetter("bandit")):
-            if self._only is None or name == self._only:
+            if self.follows(name):
                 by_bandit[name] += run
         for event in keys:
             key = msgspec.msgpack.decode(event.body, type=KeyChange)
             self.keys[key.id] = key
             self.keys_changed = True
-        erased = {event.bandit for event in events if event.kind is _FORGOTTEN}
-        to_rebuild = (erased | self._torn) & by_bandit.keys()
+        erased = {e.bandit for e in events if e.kind is _FORGOTTEN and self._took_in_what(e)}
+        at_once = self._torn if self.rebuilds_beside else erased | self._torn
         # first, because the store may fail here, and then nothing must have changed
-        anew = {name: self._anew(name, position) for name in to_rebuild}
+        anew = {name: self.replayed(name, position) for name in at_once & by_bandit.keys()}
         self._torn |= by_bandit.keys()  # until all is done: memory may run out, Ctrl-C may come
         for name, its_events in by_bandit.items():
             if name in anew:
-                self.folds[name] = anew[name]
-                self._kept.pop(name, None)
+                self.swap(name, anew[name])
                 continue
             if name not in self.folds:
                 self.folds[name] = self.new_fold(name, its_events[0])
             self.folds[name].apply(its_events)
+            if name in erased:
+                self.rebuilding[name] = Rebuild(position)  # in the place of an earlier one
+            elif name in self.rebuilding:
+                self.rebuilding[name].since.append(its_events)
         self.position = position
         self._torn -= by_bandit.keys()
+
+    def follows(self, name: str) -> bool:
+        """Whether a bandit of this name is taken in."""
+        return self._only is None or name == self._only
 
     def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""
@@ -161,11 +196,29 @@ class Loop:
         fold.actions.count_in(self.unmatched.setdefault(name, UnmatchedCounts(clock=self.clock)))
         return fold
 
-    def _anew(self, name: str, end: Position) -> "Fold":
-        """The fold of a log from which something was erased: as if it had never been there."""
-        fold, position = None, START
+    def _took_in_what(self, erasure: Event) -> bool:
+        """Whether this loop may have taken in decisions before they were erased."""
+        first = msgspec.msgpack.decode(erasure.body, type=Erasure).first
+        if first is None:
+            return False  # there were none of the subject
+        read_later = (erasure.tx, erasure.seq) <= self._erased_by_then and first > self._began
+        return not read_later
+
+    def swap(self, name: str, fold: "Fold") -> None:
+        """Let a bandit go on as ``fold``, which has taken in what the present one has."""
+        self.folds[name] = fold
+        self._kept.pop(name, None)
+        self.rebuilding.pop(name, None)
+
+    def replayed(
+        self, name: str, end: Position, fold: "Fold | None" = None, position: Position = START
+    ) -> "Fold":
+        """Returns a bandit as the log up to ``end`` has it, as if what was erased had never been.
+
+        With ``fold``, which has taken in the log up to ``position``, only the rest is replayed.
+        """
         while position < end:
-            events, position = self.ledger.follow(position)
+            events, position = self.ledger.follow(position, self.at_once)
             mine = [e for e in events if e.bandit == name and (e.tx, e.seq) <= end]
             if mine:
                 fold = fold or self.new_fold(name, mine[0])
@@ -188,7 +241,7 @@ class Loop:
         # Written is written: a caller who is told otherwise does something else than the log says.
         # What cannot be read back now is taken in by the next call.
         with suppress(StoreUnavailableError):
-            while self._take_in_next() >= AT_ONCE:
+            while self.take_in_next() >= AT_ONCE:
                 pass  # up to these; to look for more would cost another query
         return outcomes
 
@@ -214,6 +267,8 @@ class Loop:
         """See ``Follower.open_decisions``."""
         found: dict[bytes, Facts] = {}
         for name, fold in islice(self.folds.items(), MOST_SEARCHED):
+            if name in self.rebuilding:
+                continue  # it still holds what was erased
             for id in ids:
                 waiting = fold.pending.get(id)
                 if waiting is not None and waiting.held is None and not waiting.late:

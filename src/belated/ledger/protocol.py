@@ -17,6 +17,10 @@ class StoreUnavailableError(LedgerError):
     """The store cannot be read or written now: a full disk, a lost connection. Try again."""
 
 
+class StoreBusyError(StoreUnavailableError):
+    """Another process is writing, and this ledger was told not to wait. Nothing was written."""
+
+
 class NewBanditError(StoreUnavailableError):
     """Somebody else has made this bandit, and here its beginning has not been read yet."""
 

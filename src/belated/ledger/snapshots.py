@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,15 @@ import numpy as np
 from belated.core.files import ABANDONED, in_work, remove_if_abandoned, sync_folder
 from belated.ledger.events import Erasure, KeyChange, Kind, Position
 from belated.ledger.loop import Loop
+from belated.ledger.protocol import Ledger
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
 log = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]  # what ``save`` writes besides the bandits' arrays
 
 VERSION = 4
 KEEP = 2  # the newest may be damaged
@@ -48,7 +52,7 @@ def default_folder(url: str) -> Path | None:
 def save(loop: Loop, folder: Path) -> Path:
     """Write what ``loop`` knows; older snapshots but the last are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{_prefix(loop)}{loop.position.tx:020}-{loop.position.seq:020}"
+    name = f"{_prefix(loop.ledger)}{loop.position.tx:020}-{loop.position.seq:020}"
     target = folder / name
     remove_leftovers(folder)  # first: they take up room that is needed now
     if target.exists():
@@ -66,16 +70,16 @@ def save(loop: Loop, folder: Path) -> Path:
         finally:
             shutil.rmtree(part, ignore_errors=True)
     sync_folder(folder)
-    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop))]
+    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop.ledger))]
     for old in ours[:-KEEP]:
         shutil.rmtree(old)
-    drop_erased(loop, folder)
+    drop_erased(loop.ledger, folder)
     return target
 
 
 def _write_parts(loop: Loop, part: Path) -> None:
     for k, fold in enumerate(loop.folds.values()):
-        _save_fold(fold, part / f"{k}.npz", part / f"{k}.npy")
+        save_fold(fold, part / f"{k}.npz", part / f"{k}.npy")
     manifest = {
         "version": VERSION,
         "ledger": loop.ledger.identity,
@@ -97,21 +101,22 @@ def remove_leftovers(folder: Path) -> None:
                 remove_if_abandoned(part)
 
 
-def drop_erased(loop: Loop, folder: Path) -> None:
+def drop_erased(ledger: Ledger, folder: Path) -> None:
     """Delete the snapshots that hold what was erased since."""
     for path in found(folder):
-        if path.name.startswith(_prefix(loop)):
-            tx, seq = map(int, path.name.removeprefix(_prefix(loop)).split("-"))
-            if _erased_since(loop, Position(tx, seq)):
+        if path.name.startswith(_prefix(ledger)):
+            tx, seq = map(int, path.name.removeprefix(_prefix(ledger)).split("-"))
+            if _erased_since(ledger, Position(tx, seq)):
                 shutil.rmtree(path)
 
 
-def _prefix(loop: Loop) -> str:
+def _prefix(ledger: Ledger) -> str:
     """Snapshots of another ledger may lie in the same folder: one that was here before."""
-    return f"{loop.ledger.identity[:8]}-"
+    return f"{ledger.identity[:8]}-"
 
 
-def _save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
+def save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
+    """Write all of a bandit but its header into two files."""
     with arrays.open("wb") as file:
         np.savez(file, **fold.arrays())
         file.flush()
@@ -131,18 +136,18 @@ def found(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix != ".part")
 
 
-def load(loop: Loop, folder: Path) -> Position:
+def load(loop: Loop, folder: Path, fits: Callable[[Manifest], bool] = lambda _: True) -> Position:
     """Let a fresh ``loop`` go on from the newest snapshot that fits; returns its position."""
     for path in reversed(found(folder)):
         try:
-            if load_one(loop, path):
+            if load_one(loop, path, fits):
                 break
         except Exception as error:  # damaged bytes can break a reader anywhere
             log.warning("%s: not a snapshot that can be read (%s); going without", path, error)
     return loop.position
 
 
-def load_one(loop: Loop, path: Path) -> bool:
+def load_one(loop: Loop, path: Path, fits: Callable[[Manifest], bool] = lambda _: True) -> bool:
     """Let a fresh ``loop`` go on from this snapshot; returns whether it is one of its ledger.
 
     One that holds what was erased since is none any more.
@@ -150,12 +155,15 @@ def load_one(loop: Loop, path: Path) -> bool:
     manifest = json.loads((path / "manifest.json").read_bytes())
     if manifest["version"] != VERSION or manifest["ledger"] != loop.ledger.identity:
         return False
+    if not fits(manifest):
+        return False
     position = Position(*manifest["position"])
-    if _erased_since(loop, position):
+    if _erased_since(loop.ledger, position):
         return False
     folds = [
-        _load_fold(loop, header, path / f"{k}.npz", path / f"{k}.npy")
+        load_fold(loop, header, path / f"{k}.npz", path / f"{k}.npy")
         for k, header in enumerate(manifest["bandits"])
+        if loop.follows(header["name"])
     ]
     keys = msgspec.convert(manifest["keys"], list[KeyChange])
     loop.folds = {fold.name: fold for fold in folds}
@@ -164,7 +172,8 @@ def load_one(loop: Loop, path: Path) -> bool:
     return True
 
 
-def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":
+def load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":
+    """Returns the bandit that ``save_fold`` wrote; the files may be deleted afterwards."""
     fold = loop.empty_fold(header["name"], msgspec.convert(header["spec"], Spec))
     with np.load(arrays, allow_pickle=False) as file:
         x = np.load(actions, mmap_mode="c").view(np.ndarray)
@@ -172,9 +181,9 @@ def _load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) 
     return fold
 
 
-def _erased_since(loop: Loop, position: Position) -> bool:
+def _erased_since(ledger: Ledger, position: Position) -> bool:
     """Whether the snapshot holds something that was erased after it was taken."""
-    for event in loop.ledger.rare(Kind.FORGOTTEN, position):
+    for event in ledger.rare(Kind.FORGOTTEN, position):
         first = msgspec.msgpack.decode(event.body, type=Erasure).first
         if first is not None and first <= position:
             return True

@@ -20,7 +20,12 @@ from msgspec.structs import astuple
 from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.memory import PARK_FOR
 from belated.ledger.migrations import missing
-from belated.ledger.protocol import Follower, LedgerError, StoreUnavailableError
+from belated.ledger.protocol import (
+    Follower,
+    LedgerError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
 from belated.ledger.settling import Known, Settled, mentioned, settle
 from belated.ledger.sqlite_upkeep import blank_old, copy_to, problems_of
 from belated.ledger.upkeep import Retained
@@ -52,14 +57,23 @@ class SQLiteLedger:
         Microseconds for which a reward may precede its decision.
     vfs
         Name of an apsw VFS, for tests that break the disk.
+    waits
+        Whether to wait while another process writes, for ten seconds at most; otherwise
+        ``StoreBusyError`` is raised at once.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, park_for: int = PARK_FOR, vfs: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        park_for: int = PARK_FOR,
+        vfs: str | None = None,
+        waits: bool = True,
     ) -> None:
         self.path = Path(path)
         self.park_for = park_for
         self._vfs = vfs
+        self._waits = waits
         self._lock = RLock()
         # what this object wrote itself need not be read back to be followed
         self._tail: list[Event] = []
@@ -68,6 +82,7 @@ class SQLiteLedger:
             self._open(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             self._migrate()
             self.identity = str(self._db.execute("select identity from ledger").get)
+            self._set_patience()
 
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
@@ -233,7 +248,9 @@ class SQLiteLedger:
     def behind(self, after: Position) -> int:
         """See ``Ledger.behind``."""
         with self._reading() as execute:
-            return int(execute("select count(*) from events where seq > ?", (after.seq,)).get)
+            # no number is left out and no row deleted: to count would take the longer the more
+            last = execute("select coalesce(max(seq), 0) from events").get
+            return max(0, int(last) - after.seq)
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
         """See ``Ledger.retain``."""
@@ -278,6 +295,10 @@ class SQLiteLedger:
         self._db.execute("pragma fullfsync = on")  # else macOS leaves commits in the disk's cache
         self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
         self._file = self._file_now()
+
+    def _set_patience(self) -> None:
+        if not self._waits:
+            self._db.set_busy_timeout(0)
 
     def _file_now(self) -> tuple[int, int] | None:
         if self._vfs is not None:
@@ -338,6 +359,7 @@ class SQLiteLedger:
         if identity != self.identity:
             raise StoreUnavailableError(f"{self.path}: another ledger lies in its place")
         self._file, self._tail = opened, []
+        self._set_patience()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -346,6 +368,8 @@ class SQLiteLedger:
             yield
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise LedgerError(f"{self.path}: damaged, or no SQLite file ({error})") from error
+        except apsw.BusyError as error:
+            raise StoreBusyError(f"{self.path}: {error}") from error
         except apsw.Error as error:
             raise StoreUnavailableError(f"{self.path}: {error}") from error
 

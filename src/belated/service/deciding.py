@@ -122,7 +122,7 @@ async def _given_before(service: Service, name: str, ask: Ask, error: Exception)
     """
     found = None
     if ask.request:
-        found = await service.from_store(lambda: service.ledger.requested(name, ask.request))
+        found = await service.from_store(lambda ledger: ledger.requested(name, ask.request))
     if found is None:
         raise Problem(INVALID, str(error)) from None
     event, digest = found

@@ -1,23 +1,30 @@
 """The whole story of a decision: what the model knew, what it thought of every action."""
 
+import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from belated.core.types import Matrix
-from belated.ledger import snapshots
+from belated.ledger import open_ledger, snapshots
 from belated.ledger.ending import ending_of
 from belated.ledger.events import Decided, Event
 from belated.ledger.ids import to_text
 from belated.ledger.loop import Loop
+from belated.ledger.protocol import Ledger
+from belated.service.beside import Beside, TooManyCallsError
 from belated.service.messages import ActionView, DecisionStory, EventView, Explanation
-from belated.service.running import Service
+from belated.service.problems import Problem, ProblemType
 from belated.service.settings import finite
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
+
+TOO_MANY = ProblemType(503, "too-many-explanations", "Other explanations are worked out first")
+RETRY_AFTER = 5.0  # seconds
 
 
 def story_of(events: list[Event]) -> DecisionStory:
@@ -45,15 +52,68 @@ def story_of(events: list[Event]) -> DecisionStory:
     )
 
 
-def explain(service: Service, first: Event) -> Explanation:
-    """Rebuild what was known at the time, from the log alone."""
+class Explaining:
+    """Works out explanations one after the other, beside the live state.
+
+    Parameters
+    ----------
+    ledger, folder
+        The log, for threads, and where its snapshots lie, if there are any.
+    url
+        Of the log, for other processes; None where they cannot read it.
+    """
+
+    def __init__(self, ledger: Ledger, folder: Path | None, url: str | None) -> None:
+        self._ledger, self._folder, self._url = ledger, folder, url
+        self._beside = Beside()
+        self._under_way: dict[bytes, asyncio.Task[Explanation]] = {}
+
+    async def explain(self, first: Event) -> Explanation:
+        """Returns what was known when a decision was made; ``first`` is its event in the log."""
+        task = self._under_way.get(first.id)
+        if task is None:  # a client that lost patience may have asked before
+            task = asyncio.get_running_loop().create_task(self._explain(first))
+            self._under_way[first.id] = task
+            task.add_done_callback(lambda _: self._under_way.pop(first.id))
+        try:
+            return await asyncio.shield(task)
+        except TooManyCallsError:
+            raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
+
+    def stop(self) -> None:
+        """Give up what is under way."""
+        self._beside.stop()
+
+    async def _explain(self, first: Event) -> Explanation:
+        if self._url is None:
+            return await asyncio.to_thread(explanation, self._ledger, self._folder, first)
+        folder = None if self._folder is None else str(self._folder)
+        said = await self._beside.call(explanation_of, self._url, folder, first.id.hex())
+        return msgspec.convert(said, Explanation)
+
+
+def explanation_of(url: str, folder: str | None, id: str) -> Any:
+    """The explanation of a decision, as JSON can hold it."""
+    ledger = open_ledger(url)
+    try:
+        first, *_ = ledger.story(bytes.fromhex(id))
+        explained = explanation(ledger, None if folder is None else Path(folder), first)
+        return msgspec.to_builtins(explained)
+    finally:
+        ledger.close()
+
+
+def explanation(ledger: Ledger, folder: Path | None, first: Event) -> Explanation:
+    """Rebuild what was known when a decision was made, from the log alone."""
     body = msgspec.msgpack.decode(first.body, type=Decided)
-    fold = _fold_at(service, first.bandit, body.version)
+    fold = _fold_at(ledger, folder, first.bandit, body.version)
     if len(body.x) != 8 * fold.learner.dim:
         # It was imported, after the features had grown: no model of ours had a part in it.
-        live = service.fold(first.bandit)
-        fold = Loop(service.ledger, only=live.name).empty_fold(live.name, live.spec)
-        body = msgspec.structs.replace(body, x=live.earlier.present(body.x), matrix=b"")
+        loop = Loop(ledger, only=first.bandit)
+        loop.catch_up()
+        present = loop.fold(first.bandit)
+        fold = loop.empty_fold(first.bandit, present.spec)
+        body = msgspec.structs.replace(body, x=present.earlier.present(body.x), matrix=b"")
     names, matrix, complete = _options(fold, body)
     learner = fold.learner
     views = [
@@ -76,16 +136,14 @@ def explain(service: Service, first: Event) -> Explanation:
     )
 
 
-def _fold_at(service: Service, name: str, version: int) -> "Fold":
+def _fold_at(ledger: Ledger, folder: Path | None, name: str, version: int) -> "Fold":
     """A bandit as it was after its first ``version`` events."""
-    loop = Loop(service.ledger, only=name)
-    if service.snapshot_folder is not None:
-        snapshots.load(loop, service.snapshot_folder)
-        if name not in loop.folds or loop.folds[name].version > version:
-            loop = Loop(service.ledger, only=name)
+    loop = Loop(ledger, only=name)
+    if folder is not None:
+        snapshots.load(loop, folder, lambda manifest: _is_before(manifest, name, version))
     fold, position = loop.folds.get(name), loop.position
     while fold is None or fold.version < version:
-        events, position = service.ledger.follow(position, 10_000)
+        events, position = ledger.follow(position, 10_000)
         if not events:
             break
         mine = [event for event in events if event.bandit == name]
@@ -95,6 +153,13 @@ def _fold_at(service: Service, name: str, version: int) -> "Fold":
             fold.apply(mine[: version - fold.version])
     assert fold is not None
     return fold
+
+
+def _is_before(manifest: snapshots.Manifest, name: str, version: int) -> bool:
+    """Whether a snapshot holds a bandit as it was after ``version`` events or fewer."""
+    return any(
+        bandit["name"] == name and bandit["version"] <= version for bandit in manifest["bandits"]
+    )
 
 
 def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:

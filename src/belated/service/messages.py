@@ -26,6 +26,7 @@ Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 
 MOST_ACTIONS = 10_000
 MOST_REWARDS = 10_000
+LONGEST_PAGE, USUAL_PAGE = 10_000, 1_000  # entries of a list in one answer
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -70,6 +71,13 @@ class Watching(Request):
     """Which bandit to show; the first, if none is named."""
 
     bandit: Name | None = None
+
+
+class Paging(Request):
+    """Which part of a list: at most ``limit`` entries, those after what ``next`` said before."""
+
+    limit: Annotated[int, Meta(ge=1, le=LONGEST_PAGE)] = USUAL_PAGE
+    after: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
 
 
 # ------------------------------------------------------------------------------------ bandits
@@ -128,9 +136,10 @@ class BanditState(msgspec.Struct):
 
 
 class BanditList(msgspec.Struct):
-    """All bandits of the service."""
+    """The bandits of the service, one page of them."""
 
     bandits: list[str]
+    next: str | None = None  # the parameter ``after`` of the next page; null: this is the last
 
 
 class ActionChange(Request):
@@ -141,9 +150,10 @@ class ActionChange(Request):
 
 
 class ActionList(msgspec.Struct):
-    """The registered actions of a bandit."""
+    """The registered actions of a bandit, one page of them."""
 
     actions: dict[str, Any]
+    next: str | None = None  # the parameter ``after`` of the next page; null: this is the last
 
 
 # ---------------------------------------------------------------------------------- decisions
@@ -330,9 +340,10 @@ class NewKeyAnswer(msgspec.Struct):
 
 
 class KeyList(msgspec.Struct):
-    """All API keys."""
+    """The API keys that are valid, one page of all that ever were."""
 
     keys: list[KeyView]
+    next: str | None = None  # the parameter ``after`` of the next page; null: this is the last
 
 
 class Health(msgspec.Struct):

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -16,7 +15,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from belated.logs.histogram import AGES, Histogram
 from belated.service.running import Service
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -137,13 +135,15 @@ class Metrics:
     def _bandits(self, folds: "list[Fold]") -> Iterator[Metric]:
         now = self.service.loop.clock()
         pending = GaugeMetricFamily(
-            "belated_pending", "Decisions without reward, of this age", labels=["bandit", "le"]
+            "belated_pending",
+            "Decisions without reward, by age in whole seconds",
+            labels=["bandit", "le"],
         )
         delays = HistogramMetricFamily(
             "belated_delay_seconds", "From a decision to its reward", labels=["bandit"]
         )
         for fold in folds:
-            for bound, count in pending_by_age(fold, now).buckets():
+            for bound, count in fold.pending_by_age(now).buckets():
                 pending.add_metric([fold.name, bound], count)
             delays.add_metric([fold.name], fold.delays.buckets(), fold.delays.sum)
         yield from (pending, delays)
@@ -156,11 +156,3 @@ class Metrics:
 
 def _pid() -> str:
     return str(os.getpid())
-
-
-def pending_by_age(fold: "Fold", now: int) -> Histogram:
-    """Ages of pending decisions in seconds. There may be millions, and everybody may scrape."""
-    waiting = fold.pending.values()
-    times = np.fromiter((pending.time for pending in waiting), np.int64, len(waiting))
-    counts = np.bincount(np.searchsorted(AGES, (now - times) / 1e6), minlength=len(AGES) + 1)
-    return Histogram(AGES, counts.tolist())

@@ -318,10 +318,10 @@ async def activate(service: Service, bandit: str, event_id: str) -> None:
 
 
 async def _requested(service: Service, bandit: str, request: str) -> Event | None:
-    found = await service.from_store(lambda: service.ledger.requested(bandit, request))
+    found = await service.from_store(lambda ledger: ledger.requested(bandit, request))
     return None if found is None else found[0]
 
 
 async def _is_cancelled(service: Service, event: Event) -> bool:
-    story = await service.from_store(lambda: service.ledger.story(event.id))
+    story = await service.from_store(lambda ledger: ledger.story(event.id))
     return any(e.kind == Kind.CANCELLED for e in story)

@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 
 from belated.ledger import snapshots
-from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
+from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Position, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
+from belated.ledger.protocol import Ledger
 from belated.ledger.spec import Spec
 from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
-from belated.service.explaining import explain, iso, story_of
+from belated.service.explaining import TOO_MANY, iso, story_of
 from belated.service.logs import DECISION
 from belated.service.messages import (
     ActionChange,
@@ -38,6 +39,7 @@ from belated.service.messages import (
     KeyRequest,
     KeyView,
     NewKeyAnswer,
+    Paging,
     ParkedList,
     ParkedReward,
     RewardAnswer,
@@ -48,6 +50,7 @@ from belated.service.messages import (
     Watching,
 )
 from belated.service.openapi import Link
+from belated.service.paging import NO_PAGE, page_of
 from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.running import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
@@ -128,7 +131,7 @@ def _add_loop(api: Api, service: Service) -> None:
         "/v1/decisions/{id}",
         answers={200: DecisionStory},
         needs="read",
-        problems=[NO_DECISION, *UNWELL],
+        problems=[NO_DECISION, TOO_MANY, *UNWELL],
         checks_bandit=True,
     )
     async def read_decision(path: DecisionPath, query: Explaining, call: Call) -> DecisionStory:
@@ -138,12 +141,12 @@ def _add_loop(api: Api, service: Service) -> None:
         this is worked out from the log and takes the longer the longer the log is.
         """
         id = from_text(path.id) or b"?"
-        events = await service.from_store(lambda: service.ledger.story(id))
+        events = await service.from_store(lambda ledger: ledger.story(id))
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
         story = story_of(events)
         if query.explain:
-            story.explanation = await asyncio.to_thread(explain, service, events[0])
+            story.explanation = await service.explaining.explain(events[0])
         return story
 
     @api.route(
@@ -166,7 +169,7 @@ def _add_loop(api: Api, service: Service) -> None:
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
     async def list_parked() -> ParkedList:
         """List rewards that wait for their decision."""
-        parked = await service.from_store(service.ledger.parked)
+        parked = await service.from_slow_store(lambda ledger: ledger.parked())
         return ParkedList([ParkedReward(to_text(w.id), iso(w.time), w.value) for w in parked])
 
 
@@ -219,12 +222,12 @@ def _add_bandits(api: Api, service: Service) -> None:
         "/v1/bandits",
         answers={200: BanditList},
         needs="read",
-        problems=UNWELL,
+        problems=[NO_PAGE, *UNWELL],
         links=[Link("make_decision", first, body={}), Link("list_actions", first)],
     )
-    async def list_bandits() -> BanditList:
+    async def list_bandits(query: Paging) -> BanditList:
         """List the bandits."""
-        return BanditList(list(service.loop.folds))
+        return BanditList(*page_of(service.loop.folds.keys(), query))
 
     @api.route(
         "GET",
@@ -275,11 +278,11 @@ def _add_bandits(api: Api, service: Service) -> None:
         "/v1/bandits/{name}/actions",
         answers={200: ActionList},
         needs="read",
-        problems=[NO_BANDIT, *UNWELL],
+        problems=[NO_BANDIT, NO_PAGE, *UNWELL],
     )
-    async def list_actions(path: BanditPath) -> ActionList:
+    async def list_actions(path: BanditPath, query: Paging) -> ActionList:
         """List the registered actions with their features."""
-        return ActionList(service.fold(path.name).actions.listed)
+        return _actions(service.fold(path.name).actions.listed, query)
 
     @api.route(
         "PATCH",
@@ -290,7 +293,10 @@ def _add_bandits(api: Api, service: Service) -> None:
         max_bytes=32_000_000,
     )
     async def change_actions(path: BanditPath, body: ActionChange) -> ActionList:
-        """Register actions, change their features, withdraw them."""
+        """Register actions, change their features, withdraw them.
+
+        The answer is the first page of those that are registered now.
+        """
         service.fold(path.name)
         try:
             draft = service.loop.actions_draft(path.name, body.put, body.drop)
@@ -298,7 +304,12 @@ def _add_bandits(api: Api, service: Service) -> None:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
         await service.until(lambda: _has_changed(service.fold(path.name).actions.listed, body))
-        return ActionList(service.fold(path.name).actions.listed)
+        return _actions(service.fold(path.name).actions.listed, Paging())
+
+
+def _actions(listed: Mapping[str, Any], query: Paging) -> ActionList:
+    names, after = page_of(listed.keys(), query)
+    return ActionList({name: listed[name] for name in names}, after)
 
 
 def _spec(service: Service, name: str) -> Spec | None:
@@ -328,28 +339,36 @@ def _add_privacy(api: Api, service: Service) -> None:
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been.
         """
-        fold = service.fold(path.name)
-        await service.writer.drain()
-        now = service.loop.clock()
-        erased = await service.from_store(
-            lambda: service.ledger.forget(path.name, path.subject, now)
-        )
+        service.fold(path.name)
+        await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
+        now, before, folder = service.loop.clock(), service.loop.position, service.snapshot_folder
+
+        def forget(ledger: Ledger) -> tuple[int, Position]:
+            erased = ledger.forget(path.name, path.subject, now)
+            told = ledger.rare(Kind.FORGOTTEN, before)
+            return erased, max((Position(e.tx, e.seq) for e in told), default=before)
+
+        erased, end = await service.from_slow_store(forget)
         service.on_write()
-        await service.write([])
-        await service.until(lambda: service.fold(path.name) is not fold)  # but one made anew
-        folder = service.snapshot_folder
         if folder is not None:
-            await service.from_store(lambda: snapshots.drop_erased(service.loop, folder))
+            await service.from_slow_store(lambda ledger: snapshots.drop_erased(ledger, folder))
+        await service.until(lambda: service.loop.position >= end)
+        await service.rebuilding.done(path.name)
         return Erased(erased)
 
 
 def _add_keys(api: Api, service: Service) -> None:
-    @api.route("GET", "/v1/keys", answers={200: KeyList}, needs="admin", problems=UNWELL)
-    async def list_keys() -> KeyList:
-        """List the API keys, without their secrets."""
-        return KeyList(
-            [KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in service.ring.valid()]
-        )
+    @api.route(
+        "GET", "/v1/keys", answers={200: KeyList}, needs="admin", problems=[NO_PAGE, *UNWELL]
+    )
+    async def list_keys(query: Paging) -> KeyList:
+        """List the API keys, without their secrets; those that were revoked are left out."""
+        ids, after = page_of(service.loop.keys.keys(), query)
+        keys = [service.loop.keys[id] for id in ids]
+        views = [
+            KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in keys if not k.revoked
+        ]
+        return KeyList(views, after)
 
     @api.route("POST", "/v1/keys", answers={201: NewKeyAnswer}, needs="admin", problems=UNWELL)
     async def make_key(body: KeyRequest) -> NewKeyAnswer:

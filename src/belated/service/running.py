@@ -17,7 +17,9 @@ from belated.ledger.ids import Clock
 from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.service.access import Key, KeyRing
+from belated.service.explaining import Explaining
 from belated.service.problems import Problem, ProblemType
+from belated.service.rebuilding import Rebuilding
 from belated.service.writer import Writer
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -37,7 +39,8 @@ READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 LEEWAY = 5_000_000  # microseconds for which another machine may still be writing a reward in time
 MOST_ABANDONED = 10_000  # remembered while the store is down
-MOST_EXPIRED = 5_000  # at once: requests must not wait for long
+MOST_EXPIRED = 250  # at once: requests must not wait for long
+AT_ONCE = 500  # events that are taken in before other requests have their turn
 
 
 @dataclass
@@ -86,8 +89,12 @@ class Service:
         seed: int | None = None,
     ) -> None:
         self.url = url
-        self.ledger = open_ledger(url) if ledger is None else ledger
+        self.ledger = open_ledger(url, waits=False) if ledger is None else ledger
+        # for threads: what one of them does with a SQLite file must not hold up the event loop
+        own = ledger is None and url.startswith("sqlite:")
+        self.beside = open_ledger(url) if own else self.ledger
         self.loop = Loop(self.ledger, clock=clock, seed=seed)
+        self.loop.at_once = AT_ONCE
         self.writer = Writer(self.loop, url.startswith("postgres"), self._followed)
         self.ring = KeyRing()
         self.tally = Tally()
@@ -99,6 +106,9 @@ class Service:
         self.followed_at = 0  # when the end of the log was last seen
         # decisions that failed, or so it seemed, and that nobody will ask for again: their bandits
         self.abandoned: dict[bytes, str] = {}
+        shared = None if ledger is not None or url.startswith("memory:") else url
+        self.rebuilding = Rebuilding(self.loop, self.beside, shared, snapshot_folder)
+        self.explaining = Explaining(self.beside, snapshot_folder, shared)
         self._tasks: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------- start and stop
@@ -108,6 +118,7 @@ class Service:
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
         self.loop.catch_up()
+        self.loop.rebuilds_beside = True
         for fold in self.loop.folds.values():
             fold.spec.learner().warm_up()
         self._followed()
@@ -142,33 +153,43 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.rebuilding.stop()
+        self.explaining.stop()
+        self.beside.close()
         self.ledger.close()
 
     # --------------------------------------------------------------------- what happens by itself
 
     async def follow(self) -> None:
-        """Take in what other processes wrote."""
-        try:
-            if self.writer.in_thread:
-                await self.writer.write([])  # in turn with the commits
-            else:
-                self.loop.catch_up()
-        except StoreUnavailableError as error:
-            self._store_failed(error)
-            return
+        """Take in what other processes wrote, and let requests have their turn in between."""
+        position = None
+        while position != self.loop.position:
+            position = self.loop.position
+            try:
+                if self.writer.in_thread:
+                    await self.writer.write([])  # in turn with the commits
+                elif self.writer.works_in_thread:
+                    return  # which takes in what is new itself
+                else:
+                    self.loop.take_in_next()
+                    await asyncio.sleep(0)
+            except StoreUnavailableError as error:
+                self._store_failed(error)
+                return
         self._followed()
 
     async def expire(self) -> None:
         """Close the windows that are over."""
         now = self.loop.clock()
         over = now - LEEWAY if self.writer.in_thread else now
-        due = [(fold.name, id) for fold in self.loop.folds.values() for id in fold.due(over)]
-        for start in range(0, len(due), MOST_EXPIRED):
-            part = due[start : start + MOST_EXPIRED]
-            try:
-                await self.write([Draft(Kind.EXPIRED, name, id, now) for name, id in part])
-            except StoreUnavailableError:
-                return  # they stay due
+        for name in list(self.loop.folds):
+            while due := self.loop.folds[name].due(over, MOST_EXPIRED):
+                try:
+                    outcomes = await self.write([Draft(Kind.EXPIRED, name, id, now) for id in due])
+                except StoreUnavailableError:
+                    return  # they stay due
+                if not any(outcome.status is Status.ACCEPTED for outcome in outcomes):
+                    break  # they stay due, too, as long as nothing is heard of their end
 
     def abandon(self, bandit: str, id: bytes) -> None:
         """A decision could not be written, and nobody will ask for it again.
@@ -200,6 +221,8 @@ class Service:
         if self.loop.keys_changed:
             self.loop.keys_changed = False
             self._renew_keys()
+        if self.loop.rebuilding:
+            self.rebuilding.look()
 
     def _renew_keys(self) -> None:
         for change in self.loop.keys.values():
@@ -229,15 +252,24 @@ class Service:
             log.warning("the store cannot be used: %s", error)
         self.store_is_down = True
 
-    async def from_store(self, ask: Callable[[], T]) -> T:
-        """What the store says. One on another machine may be slow: only who asks waits for it."""
-        return await asyncio.to_thread(ask) if self.writer.in_thread else ask()
+    async def from_store(self, ask: Callable[[Ledger], T]) -> T:
+        """What the store says to a quick question.
+
+        One on another machine may be slow, and so may a disk: then only who asks waits for it.
+        """
+        if self.writer.in_thread or self.writer.works_in_thread:
+            return await self.from_slow_store(ask)
+        return ask(self.ledger)
+
+    async def from_slow_store(self, ask: Callable[[Ledger], T]) -> T:
+        """What the store says to a question that may take it long."""
+        return await asyncio.to_thread(ask, self.beside)
 
     async def events_behind(self) -> int:
         """Events in the log that the model has not taken in; 0 while the store is down."""
         position = self.loop.position
         try:
-            return await self.from_store(lambda: self.ledger.behind(position))
+            return await self.from_store(lambda ledger: ledger.behind(position))
         except StoreUnavailableError:
             return 0
 

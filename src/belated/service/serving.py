@@ -33,6 +33,7 @@ from belated.service.workers import Board, end_with_parent, new_board
 
 ENVIRONMENT = "BELATED_SERVE"  # how worker processes learn what to serve
 DRAIN_SECONDS = 2  # for requests under way when the service is told to stop
+SWITCH_SECONDS = 0.001  # after which a thread that works lets the event loop have its turn
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listens on all addresses: one to ask at
 
 
@@ -102,6 +103,7 @@ def app_from_environment() -> ASGIApp:
     settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=ServeSettings)
     if settings.access_log:
         write_access_log(sys.stderr)
+    sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings.ledger, snapshot_folder=_folder(settings))
     rate = settings.requests_per_second
     limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))

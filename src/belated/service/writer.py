@@ -1,22 +1,50 @@
 """Group commit: what many requests want to write goes into one transaction.
 
-No thread by default: handing work over costs more than the commit, and while the disk flushes,
-nothing could be answered anyway. A store on another machine is written to from a thread.
+A store on this machine is written to on the event loop: handing work over to a thread costs more
+than the commit. But the event loop never waits there. While another process holds the store, the
+commit is tried again a little later, and a disk that has become slow is written to from a thread,
+as is a store on another machine.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from dataclasses import dataclass, field
+from operator import attrgetter
+from time import perf_counter, thread_time
 
 from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.loop import Loop
-from belated.ledger.protocol import NewBanditError, StoreUnavailableError
+from belated.ledger.protocol import NewBanditError, StoreBusyError, StoreUnavailableError
 from belated.logs.histogram import Histogram
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
-MOST_DRAFTS = 20_000  # in one transaction
+MOST_DRAFTS = 250  # in one transaction: a decision that comes just after it begins waits for it
+SMALL = 10  # drafts of a request that is put into any transaction, however full
+LONGEST_WAIT = 10.0  # seconds for another process to let go of the store
+TRY_AGAIN = 0.005  # seconds until then
+SLOW = 0.01  # seconds that a commit waited for the disk: too long to let the event loop wait
+QUICK_AGAIN = 20  # commits in a row that were not slow: the event loop can do them again
 COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)  # seconds
-Batch = list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]  # of several requests
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """What one request wants to write, and what has become of its first drafts."""
+
+    drafts: Sequence[Draft]
+    future: "asyncio.Future[list[Outcome]]"
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many drafts come next: all, unless they are too many for one transaction."""
+        return min(len(self.drafts) - len(self.outcomes), MOST_DRAFTS)
+
+    @property
+    def part(self) -> Sequence[Draft]:
+        """The drafts that come next."""
+        start = len(self.outcomes)
+        return self.drafts[start : start + MOST_DRAFTS]
 
 
 class Writer:
@@ -27,7 +55,7 @@ class Writer:
     loop
         The bandits and their ledger.
     in_thread
-        Whether to leave the event loop free while the store works.
+        Whether the store is on another machine: the event loop never works on it.
     told
         Is told of every commit, and whether it wrote anything.
     """
@@ -39,20 +67,28 @@ class Writer:
         self.in_thread = in_thread
         self.open_requests = 0  # being served, whether they will write or not
         self.commit_seconds = Histogram(COMMITS)
-        self._queue: Batch = []
+        self._queue: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
         self._looking = False
         self._seen = 0  # requests in the queue when it was last looked at
         self._task: asyncio.Task[None] | None = None
+        self._refused_at: float | None = None  # when another process was first found writing
+        self._quick = QUICK_AGAIN  # commits since the last slow one
+
+    @property
+    def works_in_thread(self) -> bool:
+        """Whether a thread is at work on the store, and takes in what is new there."""
+        return self._task is not None
 
     def write(self, drafts: Sequence[Draft]) -> "asyncio.Future[list[Outcome]]":
-        """Done when the drafts are durable and taken in; raises what the ledger raises."""
-        here = asyncio.get_running_loop()
-        future: asyncio.Future[list[Outcome]] = here.create_future()
-        self._queue.append((drafts, future))
-        if not self._looking:
-            self._looking = True
-            here.call_soon(self._look)  # after the requests that have just come in
+        """Done when the drafts are durable and taken in; raises what the ledger raises.
+
+        Up to ``MOST_DRAFTS`` drafts are written all or not at all. More are cut: where the store
+        fails, the first of them may be there.
+        """
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._queue.append(Request(drafts, future))
+        self._look_soon()
         return future
 
     async def drain(self) -> None:
@@ -61,22 +97,26 @@ class Writer:
             self._start()
             await asyncio.sleep(0.001)
 
+    def _look_soon(self) -> None:
+        if not self._looking:
+            self._looking = True
+            # after the requests that have just come in
+            asyncio.get_running_loop().call_soon(self._look)
+
     def _look(self) -> None:
         """Commit if every request waits for it and no more come, else wait a little."""
         self._looking = False
         if not self._queue or self._task is not None:
             return
-        here, grown = asyncio.get_running_loop(), len(self._queue) > self._seen
-        self._seen = len(self._queue)
-        full = sum(len(drafts) for drafts, _ in self._queue) >= MOST_DRAFTS
-        if full or (not grown and self._seen >= self.open_requests):
+        grown, self._seen = len(self._queue) > self._seen, len(self._queue)
+        full = sum(request.size for request in self._queue) >= MOST_DRAFTS
+        if not grown and (full or self._seen >= self.open_requests):
             self._start()
             return
         if self._timer is None:
-            self._timer = here.call_later(WINDOW, self._start)
+            self._timer = asyncio.get_running_loop().call_later(WINDOW, self._start)
         if grown:  # some may have been read that were not begun: begin them first
-            self._looking = True
-            here.call_soon(self._look)
+            self._look_soon()
 
     def _start(self) -> None:
         if self._timer is not None:
@@ -84,32 +124,53 @@ class Writer:
             self._timer = None
         if not self._queue or self._task is not None:
             return
-        batch, self._queue, self._seen = self._queue, [], 0
-        if self.in_thread:
+        batch = self._next_batch()
+        if self.in_thread or self._quick < QUICK_AGAIN:
             self._task = asyncio.get_running_loop().create_task(self._commit_in_thread(batch))
         else:
             self._commit_here(batch)
+            if self._queue and self._timer is None:
+                self._look_soon()
 
-    def _commit_here(self, batch: Batch) -> None:
-        drafts = [draft for drafts, _ in batch for draft in drafts]
-        started = perf_counter()
+    def _next_batch(self) -> list[Request]:
+        """Take the oldest request and the smallest others, as many as go into one transaction.
+
+        So a decision does not wait for thousands of rewards, nor do they wait for ever.
+        """
+        self._seen = 0
+        oldest, *others = self._queue
+        batch, room = [oldest], MOST_DRAFTS - oldest.size
+        for request in sorted(others, key=attrgetter("size")):
+            room -= request.size
+            if room < 0 and request.size > SMALL:
+                break
+            batch.append(request)
+        taken = set(batch)
+        self._queue = [request for request in others if request not in taken]
+        return batch
+
+    def _commit_here(self, batch: list[Request]) -> None:
+        drafts = [draft for request in batch for draft in request.part]
+        started, worked = perf_counter(), thread_time()
         try:
             outcomes = self.loop.commit(drafts)
         except Exception as error:
             for part in self._fail(batch, error):
                 self._commit_here(part)
         else:
-            self._done(batch, outcomes, perf_counter() - started)
+            seconds = perf_counter() - started
+            self._note(seconds - (thread_time() - worked))
+            self._done(batch, outcomes, seconds)
 
-    async def _commit_in_thread(self, batch: Batch) -> None:
+    async def _commit_in_thread(self, batch: list[Request]) -> None:
         try:
             await self._commit_there(batch)
         finally:
             self._task = None
             self._look()
 
-    async def _commit_there(self, batch: Batch) -> None:
-        drafts = [draft for drafts, _ in batch for draft in drafts]
+    async def _commit_there(self, batch: list[Request]) -> None:
+        drafts = [draft for request in batch for draft in request.part]
         started = perf_counter()
         try:
             outcomes, events, position = await asyncio.to_thread(self._commit_and_read, drafts)
@@ -118,38 +179,61 @@ class Writer:
             for part in self._fail(batch, error):
                 await self._commit_there(part)
         else:
-            self._done(batch, outcomes, perf_counter() - started)
+            seconds = perf_counter() - started
+            self._note(seconds)
+            self._done(batch, outcomes, seconds)
 
     def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
         ledger, position = self.loop.ledger, self.loop.position
         # without drafts this only looks for news: that must not cost the store a transaction
         outcomes = ledger.commit(drafts, self.loop) if drafts else []
         try:
-            return outcomes, *ledger.follow(position)
+            return outcomes, *ledger.follow(position, self.loop.at_once)
         except StoreUnavailableError:
             if not drafts:
                 raise
             return outcomes, [], position  # written is written; see ``Loop.commit``
 
-    def _done(self, batch: Batch, outcomes: list[Outcome], seconds: float) -> None:
+    def _note(self, waited: float) -> None:
+        """Remember whether a commit was slow."""
+        self._quick = 0 if waited > SLOW else self._quick + 1
+
+    def _done(self, batch: list[Request], outcomes: list[Outcome], seconds: float) -> None:
+        self._refused_at = None
         if outcomes:
             self.commit_seconds.add(seconds)
         self._told(bool(outcomes))
-        start = 0
-        for drafts, future in batch:
-            if not future.done():  # the client may have left
-                future.set_result(outcomes[start : start + len(drafts)])
-            start += len(drafts)
+        start, unfinished = 0, []
+        for request in batch:
+            end = start + request.size
+            request.outcomes += outcomes[start:end]
+            start = end
+            if len(request.outcomes) < len(request.drafts):
+                unfinished.append(request)
+            elif not request.future.done():  # the client may have left
+                request.future.set_result(request.outcomes)
+        self._queue = unfinished + self._queue
 
-    def _fail(self, batch: Batch, error: Exception) -> list[Batch]:
+    def _fail(self, batch: list[Request], error: Exception) -> list[list[Request]]:
         """Tell those who wait; or return them one by one, where only one of them can be at fault.
 
         A ``ValueError`` is about something that the store cannot hold, a ``NewBanditError`` about a
-        bandit that one of them rewards and that is not known here yet.
+        bandit that one of them rewards and that is not known here yet. Where another process is
+        writing, all of them wait for it a little longer.
         """
         if isinstance(error, (ValueError, NewBanditError)) and len(batch) > 1:
             return [[request] for request in batch]
-        for _, future in batch:
-            if not future.done():
-                future.set_exception(error)
+        if isinstance(error, StoreBusyError) and self._may_wait():
+            self._queue = batch + self._queue
+            self._timer = asyncio.get_running_loop().call_later(TRY_AGAIN, self._start)
+            return []
+        self._refused_at = None
+        for request in batch:
+            if not request.future.done():
+                request.future.set_exception(error)
         return []
+
+    def _may_wait(self) -> bool:
+        now = perf_counter()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return now - self._refused_at < LONGEST_WAIT

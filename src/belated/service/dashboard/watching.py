@@ -1,5 +1,7 @@
 """The dashboard's data of a running service, worked out at most once a second."""
 
+import asyncio
+import pickle
 from typing import TYPE_CHECKING
 
 from belated.ledger.events import Status
@@ -33,7 +35,9 @@ class Watch:
         if view is None or not 0 <= now - made < SECOND:
             fold = self.service.fold(name)
             behind = await self.service.events_behind()
-            view = bandit_view(fold.statistics, now, self._about(fold, now, behind))
+            # in a thread, on a copy: the live ones change meanwhile
+            statistics, about = pickle.dumps(fold.statistics), self._about(fold, now, behind)
+            view = await asyncio.to_thread(_view, statistics, now, about)
             self._kept[name] = now, view
         return view
 
@@ -64,3 +68,7 @@ class Watch:
             spec.default_reward if conversion else None,
             facts,
         )
+
+
+def _view(statistics: bytes, now: int, about: BanditFacts) -> BanditView:
+    return bandit_view(pickle.loads(statistics), now, about)

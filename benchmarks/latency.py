@@ -1,0 +1,231 @@
+"""How long a decision takes while the service does something large, beside the quiet time.
+
+    python benchmarks/latency.py
+
+prints the table of docs/reliability.md (``python benchmarks/reliability.py latency`` does, too).
+One server process on SQLite with a million events in its log; two connections ask for a decision
+every few milliseconds while another one asks for the large thing. Progress goes to standard error.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import msgspec
+import numpy as np
+import uvloop
+from load import request
+from service import DIM, K, actions, running
+
+from belated import Bernoulli, DelayedOFUGLM
+from belated.ledger.events import Decided, Draft, Kind
+from belated.ledger.ids import to_text
+from belated.ledger.loop import Loop
+from belated.ledger.spec import Spec
+from belated.ledger.sqlite import SQLiteLedger
+from belated.service.serving import ServeSettings, serve
+
+EVENTS = int(os.environ.get("EVENTS", "1000000"))
+UPLOADED = EVENTS // 10  # rewards
+BATCH = 1_000  # in one request
+SUBJECTS = 1_000
+PROBES, PAUSE = 2, 0.002  # connections that ask for decisions, and seconds between two of theirs
+QUIET, SCRAPING = 5.0, 5.0  # seconds
+ALLOWED = 5.0  # times the quiet 99th percentile
+DECISION = request("/v1/bandits/shop/decisions", b"{}")
+
+
+def told(what: str) -> None:
+    print(f"latency: {what} ...", file=sys.stderr, flush=True)
+
+
+# ----------------------------------------------------------------------------------- the service
+
+
+def server(port: int, url: str, folder: str) -> None:
+    sys.stdout = sys.stderr
+    # it makes no snapshot by itself: one is made when it is measured
+    serve(ServeSettings(ledger=url, port=port, snapshots=folder, snapshot_every=10**12))
+
+
+def fill(url: str) -> list[str]:
+    """A log of ``EVENTS`` events; returns the decisions that wait for a reward."""
+    ledger = SQLiteLedger(url.removeprefix("sqlite:///"))
+    loop = Loop(ledger, seed=1)
+    loop.configure("shop", Spec.of(DIM, Bernoulli(), DelayedOFUGLM()))
+    loop.register("shop", actions())
+    vectors, rng = np.array(list(actions().values())), np.random.default_rng(2)
+    pending: list[str] = []
+    decided = (EVENTS + UPLOADED) // 2
+    for start in range(0, decided, 10_000):
+        chosen = rng.integers(K, size=min(10_000, decided - start))
+        drafts = [_drawn(loop, vectors, int(k), start + n) for n, k in enumerate(chosen)]
+        ledger.commit(drafts)
+        waiting = len(drafts) * UPLOADED // decided + 1
+        pending += [to_text(draft.id) for draft in drafts[:waiting]]
+        luck = (rng.random(len(drafts)) < 0.3).astype(float).tolist()
+        rewarded = list(zip(drafts, luck, strict=True))[waiting:]
+        ledger.commit([Draft(Kind.REWARDED, "shop", d.id, d.time + 1000, y) for d, y in rewarded])
+    ledger.close()
+    return pending
+
+
+def _drawn(loop: Loop, vectors: np.ndarray, k: int, n: int) -> Draft:
+    subject = f"subject-{n % SUBJECTS}"
+    body = Decided(vectors[k].tobytes(), f"action-{k}", k, 1.0, n, "p", 0.0, 0.0, 0.0)
+    return Draft(
+        Kind.DECIDED,
+        "shop",
+        loop.ids(),
+        loop.clock(),
+        body=msgspec.msgpack.encode(body),
+        subject=subject,
+    )
+
+
+# ---------------------------------------------------------------------------------- measuring
+
+
+class Connection:
+    """One request after the other."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def __aenter__(self) -> "Connection":
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._writer.close()
+
+    async def send(self, message: bytes) -> None:
+        self._writer.write(message)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        at = head.lower().index(b"content-length:") + 15
+        await self._reader.readexactly(int(head[at : head.index(b"\r", at)]))
+        if not head.startswith(b"HTTP/1.1 20"):
+            raise RuntimeError(head.decode())
+
+
+async def probe(port: int, path: bytes, latencies: list[float], over: asyncio.Event) -> None:
+    async with Connection(port) as connection:
+        while not over.is_set():
+            sent = time.perf_counter()
+            await connection.send(path)
+            latencies.append(time.perf_counter() - sent)
+            await asyncio.sleep(PAUSE)
+
+
+async def during(port: int, act: Callable[[], Awaitable[None]]) -> tuple[float, list[float], float]:
+    """Seconds that ``act`` took, and latencies of decisions meanwhile."""
+    latencies: list[float] = []
+    over = asyncio.Event()
+    probes = [asyncio.create_task(probe(port, DECISION, latencies, over)) for _ in range(PROBES)]
+    health: list[float] = []
+    get = request("/healthz", b"", "GET")
+    probes.append(asyncio.create_task(probe(port, get, health, over)))
+    started = time.perf_counter()
+    await act()
+    seconds = time.perf_counter() - started
+    over.set()
+    await asyncio.gather(*probes)
+    return seconds, sorted(latencies), max(health)
+
+
+async def upload(port: int, ids: list[str]) -> None:
+    messages = iter(
+        [
+            request(
+                "/v1/rewards",
+                msgspec.json.encode(
+                    {"rewards": [{"decision_id": id, "reward": 1} for id in ids[k : k + BATCH]]}
+                ),
+            )
+            for k in range(0, UPLOADED, BATCH)
+        ]
+    )
+
+    async def send() -> None:
+        async with Connection(port) as connection:
+            for message in messages:
+                await connection.send(message)
+
+    await asyncio.gather(*(send() for _ in range(4)))
+
+
+async def once(port: int, method: str, path: str) -> None:
+    async with Connection(port) as connection:
+        await connection.send(request(path, b"", method))
+
+
+async def scrape(port: int) -> None:
+    end = time.perf_counter() + SCRAPING
+    while time.perf_counter() < end:
+        await once(port, "GET", "/metrics")
+        await asyncio.sleep(0.05)
+
+
+async def snapshot(url: str, folder: str) -> None:
+    """As the service makes one by itself."""
+    command = [sys.executable, "-m", "belated", "ledger", "snapshot", url, "--folder", folder]
+    made = await asyncio.to_thread(
+        subprocess.run, command, stdout=subprocess.DEVNULL, check=True, start_new_session=True
+    )
+    assert made.returncode == 0
+
+
+async def measured(port: int, url: str, folder: str, ids: list[str]) -> list[str]:
+    rows = []
+    explained = f"/v1/decisions/{ids[-1]}?explain=true"
+    doings: dict[str, Callable[[], Awaitable[None]]] = {
+        "quiet": lambda: asyncio.sleep(QUIET),
+        f"{UPLOADED:,} rewards uploaded": lambda: upload(port, ids),
+        f"erasure among {EVENTS:,} events": lambda: once(
+            port, "DELETE", "/v1/bandits/shop/subjects/subject-7"
+        ),
+        "snapshot": lambda: snapshot(url, folder),
+        "metrics scraped 20 times a second": lambda: scrape(port),
+        "explain": lambda: once(port, "GET", explained),
+    }
+    quiet = 0.0
+    await during(port, lambda: asyncio.sleep(1.0))  # what is only slow once
+    for name, act in doings.items():
+        told(name)
+        seconds, latencies, health = await during(port, act)
+        middle, far = (latencies[len(latencies) * q // 1000] for q in (500, 990))
+        quiet = quiet or far
+        times = f"{middle * 1e3:.1f} | {far * 1e3:.1f} | {latencies[-1] * 1e3:.1f}"
+        rows.append(
+            f"| {name} | {seconds:.1f} | {len(latencies):,} | {times} | {far / quiet:.1f} "
+            f"| {health * 1e3:.1f} |"
+        )
+    return rows
+
+
+def table() -> list[str]:
+    """The lines of the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/shop.db"
+        told(f"writing a log of {EVENTS:,} events")
+        ids = fill(url)
+        told("starting the service")
+        with running(server, url, f"{folder}/snapshots") as live:
+            rows = uvloop.run(measured(live.port, url, f"{folder}/snapshots", ids))
+    return [
+        f"| meanwhile | seconds | decisions | median ms | 99 % ms | longest ms "
+        f"| 99 % against quiet (asked: at most {ALLOWED:g}) | longest /healthz ms |",
+        "|---|---|---|---|---|---|---|---|",
+        *rows,
+    ]
+
+
+if __name__ == "__main__":
+    print("\n".join(table()))

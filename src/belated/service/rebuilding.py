@@ -1,0 +1,134 @@
+"""Erasure beside the live state: bandits are rebuilt without what was erased, then swapped in.
+
+Until then they go on deciding with what they know. A process of its own replays the log; where it
+cannot, as with a ledger in memory, a thread does.
+"""
+
+import asyncio
+import json
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from belated.ledger import open_ledger, snapshots
+from belated.ledger.events import Position
+from belated.ledger.loop import Loop, Rebuild
+from belated.ledger.protocol import Ledger
+from belated.service.beside import Beside, BesideError
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
+
+log = logging.getLogger("belated.service")
+
+AFTER_FAILURE = 1.0  # seconds until a rebuild is tried again
+
+
+class Rebuilding:
+    """Works off what ``Loop.rebuilding`` holds.
+
+    Parameters
+    ----------
+    loop
+        The live bandits.
+    ledger
+        Of the same log, for threads.
+    url
+        Of the same log, for other processes; None where they cannot read it.
+    folder
+        Where snapshots lie, if there are any.
+    """
+
+    def __init__(self, loop: Loop, ledger: Ledger, url: str | None, folder: Path | None) -> None:
+        self.loop, self._ledger, self._url, self._folder = loop, ledger, url, folder
+        self._beside = Beside()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def look(self) -> None:
+        """Begin to rebuild the bandits that need it."""
+        for name in self.loop.rebuilding.keys() - self._tasks.keys():
+            task = asyncio.get_running_loop().create_task(self._rebuild(name))
+            self._tasks[name] = task
+            task.add_done_callback(lambda _, name=name: self._tasks.pop(name, None))
+
+    async def done(self, name: str) -> None:
+        """Wait until a bandit holds nothing that was erased."""
+        while name in self.loop.rebuilding:
+            self.look()
+            await asyncio.wait([self._tasks[name]])
+
+    def stop(self) -> None:
+        """Give up what is under way: a start reads the log anyway."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._beside.stop()
+
+    async def _rebuild(self, name: str) -> None:
+        while (wanted := self.loop.rebuilding.get(name)) is not None:
+            try:
+                fold = await self._replayed(name, wanted.end)
+                await self._swap(name, wanted, fold)
+            except Exception:  # such as: something else was erased while this was under way
+                if self.loop.rebuilding.get(name) is wanted:
+                    log.exception("%s could not be rebuilt; this is tried again", name)
+                    self.loop.rebuilding[name] = Rebuild(self.loop.position)
+                    await asyncio.sleep(AFTER_FAILURE)
+
+    async def _replayed(self, name: str, end: Position) -> "Fold":
+        if self._url is not None:
+            try:
+                return await self._replayed_beside(self._url, name, end)
+            except (BesideError, OSError) as error:
+                log.warning("%s is rebuilt in a thread, which takes longer: %s", name, error)
+        return await asyncio.to_thread(_from_log, self._ledger, self._folder, name, end)
+
+    async def _replayed_beside(self, url: str, name: str, end: Position) -> "Fold":
+        target = Path(tempfile.mkdtemp(prefix="belated-"))
+        try:
+            folder = None if self._folder is None else str(self._folder)
+            await self._beside.call(rebuild_into, url, folder, name, end, str(target))
+            return await asyncio.to_thread(_loaded, self.loop, target)
+        finally:  # what is mapped into memory stays
+            await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
+
+    async def _swap(self, name: str, wanted: Rebuild, fold: "Fold") -> None:
+        """Catch up with the live bandit a little at a time, then take its place."""
+        while wanted.since:
+            fold.apply(wanted.since.pop(0))
+            await asyncio.sleep(0)
+        if self.loop.rebuilding.get(name) is not wanted:
+            return  # something else was erased meanwhile
+        old = self.loop.folds[name]
+        if fold.version != old.version:
+            raise RuntimeError(f"{fold.version} events were replayed, expected {old.version}")
+        self.loop.swap(name, fold)
+        log.info("%s was rebuilt without what was erased", name)
+        await asyncio.to_thread(old.let_go)
+
+
+def rebuild_into(url: str, folder: str | None, name: str, end: list[int], target: str) -> None:
+    """Write a bandit, as the log up to ``end`` has it, into the folder ``target``."""
+    ledger = open_ledger(url)
+    try:
+        fold = _from_log(ledger, None if folder is None else Path(folder), name, Position(*end))
+    finally:
+        ledger.close()
+    snapshots.save_fold(fold, Path(target, "fold.npz"), Path(target, "fold.npy"))
+    Path(target, "header.json").write_bytes(msgspec.json.encode(fold.header()))
+
+
+def _loaded(loop: Loop, target: Path) -> "Fold":
+    header = json.loads((target / "header.json").read_bytes())
+    return snapshots.load_fold(loop, header, target / "fold.npz", target / "fold.npy")
+
+
+def _from_log(ledger: Ledger, folder: Path | None, name: str, end: Position) -> "Fold":
+    """A bandit from the newest snapshot that holds nothing erased, and the log after it."""
+    loop = Loop(ledger, only=name)
+    if folder is not None:
+        snapshots.load(loop, folder, lambda manifest: Position(*manifest["position"]) <= end)
+    return loop.replayed(name, end, loop.folds.get(name), loop.position)

@@ -23,7 +23,7 @@ class Facts:
     unknown: int = 0  # rewards of the last hour for decisions that do not exist
     conflicts: int = 0  # rewards of the last hour that contradict an earlier one
     behind_seconds: float = 0.0
-    behind_decisions: int = 0
+    behind_decisions: int | None = 0  # None: the store does not say
 
 
 def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm]:

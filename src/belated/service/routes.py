@@ -1,18 +1,17 @@
 """The HTTP operations of the service."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
-from belated.ledger.spec import Spec
-from belated.service.access import Gate, Headers, Key, RateLimit, new_key
+from belated.ledger.protocol import StoreUnavailableError
+from belated.service.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
@@ -56,15 +55,22 @@ NO_DECISION = ProblemType(404, "unknown-decision", "There is no decision of this
 NO_KEY_OF_ID = ProblemType(404, "unknown-key", "There is no API key of this id")
 CHANGES_PAST = ProblemType(409, "settings-changed", "The bandit exists with other settings")
 UNWELL = (NOT_READY, STORE_UNAVAILABLE)
+BEHIND_AFTER = 5.0  # seconds without a look at the end of the log, which is followed all the time
 
 
 def new_api(service: Service, limit: RateLimit | None = None) -> Api:
     """The operations of ``service``; the most frequent come first, where the router looks."""
     gate = Gate(service.ring, limit)
 
-    def admit(headers: Headers, scope: str, bandit: str | None) -> Key | None:
+    async def admit(headers: Headers, scope: str, bandit: str | None) -> Key | None:
         service.check_ready()  # the keys stand in the log: before it is read, the door looks open
-        return gate(headers, scope, bandit)
+        try:
+            await service.know_keys()
+        except StoreUnavailableError:
+            # What is known without keys was there for everybody; a decision has its fallback.
+            if not (service.ring.is_open or scope == "decide"):
+                raise
+        return await gate(headers, scope, bandit)
 
     api = Api("belated", version("belated"), admit)
     _add_loop(api, service)
@@ -242,8 +248,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         What would give the past another meaning (family, policy, features, loop) cannot be
         changed: make a bandit of another name.
         """
-        old = service.loop.folds.get(path.name)
-        old_spec = None if old is None else old.spec
+        is_new = path.name not in service.loop.folds
         try:
             spec = spec_of(body)
             learner = spec.learner()
@@ -254,12 +259,12 @@ def _add_bandits(api: Api, service: Service) -> None:
             draft = service.loop.settings_draft(path.name, spec)
             if draft is not None:
                 await service.write([draft])
-                await service.until(lambda: _spec(service, path.name) != old_spec)
+                await service.catch_up()
             fold = service.fold(path.name)
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
-        return Answer(state_of(fold), 201 if old is None else 200)
+        return Answer(state_of(fold), 201 if is_new else 200)
 
     @api.route(
         "GET",
@@ -288,19 +293,8 @@ def _add_bandits(api: Api, service: Service) -> None:
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
-        await service.until(lambda: _has_changed(service.fold(path.name).actions.listed, body))
+        await service.catch_up()
         return ActionList(service.fold(path.name).actions.listed)
-
-
-def _spec(service: Service, name: str) -> Spec | None:
-    fold = service.loop.folds.get(name)
-    return None if fold is None else fold.spec
-
-
-def _has_changed(listed: Mapping[str, Any], change: ActionChange) -> bool:
-    """Whether the registered actions are as a change wants them."""
-    wanted = dict.fromkeys(change.drop) | change.put  # what is dropped and put is put
-    return all(listed.get(name) == features for name, features in wanted.items())
 
 
 # ------------------------------------------------------------------------------- privacy, keys
@@ -319,14 +313,13 @@ def _add_privacy(api: Api, service: Service) -> None:
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been.
         """
-        fold = service.fold(path.name)
+        service.fold(path.name)
         await service.writer.drain()
         now = service.loop.clock()
         erased = await service.from_store(
             lambda: service.ledger.forget(path.name, path.subject, now)
         )
-        await service.write([])
-        await service.until(lambda: service.fold(path.name) is not fold)  # but one made anew
+        await service.catch_up()
         folder = service.snapshot_folder
         if folder is not None:
             await service.from_store(lambda: snapshots.drop_erased(service.loop, folder))
@@ -374,7 +367,7 @@ def _add_keys(api: Api, service: Service) -> None:
 async def _write_key(service: Service, key: KeyChange) -> None:
     body = msgspec.msgpack.encode(key)
     await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
-    await service.until(lambda: service.loop.keys.get(key.id) == key)
+    await asyncio.sleep(KEYS_HOLD_AFTER)
 
 
 # ------------------------------------------------------------------------ health and dashboard
@@ -413,6 +406,8 @@ def _add_health(api: Api, service: Service) -> None:
             return Answer(Health("draining"), 503)
         if not service.ready:
             return Answer(Health("starting"), 503)
-        if service.store_is_down:
+        if service.outage.is_on:
             return Answer(Health("store unavailable"), 503)
+        if service.staleness > BEHIND_AFTER:
+            return Answer(Health("behind the log"), 503)
         return Answer(Health("ok"), 200)

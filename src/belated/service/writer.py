@@ -6,10 +6,11 @@ nothing could be answered anyway. A store on another machine is written to from 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import monotonic, perf_counter
+from typing import NamedTuple
 
 from belated.ledger.events import Draft, Event, Outcome, Position
-from belated.ledger.loop import Loop
+from belated.ledger.loop import AT_ONCE, Loop
 from belated.ledger.protocol import NewBanditError, StoreUnavailableError
 from belated.logs.histogram import Histogram
 
@@ -17,6 +18,15 @@ WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 20_000  # in one transaction
 COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)  # seconds
 Batch = list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]  # of several requests
+
+
+class Commit(NamedTuple):
+    """What became of a batch, and what was read of the log afterwards."""
+
+    outcomes: list[Outcome]
+    events: Sequence[Event]
+    position: Position
+    seen_at: float | None  # of ``monotonic``: all that was committed by then was read
 
 
 class Writer:
@@ -29,11 +39,15 @@ class Writer:
     in_thread
         Whether to leave the event loop free while the store works.
     told
-        Is told of every commit, and whether it wrote anything.
+        Is told of every commit whether it wrote anything, and by when the end of the log was seen:
+        a time of ``monotonic``, or None where it was not.
     """
 
     def __init__(
-        self, loop: Loop, in_thread: bool = False, told: Callable[[bool], None] = lambda wrote: None
+        self,
+        loop: Loop,
+        in_thread: bool = False,
+        told: Callable[[bool, float | None], None] = lambda wrote, seen_at: None,
     ) -> None:
         self.loop, self._told = loop, told
         self.in_thread = in_thread
@@ -99,7 +113,7 @@ class Writer:
             for part in self._fail(batch, error):
                 self._commit_here(part)
         else:
-            self._done(batch, outcomes, perf_counter() - started)
+            self._done(batch, outcomes, perf_counter() - started, None)
 
     async def _commit_in_thread(self, batch: Batch) -> None:
         try:
@@ -112,29 +126,33 @@ class Writer:
         drafts = [draft for drafts, _ in batch for draft in drafts]
         started = perf_counter()
         try:
-            outcomes, events, position = await asyncio.to_thread(self._commit_and_read, drafts)
-            self.loop.take_in(events, position)
+            commit = await asyncio.to_thread(self._commit_and_read, drafts)
+            self.loop.take_in(commit.events, commit.position)
         except Exception as error:
             for part in self._fail(batch, error):
                 await self._commit_there(part)
         else:
-            self._done(batch, outcomes, perf_counter() - started)
+            self._done(batch, commit.outcomes, perf_counter() - started, commit.seen_at)
 
-    def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
+    def _commit_and_read(self, drafts: list[Draft]) -> Commit:
         ledger, position = self.loop.ledger, self.loop.position
         # without drafts this only looks for news: that must not cost the store a transaction
         outcomes = ledger.commit(drafts, self.loop) if drafts else []
+        before = monotonic()
         try:
-            return outcomes, *ledger.follow(position)
+            events, position = ledger.follow(position, AT_ONCE)
         except StoreUnavailableError:
             if not drafts:
                 raise
-            return outcomes, [], position  # written is written; see ``Loop.commit``
+            return Commit(outcomes, [], position, None)  # written is written; see ``Loop.commit``
+        return Commit(outcomes, events, position, before if len(events) < AT_ONCE else None)
 
-    def _done(self, batch: Batch, outcomes: list[Outcome], seconds: float) -> None:
+    def _done(
+        self, batch: Batch, outcomes: list[Outcome], seconds: float, seen_at: float | None
+    ) -> None:
         if outcomes:
             self.commit_seconds.add(seconds)
-        self._told(bool(outcomes))
+        self._told(bool(outcomes), seen_at)
         start = 0
         for drafts, future in batch:
             if not future.done():  # the client may have left

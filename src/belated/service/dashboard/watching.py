@@ -37,7 +37,7 @@ class Watch:
             self._kept[name] = now, view
         return view
 
-    def _about(self, fold: "Fold", now: int, behind: int) -> BanditFacts:
+    def _about(self, fold: "Fold", now: int, behind: int | None) -> BanditFacts:
         spec, tally = fold.spec, self.service.tally
         conversion = spec.loop == "conversion"
         n_actions = len(fold.actions.listed)  # among which exploration draws
@@ -46,7 +46,7 @@ class Watch:
             floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
-            behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),
+            behind_seconds=self.service.staleness,
             behind_decisions=behind,
         )
         return BanditFacts(

@@ -63,6 +63,15 @@ class Postgres:
             connection.execute(f'create database "{name}"')
         return self.url_of(name)
 
+    def copied(self, schema: str) -> str:
+        """Dump a schema and restore it, as ``belated``, in a new database; returns its URL."""
+        url, dump = self.new_database(f"copy_of_{schema}"), self.folder / f"{schema}.sql"
+        self._run("pg_dump", f"--schema={schema}", f"--file={dump}", self.url)
+        self._run("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--file={dump}", url)
+        with psycopg.connect(url) as connection:
+            connection.execute(f"alter schema {schema} rename to belated")
+        return url
+
     def start(self) -> None:
         """Start, also after a kill; returns when connections are taken."""
         self._run("pg_ctl", "start", "-D", self.data, "-w", "-l", self.folder / "log")

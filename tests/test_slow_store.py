@@ -1,4 +1,4 @@
-"""A store that is slow, or shows late what was written: nobody else waits, no answer is stale."""
+"""A store that is slow, or lost right after a commit: nobody else waits, no answer is stale."""
 
 import asyncio
 import threading
@@ -7,7 +7,8 @@ import httpx2
 import pytest
 
 from belated.ledger.memory import MemoryLedger
-from belated.service import running
+from belated.ledger.protocol import StoreUnavailableError
+from belated.service import routes
 from belated.service.app import new_app
 from belated.service.running import Service
 
@@ -43,9 +44,9 @@ class SlowLedger(MemoryLedger):
         self._wait()
         return super().forget(bandit, subject, time)
 
-    def parked(self):
+    def parked(self, limit=1000, after=b""):
         self._wait()
-        return super().parked()
+        return super().parked(limit, after)
 
     def behind(self, after):
         self._wait()
@@ -112,33 +113,29 @@ def test_nobody_else_waits_for_a_slow_store(tmp_path, method, path, body):
     assert all(ledger.in_time)
 
 
-class LateLedger(MemoryLedger):
-    """Shows what was written only when it is asked for the third time: others hold it back."""
+class LostLedger(MemoryLedger):
+    """Is lost right after every commit, for one question or for more."""
 
     def __init__(self):
         super().__init__()
-        self.hides = 0  # times that it is still asked in vain
+        self.lost_for, self.fails = 1, 0
 
     def commit(self, drafts, accepts=None):
-        self.hides = 2
+        self.fails = self.lost_for
         return super().commit(drafts, accepts)
 
-    def forget(self, bandit, subject, time):
-        self.hides = 2
-        return super().forget(bandit, subject, time)
-
     def follow(self, after, limit=100_000):
-        if self.hides:
-            self.hides -= 1
-            return [], after
+        if self.fails:
+            self.fails -= 1
+            raise StoreUnavailableError("lost")
         return super().follow(after, limit)
 
 
-def late(act):
-    """What ``act`` returns of a service on a ledger that shows late what was written."""
+def lost(act):
+    """What ``act`` returns of a service on a ledger that is lost after every commit."""
 
     async def with_client():
-        service = remote(LateLedger())
+        service = remote(LostLedger())
         async with client_of(service) as http:
             await make_bandits(http)
             return await act(http, service)
@@ -152,7 +149,7 @@ def test_changed_settings_are_answered_as_they_are_now():
         other = (await http.put("/v1/bandits/shop", json=SETTINGS)).json()
         return first["settings"]["exploration"], other["settings"]["exploration"]
 
-    assert late(change) == (0.1, 0.0)
+    assert lost(change) == (0.1, 0.0)
 
 
 def test_changed_actions_are_answered_as_they_are_now():
@@ -166,7 +163,7 @@ def test_changed_actions_are_answered_as_they_are_now():
         ]
         return [(await http.patch(address, json=body)).json()["actions"] for body in bodies]
 
-    assert late(change) == [
+    assert lost(change) == [
         {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.5, 0.5]},
         {"b": [0.0, 1.0], "c": [0.5, 0.0]},
         {"b": [0.0, 0.5], "c": [0.5, 0.0]},
@@ -184,7 +181,7 @@ def test_who_is_forgotten_is_gone_when_that_is_answered():
     def n_decided(service):
         return service.loop.folds["shop"].learner.n_decided
 
-    assert late(forget) == (1, 0)
+    assert lost(forget) == (1, 0)
 
 
 def test_the_first_key_closes_the_door_before_it_is_answered():
@@ -196,16 +193,48 @@ def test_the_first_key_closes_the_door_before_it_is_answered():
         after = await http.get("/v1/keys", headers=headers)
         return without.status_code, revoked.status_code, after.status_code
 
-    assert late(make_and_revoke) == (401, 204, 401)
+    assert lost(make_and_revoke) == (401, 204, 401)
 
 
-def test_a_log_that_is_held_back_for_long_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(running, "LONGEST_WAIT_MS", 20)
-
+def test_what_cannot_be_read_back_is_not_answered_as_it_was():
     async def change(http, service):
-        service.ledger.hides = 10**9
-        service.ledger.commit = super(LateLedger, service.ledger).commit
-        return await http.patch("/v1/bandits/shop/actions", json={"drop": ["a"]})
+        service.ledger.lost_for = 10
+        first = await http.patch("/v1/bandits/shop/actions", json={"drop": ["a"]})
+        service.ledger.lost_for = service.ledger.fails = 0
+        again = await http.patch("/v1/bandits/shop/actions", json={"drop": ["a"]})
+        return first.status_code, again.json()["actions"]
 
-    answer = late(change)
-    assert (answer.status_code, answer.json()["actions"]) == (200, ACTIONS)
+    assert lost(change) == (503, {"b": [0.0, 1.0]})
+
+
+def test_staleness_counts_from_the_last_time_that_the_log_was_seen():
+    async def lose(http, service):
+        await service.catch_up()
+        seen = service.staleness
+        service.ledger.lost_for = 10
+        await http.post("/v1/bandits/shop/decisions", json={})  # written, and not read back
+        page = (await http.get("/metrics")).text
+        staleness = {
+            line.split()[0]: float(line.split()[1])
+            for line in page.splitlines()
+            if line.startswith("belated_model_staleness")
+        }
+        model = service.loop.folds["shop"].learner.n_decided
+        return staleness["belated_model_staleness_seconds"] > seen, staleness, model
+
+    older, staleness, decided = lost(lose)
+    assert older
+    assert staleness["belated_model_staleness_rounds"] == 1.0
+    assert decided == 0
+
+
+def test_a_replica_that_cannot_follow_is_not_ready(monkeypatch):
+    monkeypatch.setattr(routes, "BEHIND_AFTER", 0.05)
+
+    async def look(http, service):
+        await service.catch_up()
+        first = await http.get("/readyz")
+        await asyncio.sleep(0.1)
+        return first.json()["status"], (await http.get("/readyz")).json()["status"]
+
+    assert lost(look) == ("ok", "behind the log")

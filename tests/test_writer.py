@@ -35,7 +35,7 @@ async def request(writer, drafts=1, pause=0.0):
 
 def together(use):
     bandits, told = Bandits(), []
-    writer = Writer(bandits, told=told.append)
+    writer = Writer(bandits, told=lambda wrote, _: told.append(wrote))
     asyncio.run(use(writer, bandits))
     assert told == [True] * len(bandits.commits)
     return bandits.commits

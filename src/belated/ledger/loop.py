@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 
 MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds it sooner
 AT_ONCE = 100_000  # events
-LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
 # looking these up in their enum costs as much as comparing them
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
 Progress = Callable[[int], None]  # told how many events were taken in
@@ -286,11 +285,7 @@ class Loop:
         draft = self.settings_draft(name, spec)
         if draft is not None:
             self.commit([draft])
-            for _ in range(LONGEST_WAIT_MS):
-                if name in self.folds:
-                    break
-                time.sleep(0.001)  # an older transaction of somebody else holds the log back
-                self.catch_up()
+            self.catch_up()  # raises where the bandit could be written but not be read back
         return draft is not None
 
     def settings_draft(self, name: str, spec: Spec) -> Draft | None:

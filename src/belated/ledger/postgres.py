@@ -1,12 +1,29 @@
 """A ledger in PostgreSQL: several machines write at once, and each follows the log of all.
 
-The order of ``seq`` is not the order of commits: a reader that asks for ``seq > last`` misses what
-a slower transaction commits later. So events carry the number of their transaction, and a reader
-sees only those of transactions older than any that is still running. Such a number is drawn after
-everything a transaction builds on has been read, so a reward always comes after its decision.
+Events are ordered by (tx, seq), and ``tx`` is the order of commits. A writer first reads what the
+log says and settles its drafts, side by side with other writers. Then it waits for its turn, an
+advisory lock that the function ``end_of_log`` takes and that ends with the transaction, and numbers
+its events from the end of the log. Transactions of anybody else play no part.
+
+Why a reader that asks for what comes after its last position misses no event and gets none twice:
+
+- PostgreSQL makes a transaction visible before it releases its locks. So a writer whose turn it is
+  sees every transaction with a smaller number, and its own number is greater than all of them. A
+  number whose transaction was rolled back is drawn again: nobody has ever seen it.
+- A snapshot that shows a transaction was therefore taken after all transactions with smaller
+  numbers had become visible, and shows them, too. What is after the last position now was not
+  visible before, and what becomes visible later has a greater number.
+- Causes come before their effects: who rewards a decision has read it, so it was visible, and the
+  reward gets a greater number.
+
+During its turn a writer waits for the server only. The turn begins when the server has received
+the events, which are written last, and the end of the transaction is sent right behind them. A
+writer that stops before that holds up nobody's turn. All take their locks in the same order: those
+of ``_SHARE`` and ``_ALONE``, then rows of requests by their name, then the turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -23,7 +40,6 @@ from belated.ledger.upkeep import Retained
 
 TRIES = 10  # to settle a batch while others write about the same decisions
 _COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
-_TYPES: LiteralString = "bigint bigint smallint text bytea bigint float8 bigint bytea"
 _DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds them
 _KINDS = list(Kind)
 
@@ -42,17 +58,16 @@ _REQUESTS: LiteralString = f"""
     join requests r using (bandit, request) join events e on e.id = r.id and e.kind = 0
     where e.id <> ''
 """
-_NUMBERS = """
-    select pg_current_xact_id()::text::bigint + tx_offset,
-        array(select nextval('event_seq') from generate_series(1, %s))
-    from ledger
+_INSERT: LiteralString = f"""
+    insert into events ({_COLUMNS})
+    select log.tx + 1 + batch, log.seq + place, kind, bandit, id, time, value, due, body
+    from end_of_log() as log, unnest(
+        %b::bigint[], %b::smallint[], %b::text[], %b::bytea[],
+        %b::bigint[], %b::float8[], %b::bigint[], %b::bytea[]
+    ) with ordinality as new (batch, kind, bandit, id, time, value, due, body, place)
 """
 _FOLLOW: LiteralString = f"""
-    select {_COLUMNS} from events
-    where (tx, seq) > (%s, %s) and tx < (
-        select tx_offset + pg_snapshot_xmin(pg_current_snapshot())::text::bigint from ledger
-    )
-    order by tx, seq
+    select {_COLUMNS} from events where (tx, seq) > (%s, %s) order by tx, seq limit %s
 """
 
 
@@ -85,17 +100,27 @@ class PostgresLedger:
 
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """See ``Ledger.commit``."""
+        return self.commit_all([drafts], follower)[0]
+
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
+    ) -> list[list[Outcome]]:
+        """See ``Ledger.commit_all``: all of them are durable, or none."""
+        drafts = list(chain.from_iterable(batches))
         with self._session.connected() as db:
             lock = _SHARE
             for _ in range(TRIES):
                 try:
-                    known, tx, seqs = self._known(db, lock, drafts)
-                    settled = settle(drafts, known, tx, iter(seqs), self.park_for, follower)
-                    if not settled.park or lock == _ALONE:
+                    known = self._known(db, lock, drafts)
+                    parts = [
+                        settle(part, known, batch, repeat(0), self.park_for, follower)
+                        for batch, part in enumerate(batches)
+                    ]
+                    if lock == _ALONE or not any(part.park for part in parts):
                         with db.pipeline():
-                            self._write(db, settled)
+                            self._write(db, parts)
                             db.execute("commit")
-                        return settled.outcomes
+                        return [part.outcomes for part in parts]
                     lock = _ALONE
                 except ANOTHER_CAME_FIRST:
                     pass  # see what it wrote, and judge again
@@ -103,13 +128,8 @@ class PostgresLedger:
         name = self._session.name
         raise StoreUnavailableError(f"{name}: others wrote the same {TRIES} times in a row")
 
-    def _known(
-        self, db: Connection, lock: LiteralString, drafts: Sequence[Draft]
-    ) -> tuple[Known, int, list[int]]:
-        """Begin; what the log says; the numbers of the transaction and of its events.
-
-        A decision makes two events where its reward was parked.
-        """
+    def _known(self, db: Connection, lock: LiteralString, drafts: Sequence[Draft]) -> Known:
+        """Begin a transaction; returns what the log says."""
         ids = list(mentioned(drafts))
         asked = [draft for draft in drafts if draft.request]
         names = [[draft.bandit for draft in asked], [draft.request for draft in asked]]
@@ -118,41 +138,49 @@ class PostgresLedger:
             db.execute("begin")
             db.execute(lock)
             facts = db.execute(_FACTS, [ids], binary=True)
-            parked = db.execute(_PARKED, [ids], binary=True)
             requests = db.execute(_REQUESTS, names, binary=True) if asked else ()
-            numbers = db.execute(_NUMBERS, [2 * len(drafts)], binary=True)
+        # not in the pipeline: how psycopg ends one stops the server's clock for idle transactions
+        parked = db.execute(_PARKED, [ids], binary=True)
         for id, kind, bandit, due, value in facts:
             known.add(id, kind, bandit, due, value)
         known.parked = {row[0]: Waiting(*row) for row in parked}
         for bandit, request, digest, *row in requests:
             known.requests[bandit, request] = _event(row), digest
-        tx, seqs = only(numbers)
-        return known, tx, seqs
+        return known
 
-    def _write(self, db: Connection, settled: Settled) -> None:
-        def insert(table: LiteralString, types: LiteralString, columns: Any) -> None:
-            arrays = ", ".join(f"%b::{kind}[]" for kind in types.split())
-            rows = [list(column) for column in columns]
-            if rows:
-                db.execute(f"insert into {table} select * from unnest({arrays})", rows)
+    def _write(self, db: Connection, parts: Sequence[Settled]) -> None:
+        """Write what was settled; events last, which get their numbers at the writer's turn.
 
-        insert(f"events ({_COLUMNS})", _TYPES, _event_columns(settled.events))
-        insert("requests", "text text bytea bytea", zip(*settled.requests, strict=True))
-        insert("subjects", "text text bytea", zip(*settled.subjects, strict=True))
-        insert("parked", "bytea bigint float8", zip(*settled.park, strict=True))
-        if settled.unpark:
-            db.execute("delete from parked where id = any(%b::bytea[])", [settled.unpark])
+        Until then the ``tx`` of an event is the place of its batch among those of this commit.
+        """
 
-    def commit_all(
-        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
-    ) -> list[list[Outcome]]:
-        """See ``Ledger.commit_all``: the number of a transaction is PostgreSQL's, so one by one."""
-        return [self.commit(drafts, follower) for drafts in batches]
+        def insert(statement: LiteralString, rows: Iterable[Sequence[Any]]) -> None:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            if columns:
+                db.execute(statement, columns)
+
+        insert(
+            "insert into requests select * from unnest("
+            "%b::text[], %b::text[], %b::bytea[], %b::bytea[])",
+            sorted(chain.from_iterable(part.requests for part in parts)),
+        )
+        insert(
+            "insert into subjects select * from unnest(%b::text[], %b::text[], %b::bytea[])",
+            chain.from_iterable(part.subjects for part in parts),
+        )
+        insert(
+            "insert into parked select * from unnest(%b::bytea[], %b::bigint[], %b::float8[])",
+            chain.from_iterable(part.park for part in parts),
+        )
+        unpark = list(chain.from_iterable(part.unpark for part in parts))
+        if unpark:
+            db.execute("delete from parked where id = any(%b::bytea[])", [unpark])
+        insert(_INSERT, [_row(event) for part in parts for event in part.events])
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
         """See ``Ledger.follow``."""
         with self._session.connected() as db:
-            events = _events(db.execute(_FOLLOW + " limit %s", [*after, limit], binary=True))
+            events = _events(db.execute(_FOLLOW, [*after, limit], binary=True))
             if len(events) == limit:
                 rest = f"select {_COLUMNS} from events where tx = %s and seq > %s order by seq"
                 events += _events(db.execute(rest, [events[-1].tx, events[-1].seq], binary=True))
@@ -196,9 +224,8 @@ class PostgresLedger:
             db.execute("delete from subjects where bandit = %s and subject = %s", [bandit, subject])
             first = min((Position(e.tx, e.seq) for e in decisions), default=None)
             body = msgspec.msgpack.encode(Erasure(len(ids), first))
-            tx, (seq,) = only(db.execute(_NUMBERS, [1], binary=True))
-            event = Event(tx, seq, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
-            self._write(db, Settled(events=[event]))
+            event = Event(0, 0, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
+            self._write(db, [Settled(events=[event])])
         return len(ids)
 
     def parked(self) -> list[Waiting]:
@@ -257,9 +284,7 @@ def _events(rows: Any) -> list[Event]:
     return [_event(row) for row in rows]
 
 
-def _event_columns(events: list[Event]) -> list[Any]:
-    columns = list(zip(*map(astuple, events), strict=True))
-    if columns:  # psycopg wants arrays of one type each
-        columns[2] = tuple(int(kind) for kind in columns[2])
-        columns[6] = tuple(None if value is None else float(value) for value in columns[6])
-    return columns
+def _row(event: Event) -> tuple[Any, ...]:
+    """An event as ``_INSERT`` takes it; psycopg wants arrays of one type each."""
+    tx, _, kind, bandit, id, time, value, due, body = astuple(event)
+    return tx, int(kind), bandit, id, time, None if value is None else float(value), due, body

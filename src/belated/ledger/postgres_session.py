@@ -29,10 +29,11 @@ NETWORK = {  # a server that is cut off is noticed within half a minute
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
+# Who stops in the middle of a transaction is cut off before those who wait for it give up.
 TIMEOUTS = """
     set statement_timeout = '60s';
     set lock_timeout = '10s';
-    set idle_in_transaction_session_timeout = '60s'
+    set idle_in_transaction_session_timeout = '5s'
 """
 # What the ledger relies on, whatever the defaults of the server: every statement sees what was
 # committed before it, a commit that returned is on the disk, and ids are looked up in the index,
@@ -44,10 +45,6 @@ GUARANTEES = """
     set jit = off;
     select set_config('synchronous_commit', 'on', false)
         where current_setting('synchronous_commit') = 'off'
-"""
-AFTER_A_DUMP = """
-    update ledger set tx_offset = newest + 1 from (select max(tx) as newest from events) as log
-    where newest >= tx_offset + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 
 
@@ -103,7 +100,6 @@ class Session:
         db.execute(GUARANTEES)
         db.execute(self._about_schema("set search_path = {}"))
         self._migrate(db)
-        db.execute(AFTER_A_DUMP)
         (identity,) = only(db.execute("select identity from ledger"))
         if self.identity not in ("", identity):
             raise StoreUnavailableError(f"{self.name}: another ledger lies in its place")

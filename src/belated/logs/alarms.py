@@ -245,15 +245,15 @@ def actions_retired(names: Mapping[str, str]) -> Alarm | None:
     )
 
 
-def replica_behind(seconds: float, decisions: int, limit: float = 10.0) -> Alarm | None:
-    """The process has not read the end of the log."""
+def replica_behind(seconds: float, decisions: int | None, limit: float = 10.0) -> Alarm | None:
+    """The process has not read the end of the log; ``decisions`` is None where nobody can tell."""
     if seconds <= limit:
         return None
+    unseen = "" if decisions is None else f", {counted(decisions, 'decision')} it has not seen"
     return Alarm(
         "replica-behind",
         "bad" if seconds > 10.0 * limit else "warn",
-        f"This replica is {duration(seconds)} behind the log, "
-        f"{counted(decisions, 'decision')} it has not seen.",
+        f"This replica is {duration(seconds)} behind the log{unseen}.",
     )
 
 

@@ -27,7 +27,7 @@ class Facts:
     zeros: Mapping[str, int] = field(default_factory=dict)  # features of the last hour, in words
     retired: Mapping[str, str] = field(default_factory=dict)  # by setting: no registered action
     behind_seconds: float = 0.0
-    behind_decisions: int = 0
+    behind_decisions: int | None = 0  # None: the store does not say
 
 
 def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm]:

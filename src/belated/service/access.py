@@ -1,4 +1,10 @@
-"""Who may do what, and how often: API keys with scopes, and a limit on their rate."""
+"""Who may do what, and how often: API keys with scopes, and a limit on their rate.
+
+A change of keys holds on every process that serves the ledger as soon as it is answered. A process
+lets nobody in unless it has seen the end of the log within the last FRESH seconds; and who changes
+a key waits for KEYS_HOLD_AFTER seconds between the commit and the answer. So a request that is
+sent after the answer meets a process that saw the end of the log after the commit.
+"""
 
 import hmac
 import secrets
@@ -15,6 +21,8 @@ from belated.service.problems import FORBIDDEN, NO_KEY, TOO_MANY_REQUESTS, Probl
 SCOPES = ("read", "decide", "reward", "admin")
 PREFIX = "bel"  # lets scanners of source code find keys that were published by mistake
 NO_SECRET = sha256(b"").hexdigest()
+FRESH = 0.1  # seconds; a service looks at the log twice in this time, so nobody waits for it
+KEYS_HOLD_AFTER = 1.2 * FRESH  # clocks of two machines do not run at quite the same speed
 CHALLENGE = 'Bearer realm="belated"'
 
 Headers = Mapping[bytes, bytes]  # names in lower case, as in ASGI
@@ -158,7 +166,7 @@ class Gate:
         self.ring = ring
         self.limit = limit
 
-    def __call__(self, headers: Headers, scope: str, bandit: str | None) -> Key | None:
+    async def __call__(self, headers: Headers, scope: str, bandit: str | None) -> Key | None:
         """The key of a request that may use ``scope`` on ``bandit``.
 
         ``bandit`` is "" where the request is about no bandit in particular: a key for one bandit

@@ -37,7 +37,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = (b"content-type", b"application/json")
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
-Admit = Callable[[Headers, str, str | None], Key | None]  # such as access.Gate
+Admit = Callable[[Headers, str, str | None], Awaitable[Key | None]]  # such as access.Gate
 
 _encode = msgspec.json.Encoder().encode
 
@@ -298,7 +298,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers = dict(scope["headers"])
-        key = self._admitted(headers, scope)
+        key = await self._admitted(headers, scope)
         arguments = self._parameters(scope)
         raw = b""
         if self._decoder is not None:
@@ -319,12 +319,12 @@ class Endpoint:
         else:
             await self._send(send, result, self._status)
 
-    def _admitted(self, headers: Headers, scope: Scope) -> Key | None:
+    async def _admitted(self, headers: Headers, scope: Scope) -> Key | None:
         needs = self.operation.needs
         if self._admit is None or needs is None:
             return None
         bandit = None if self._checks_bandit else scope["path_params"].get("name", "")
-        key = self._admit(headers, needs, bandit)
+        key = await self._admit(headers, needs, bandit)
         if key is not None:
             scope.setdefault("state", {})[KEY] = key.id
         return key

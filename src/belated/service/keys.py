@@ -1,5 +1,6 @@
 """API keys in a ledger: made and revoked by writing so into the log."""
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -8,7 +9,7 @@ from belated.core.arguments import wrong
 from belated.ledger.events import NOBODY, START, Draft, KeyChange, Kind
 from belated.ledger.loop import system_clock
 from belated.ledger.protocol import Ledger
-from belated.service.access import SCOPES, NewKey, new_key
+from belated.service.access import KEYS_HOLD_AFTER, SCOPES, NewKey, new_key
 
 
 def make_key(ledger: Ledger, name: str, scopes: Sequence[str], bandit: str = "") -> NewKey:
@@ -45,7 +46,7 @@ def valid_keys(ledger: Ledger) -> dict[str, KeyChange]:
 
 
 def revoke(ledger: Ledger, id: str) -> None:
-    """Let this key in no longer."""
+    """Let this key in no longer, wherever the ledger is served."""
     known = valid_keys(ledger)
     if id not in known:
         ids = f"one of {', '.join(known)}" if known else "the id of a key, and there is none"
@@ -56,3 +57,4 @@ def revoke(ledger: Ledger, id: str) -> None:
 def _write(ledger: Ledger, change: KeyChange) -> None:
     body = msgspec.msgpack.encode(change)
     ledger.commit([Draft(Kind.KEYS, "", NOBODY, system_clock(), body=body)])
+    time.sleep(KEYS_HOLD_AFTER)

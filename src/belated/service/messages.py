@@ -349,7 +349,7 @@ class KeyList(msgspec.Struct):
 class Health(msgspec.Struct):
     """Whether the service can be used."""
 
-    status: Literal["ok", "starting", "draining", "store unavailable"]
+    status: Literal["ok", "starting", "draining", "store unavailable", "behind the log"]
     events_behind: int = 0
 
 

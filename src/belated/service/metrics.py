@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from math import nan
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -44,7 +45,7 @@ class Metrics:
         self.one_of_many = one_of_many
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._events_behind = 0
+        self._events_behind: int | None = None
 
     async def page(self) -> tuple[bytes, str]:
         """What to answer, and its media type."""
@@ -114,20 +115,23 @@ class Metrics:
         )
         commit.add_metric([], seconds.buckets(), seconds.sum)
         yield commit
-        errors = self.service.tally.store_errors
+        errors = self.service.outage.errors
         yield CounterMetricFamily("belated_store_errors", "Store could not be used", errors)
 
     def _store(self) -> Iterator[Metric]:
-        service = self.service
-        stale = max(0.0, (service.loop.clock() - service.followed_at) / 1e6)
+        service, behind = self.service, self._events_behind
         for name, text, value in (
             ("belated_ready", "1 when requests are served", float(service.ready)),
-            ("belated_store_down", "1 while the store fails", float(service.store_is_down)),
-            ("belated_model_staleness_seconds", "Since the end of the log was seen", stale),
+            ("belated_store_down", "1 while the store fails", float(service.outage.is_on)),
+            (
+                "belated_model_staleness_seconds",
+                "Since the end of the log was seen",
+                service.staleness,
+            ),
             (
                 "belated_model_staleness_rounds",
-                "Events in the log that the model has not taken in",
-                float(self._events_behind),
+                "Events in the log that the model has not taken in; NaN while the store fails",
+                nan if behind is None else float(behind),
             ),
         ):
             yield GaugeMetricFamily(name, text, value)

@@ -126,8 +126,6 @@ class ErrorsAsProblems:
             problem = problem_of(error)
             if problem.type is INTERNAL:
                 logger.error("%s %s", scope["method"], public_path(scope), exc_info=error)
-            elif problem.type is STORE_UNAVAILABLE:  # a line only: every request may bring one
-                logger.warning("%s %s: %s", scope["method"], public_path(scope), error)
             if STARTED in scope:  # too late for another answer: the server must cut the connection
                 raise
             await problem.response()(scope, receive, send)

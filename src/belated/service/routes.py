@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from belated.ledger import snapshots
-from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Position, Status
+from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
-from belated.ledger.protocol import Ledger
-from belated.ledger.spec import Spec
-from belated.service.access import Gate, Headers, Key, RateLimit, new_key
+from belated.ledger.protocol import StoreUnavailableError
+from belated.service.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
@@ -59,15 +58,22 @@ NO_DECISION = ProblemType(404, "unknown-decision", "There is no decision of this
 NO_KEY_OF_ID = ProblemType(404, "unknown-key", "There is no API key of this id")
 CHANGES_PAST = ProblemType(409, "settings-changed", "The bandit exists with other settings")
 UNWELL = (NOT_READY, STORE_UNAVAILABLE)
+BEHIND_AFTER = 5.0  # seconds without a look at the end of the log, which is followed all the time
 
 
 def new_api(service: Service, limit: RateLimit | None = None) -> Api:
     """The operations of ``service``; the most frequent come first, where the router looks."""
     gate = Gate(service.ring, limit)
 
-    def admit(headers: Headers, scope: str, bandit: str | None) -> Key | None:
+    async def admit(headers: Headers, scope: str, bandit: str | None) -> Key | None:
         service.check_ready()  # the keys stand in the log: before it is read, the door looks open
-        return gate(headers, scope, bandit)
+        try:
+            await service.know_keys()
+        except StoreUnavailableError:
+            # What is known without keys was there for everybody; a decision has its fallback.
+            if not (service.ring.is_open or scope == "decide"):
+                raise
+        return await gate(headers, scope, bandit)
 
     api = Api("belated", version("belated"), admit)
     _add_loop(api, service)
@@ -254,8 +260,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         What would give the past another meaning (family, policy, features, loop) cannot be
         changed: make a bandit of another name.
         """
-        old = service.loop.folds.get(path.name)
-        old_spec = None if old is None else old.spec
+        is_new = path.name not in service.loop.folds
         try:
             spec = spec_of(body)
             learner = spec.learner()
@@ -266,12 +271,12 @@ def _add_bandits(api: Api, service: Service) -> None:
             draft = service.loop.settings_draft(path.name, spec)
             if draft is not None:
                 await service.write([draft])
-                await service.until(lambda: _spec(service, path.name) != old_spec)
+                await service.catch_up()
             fold = service.fold(path.name)
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
-        return Answer(state_of(fold, service.loop.clock()), 201 if old is None else 200)
+        return Answer(state_of(fold, service.loop.clock()), 201 if is_new else 200)
 
     @api.route(
         "GET",
@@ -303,24 +308,13 @@ def _add_bandits(api: Api, service: Service) -> None:
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
-        await service.until(lambda: _has_changed(service.fold(path.name).actions.listed, body))
+        await service.catch_up()
         return _actions(service.fold(path.name).actions.listed, Paging())
 
 
 def _actions(listed: Mapping[str, Any], query: Paging) -> ActionList:
     names, after = page_of(listed.keys(), query)
     return ActionList({name: listed[name] for name in names}, after)
-
-
-def _spec(service: Service, name: str) -> Spec | None:
-    fold = service.loop.folds.get(name)
-    return None if fold is None else fold.spec
-
-
-def _has_changed(listed: Mapping[str, Any], change: ActionChange) -> bool:
-    """Whether the registered actions are as a change wants them."""
-    wanted = dict.fromkeys(change.drop) | change.put  # what is dropped and put is put
-    return all(listed.get(name) == features for name, features in wanted.items())
 
 
 # ------------------------------------------------------------------------------- privacy, keys
@@ -341,18 +335,14 @@ def _add_privacy(api: Api, service: Service) -> None:
         """
         service.fold(path.name)
         await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
-        now, before, folder = service.loop.clock(), service.loop.position, service.snapshot_folder
-
-        def forget(ledger: Ledger) -> tuple[int, Position]:
-            erased = ledger.forget(path.name, path.subject, now)
-            told = ledger.rare(Kind.FORGOTTEN, before)
-            return erased, max((Position(e.tx, e.seq) for e in told), default=before)
-
-        erased, end = await service.from_slow_store(forget)
+        now, folder = service.loop.clock(), service.snapshot_folder
+        erased = await service.from_slow_store(
+            lambda ledger: ledger.forget(path.name, path.subject, now)
+        )
         service.on_write()
         if folder is not None:
             await service.from_slow_store(lambda ledger: snapshots.drop_erased(ledger, folder))
-        await service.until(lambda: service.loop.position >= end)
+        await service.catch_up()
         await service.rebuilding.done(path.name)
         return Erased(erased)
 
@@ -403,7 +393,7 @@ def _add_keys(api: Api, service: Service) -> None:
 async def _write_key(service: Service, key: KeyChange) -> None:
     body = msgspec.msgpack.encode(key)
     await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
-    await service.until(lambda: service.loop.keys.get(key.id) == key)
+    await asyncio.sleep(KEYS_HOLD_AFTER)
 
 
 # ------------------------------------------------------------------------ health and dashboard
@@ -442,6 +432,8 @@ def _add_health(api: Api, service: Service) -> None:
             return Answer(Health("draining"), 503)
         if not service.ready:
             return Answer(Health("starting"), 503)
-        if service.store_is_down:
+        if service.outage.is_on:
             return Answer(Health("store unavailable"), 503)
+        if service.staleness > BEHIND_AFTER:
+            return Answer(Health("behind the log"), 503)
         return Answer(Health("ok"), 200)

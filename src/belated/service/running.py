@@ -8,16 +8,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome, Status
 from belated.ledger.ids import Clock
-from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
+from belated.ledger.loop import Loop, system_clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
-from belated.service.access import Key, KeyRing
+from belated.service.access import FRESH, Key, KeyRing
 from belated.service.explaining import Explaining
+from belated.service.outage import Outage, Use
 from belated.service.problems import Problem, ProblemType
 from belated.service.rebuilding import Rebuilding
 from belated.service.writer import Writer
@@ -34,7 +37,7 @@ NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name"
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
-FAILED_FOR = 2_000_000  # microseconds without another failed write: a full disk can still be read
+ASK_AGAIN_AFTER = 0.5  # seconds: where the log could not be read, it cannot be the next moment
 READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
 LEEWAY = 5_000_000  # microseconds for which another machine may still be writing a reward in time
@@ -50,7 +53,6 @@ class Tally:
     decisions: Counter[str] = field(default_factory=Counter)  # by bandit
     not_logged: Counter[str] = field(default_factory=Counter)
     rewards: Counter[tuple[str, Status]] = field(default_factory=Counter)
-    store_errors: int = 0
     refused: deque[tuple[int, Status]] = field(default_factory=lambda: deque(maxlen=10_000))
 
     def reward(self, bandit: str, status: Status, now: int, count: int = 1) -> None:
@@ -100,10 +102,10 @@ class Service:
         self.tally = Tally()
         self.snapshot_folder = snapshot_folder
         self.ready = self.draining = False
-        self.store_is_down = False
-        self._write_failed_at = 0
         self.on_write: Callable[[], None] = lambda: None  # called after every commit
-        self.followed_at = 0  # when the end of the log was last seen
+        self.outage = Outage(clock)
+        # of ``monotonic``: what was committed by then was taken in; the last try that failed
+        self._seen_at = self._not_seen_at = -inf
         # decisions that failed, or so it seemed, and that nobody will ask for again: their bandits
         self.abandoned: dict[bytes, str] = {}
         shared = None if ledger is not None or url.startswith("memory:") else url
@@ -117,11 +119,12 @@ class Service:
         """Take in the whole log; nothing is served before."""
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
+        before = monotonic()
         self.loop.catch_up()
         self.loop.rebuilds_beside = True
         for fold in self.loop.folds.values():
             fold.spec.learner().warm_up()
-        self._followed()
+        self._followed(False, before)
         gc.collect()
         gc.freeze()  # what is known by now stays: looking at it again and again costs
         gc.set_threshold(*GC_THRESHOLD)
@@ -135,6 +138,9 @@ class Service:
         while not self.ready:
             try:
                 await asyncio.to_thread(self.read_log)
+            except StoreUnavailableError as error:
+                self.outage.failed(Use.FOLLOWING, error)
+                await asyncio.sleep(READ_AGAIN_AFTER)
             except Exception:
                 log.exception("the log cannot be read; this is tried again")
                 await asyncio.sleep(READ_AGAIN_AFTER)
@@ -161,22 +167,9 @@ class Service:
     # --------------------------------------------------------------------- what happens by itself
 
     async def follow(self) -> None:
-        """Take in what other processes wrote, and let requests have their turn in between."""
-        position = None
-        while position != self.loop.position:
-            position = self.loop.position
-            try:
-                if self.writer.in_thread:
-                    await self.writer.write([])  # in turn with the commits
-                elif self.writer.works_in_thread:
-                    return  # which takes in what is new itself
-                else:
-                    self.loop.take_in_next()
-                    await asyncio.sleep(0)
-            except StoreUnavailableError as error:
-                self._store_failed(error)
-                return
-        self._followed()
+        """Take in what other processes wrote, if the store can be used."""
+        with suppress(StoreUnavailableError):  # tried again
+            await self.catch_up()
 
     async def expire(self) -> None:
         """Close the windows that are over."""
@@ -212,15 +205,16 @@ class Service:
                 for id in abandoned:
                     del self.abandoned[id]
 
-    def _followed(self, wrote: bool = False) -> None:
-        self.followed_at = now = self.loop.clock()
-        if wrote:
-            self.on_write()
-        if wrote or abs(now - self._write_failed_at) > FAILED_FOR:
-            self.store_is_down = False
+    def _followed(self, wrote: bool, seen_at: float | None) -> None:
         if self.loop.keys_changed:
             self.loop.keys_changed = False
             self._renew_keys()
+        if wrote:
+            self.on_write()
+            self.outage.worked(Use.WRITING)
+        if seen_at is not None:
+            self._seen_at = seen_at
+            self.outage.worked(Use.FOLLOWING)
         if self.loop.rebuilding:
             self.rebuilding.look()
 
@@ -237,57 +231,82 @@ class Service:
         """Durable when this returns."""
         try:
             return await self.writer.write(drafts)
-        except NewBanditError as error:  # nothing was written
-            name = error.bandit
-            await self.until(lambda: name in self.loop.folds)
+        except NewBanditError:  # nothing was written; what made the bandit is in the log
+            await self.catch_up()
             return await self.writer.write(drafts)
         except StoreUnavailableError as error:
-            self._write_failed_at = self.loop.clock()
-            self._store_failed(error)
+            self.outage.failed(Use.WRITING, error)
             raise
 
-    def _store_failed(self, error: StoreUnavailableError) -> None:
-        self.tally.store_errors += 1
-        if not self.store_is_down:
-            log.warning("the store cannot be used: %s", error)
-        self.store_is_down = True
+    async def catch_up(self) -> None:
+        """Take in all that is committed by now; raises ``StoreUnavailableError``.
 
-    async def from_store(self, ask: Callable[[Ledger], T]) -> T:
-        """What the store says to a quick question.
-
-        One on another machine may be slow, and so may a disk: then only who asks waits for it.
+        Other requests have their turn in between.
         """
-        if self.writer.in_thread or self.writer.works_in_thread:
-            return await self.from_slow_store(ask)
-        return ask(self.ledger)
+        asked_at = monotonic()
+        try:
+            while self._seen_at < asked_at:
+                if self.writer.in_thread or self.writer.works_in_thread:
+                    await self.writer.write([])  # in turn with the commits
+                    continue
+                before = monotonic()
+                at_end = self.loop.take_in_next() < self.loop.at_once
+                self._followed(False, before if at_end else None)
+                await asyncio.sleep(0)
+        except StoreUnavailableError as error:
+            self._not_seen_at = monotonic()
+            self.outage.failed(Use.FOLLOWING, error)
+            raise
+
+    async def know_keys(self) -> None:
+        """Take in changes of API keys that were answered by now, also by other processes.
+
+        Whoever changes a key answers when FRESH has passed since the commit, so it is enough to
+        have seen the end of the log within that time: see ``access``.
+        """
+        now = monotonic()
+        if now - self._seen_at < FRESH:
+            return
+        if now - self._not_seen_at < ASK_AGAIN_AFTER:
+            raise StoreUnavailableError("the log could not be read a moment ago")
+        await self.catch_up()
+
+    async def from_store(self, ask: Callable[[Ledger], T], *, quick: bool = True) -> T:
+        """What the store says.
+
+        One on another machine may be slow, and so may a disk or a question that is not ``quick``:
+        then only who asks waits for it.
+        """
+        here = quick and not (self.writer.in_thread or self.writer.works_in_thread)
+        try:
+            answer = ask(self.ledger) if here else await asyncio.to_thread(ask, self.beside)
+        except StoreUnavailableError as error:
+            self.outage.failed(Use.ASKING, error)
+            raise
+        self.outage.worked(Use.ASKING)
+        return answer
 
     async def from_slow_store(self, ask: Callable[[Ledger], T]) -> T:
         """What the store says to a question that may take it long."""
-        return await asyncio.to_thread(ask, self.beside)
+        return await self.from_store(ask, quick=False)
 
-    async def events_behind(self) -> int:
-        """Events in the log that the model has not taken in; 0 while the store is down."""
+    @property
+    def staleness(self) -> float:
+        """Seconds since the end of the log was seen: all that was committed before is taken in."""
+        return monotonic() - self._seen_at
+
+    async def events_behind(self) -> int | None:
+        """Events in the log that the model has not taken in; None where the store does not say."""
         position = self.loop.position
         try:
             return await self.from_store(lambda ledger: ledger.behind(position))
         except StoreUnavailableError:
-            return 0
+            return None
 
     def check_ready(self) -> None:
         """Raise where nothing can be served yet, or no longer."""
         if not self.ready:
             raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
-
-    async def until(self, visible: Callable[[], bool]) -> None:
-        """Wait for what was just written: with PostgreSQL, others may hold the log back.
-
-        Not for ever: it is in the log, whenever that can be read.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LONGEST_WAIT_MS / 1e3):
-                while not visible():
-                    await asyncio.sleep(0.001)
-                    await self.follow()
 
     def fold(self, name: str) -> "Fold":
         """The bandit of this name."""
@@ -299,9 +318,13 @@ class Service:
 
 
 async def _forever(seconds: float, act: Callable[[], Awaitable[None]]) -> None:
+    told = ""
     while True:
         try:
             await act()
-        except Exception:
-            log.exception("this is tried again in %g s", seconds)
+            told = ""
+        except Exception as error:
+            if repr(error) != told:  # once, and not at every try
+                log.exception("this is tried again every %g s", seconds)
+            told = repr(error)
         await asyncio.sleep(seconds)

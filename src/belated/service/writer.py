@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from time import perf_counter, thread_time
+from time import monotonic, perf_counter, thread_time
+from typing import NamedTuple
 
 from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.loop import Loop
@@ -47,6 +48,15 @@ class Request:
         return self.drafts[start : start + MOST_DRAFTS]
 
 
+class Commit(NamedTuple):
+    """What became of a batch, and what was read of the log afterwards."""
+
+    outcomes: list[Outcome]
+    events: Sequence[Event]
+    position: Position
+    seen_at: float | None  # of ``monotonic``: all that was committed by then was read
+
+
 class Writer:
     """Writes drafts of concurrent requests, then lets the bandits take them in.
 
@@ -57,11 +67,15 @@ class Writer:
     in_thread
         Whether the store is on another machine: the event loop never works on it.
     told
-        Is told of every commit, and whether it wrote anything.
+        Is told of every commit whether it wrote anything, and by when the end of the log was seen:
+        a time of ``monotonic``, or None where it was not.
     """
 
     def __init__(
-        self, loop: Loop, in_thread: bool = False, told: Callable[[bool], None] = lambda wrote: None
+        self,
+        loop: Loop,
+        in_thread: bool = False,
+        told: Callable[[bool, float | None], None] = lambda wrote, seen_at: None,
     ) -> None:
         self.loop, self._told = loop, told
         self.in_thread = in_thread
@@ -153,14 +167,14 @@ class Writer:
         drafts = [draft for request in batch for draft in request.part]
         started, worked = perf_counter(), thread_time()
         try:
-            outcomes = self.loop.commit(drafts)
+            outcomes = self.loop.commit(drafts) if drafts else []
         except Exception as error:
             for part in self._fail(batch, error):
                 self._commit_here(part)
         else:
             seconds = perf_counter() - started
             self._note(seconds - (thread_time() - worked))
-            self._done(batch, outcomes, seconds)
+            self._done(batch, outcomes, seconds, None)
 
     async def _commit_in_thread(self, batch: list[Request]) -> None:
         try:
@@ -173,36 +187,44 @@ class Writer:
         drafts = [draft for request in batch for draft in request.part]
         started = perf_counter()
         try:
-            outcomes, events, position = await asyncio.to_thread(self._commit_and_read, drafts)
-            self.loop.take_in(events, position)
+            commit = await asyncio.to_thread(self._commit_and_read, drafts)
+            self.loop.take_in(commit.events, commit.position)
         except Exception as error:
             for part in self._fail(batch, error):
                 await self._commit_there(part)
         else:
             seconds = perf_counter() - started
             self._note(seconds)
-            self._done(batch, outcomes, seconds)
+            self._done(batch, commit.outcomes, seconds, commit.seen_at)
 
-    def _commit_and_read(self, drafts: list[Draft]) -> tuple[list[Outcome], list[Event], Position]:
-        ledger, position = self.loop.ledger, self.loop.position
+    def _commit_and_read(self, drafts: list[Draft]) -> Commit:
+        ledger, position, at_once = self.loop.ledger, self.loop.position, self.loop.at_once
         # without drafts this only looks for news: that must not cost the store a transaction
         outcomes = ledger.commit(drafts, self.loop) if drafts else []
+        before = monotonic()
         try:
-            return outcomes, *ledger.follow(position, self.loop.at_once)
+            events, position = ledger.follow(position, at_once)
         except StoreUnavailableError:
             if not drafts:
                 raise
-            return outcomes, [], position  # written is written; see ``Loop.commit``
+            return Commit(outcomes, [], position, None)  # written is written; see ``Loop.commit``
+        return Commit(outcomes, events, position, before if len(events) < at_once else None)
 
     def _note(self, waited: float) -> None:
         """Remember whether a commit was slow."""
         self._quick = 0 if waited > SLOW else self._quick + 1
 
-    def _done(self, batch: list[Request], outcomes: list[Outcome], seconds: float) -> None:
+    def _done(
+        self,
+        batch: list[Request],
+        outcomes: list[Outcome],
+        seconds: float,
+        seen_at: float | None,
+    ) -> None:
         self._refused_at = None
         if outcomes:
             self.commit_seconds.add(seconds)
-        self._told(bool(outcomes))
+        self._told(bool(outcomes), seen_at)
         start, unfinished = 0, []
         for request in batch:
             end = start + request.size

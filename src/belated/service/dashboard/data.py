@@ -94,7 +94,7 @@ class BanditView(msgspec.Struct):
     last_reward: float | None
     model_version: int  # events that the model has taken in
     behind_seconds: float  # staleness: what of the log the model has not seen
-    behind_decisions: int
+    behind_decisions: int | None  # null: the store does not say
     alarms: list[AlarmView]
     rates: Rates
     pending: list[PendingBar]

@@ -106,7 +106,8 @@ function showAlarms(bandit) {
 
 function showNumbers(bandit) {
   const current = bandit.behind_seconds < 1 && !bandit.behind_decisions;
-  const lag = span(bandit.behind_seconds, ROUGH) + ", " + number(bandit.behind_decisions) + " decisions";
+  const unseen = bandit.behind_decisions === null ? "" : ", " + number(bandit.behind_decisions) + " decisions";
+  const lag = span(bandit.behind_seconds, ROUGH) + unseen;
   const silence = Math.max(page.data.time - bandit.last_reward, 0);
   const ago = bandit.last_reward === null ? "none yet" : silence < 1 ? "last just now" : "last " + span(silence, ROUGH) + " ago";
   const cells = [

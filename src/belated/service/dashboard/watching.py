@@ -41,7 +41,7 @@ class Watch:
             self._kept[name] = now, view
         return view
 
-    def _about(self, fold: "Fold", now: int, behind: int) -> BanditFacts:
+    def _about(self, fold: "Fold", now: int, behind: int | None) -> BanditFacts:
         spec, tally, loop = fold.spec, self.service.tally, self.service.loop
         conversion = spec.loop == "conversion"
         n_actions = len(fold.actions.listed)  # among which exploration draws
@@ -57,7 +57,7 @@ class Watch:
                 for setting, name in (("baseline", spec.baseline), ("fallback", spec.fallback))
                 if name and n_actions and name not in fold.actions.listed
             },
-            behind_seconds=max(0.0, (now - self.service.followed_at) / 1e6),
+            behind_seconds=self.service.staleness,
             behind_decisions=behind,
         )
         return BanditFacts(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle
 import warnings
 
 import httpx2
@@ -68,6 +69,13 @@ def test_warnings_have_an_end():
             shop.decide(BANNERS, {"country": f"land {k}"})
     assert len(caught) == 20
     assert sum(shop.unmatched.values()) == 50
+
+
+def test_a_bandit_that_counts_can_be_copied_and_pickled():
+    shop = bandit()
+    with pytest.warns(UnmatchedFeaturesWarning):
+        shop.decide(BANNERS, {"country": "Frnace"})
+    assert pickle.loads(pickle.dumps(shop)).unmatched == shop.unmatched
 
 
 def test_an_interval_warns_as_well():

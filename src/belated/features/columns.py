@@ -157,7 +157,7 @@ class Features:
         self, records: list[Record], blocks: Mapping[Key, Entries]
     ) -> Counter[Unmatched]:
         """What of these rows becomes zeros, and in how many rows; ``blocks`` are their entries."""
-        of_texts = {c: block for c, block in blocks.items() if c not in self.numeric}
+        of_texts = {c: blocks[c] for c in (*self.categorical, *self.hashed) if c in blocks}
         return found_in(records, of_texts, self.optional, self._need_fit().keys)
 
     def check_action(self, action: Record) -> None:

@@ -18,6 +18,10 @@ SLICE = 300_000_000  # microseconds: recent findings are counted in slices of fi
 HOUR = 12  # slices
 
 
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
 class Unmatched(NamedTuple):
     """Something in an action or a context that became zeros.
 
@@ -65,9 +69,7 @@ class UnmatchedCounts:
         Returns microseconds; for ``lately``.
     """
 
-    def __init__(
-        self, *, by_row: bool = False, clock: Callable[[], int] = lambda: time.time_ns() // 1000
-    ) -> None:
+    def __init__(self, *, by_row: bool = False, clock: Callable[[], int] = _now) -> None:
         self.by_row, self.clock = by_row, clock
         self.counts: dict[Unmatched, int] = {}
         self.total = 0
@@ -124,7 +126,9 @@ def found_in(
     """
     found: Counter[Unmatched] = Counter()
     for column, (_, values) in blocks.items():
-        for k in np.flatnonzero(values == 0.0) if not values.all() else ():
+        if np.count_nonzero(values) == len(values):  # the quickest way to ask
+            continue
+        for k in np.flatnonzero(values == 0.0):
             record = records[k]
             if column in record:
                 found[Unmatched("category", column, shown(_plain(record[column])))] += 1

@@ -4,7 +4,6 @@ Live, after a crash, on another machine and in an audit, the same events in the 
 same bytes. The estimate is brought up to date once a transaction, where it brought rewards.
 """
 
-import logging
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,13 +20,13 @@ import numpy as np
 from belated import snapshot
 from belated.core.state import History
 from belated.core.steps import LEARN, REVISE
-from belated.core.types import Integers, Matrix
+from belated.core.types import Matrix
 from belated.features import Features
 from belated.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
-from belated.ledger.growing import Earlier
+from belated.ledger.growing import Earlier, grown_learner
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.logs.histogram import AGES, Histogram
@@ -35,9 +34,6 @@ from belated.logs.moments import SECOND_US, Moments
 from belated.logs.statistics import Statistics
 from belated.logs.words import nothing_learnt
 
-log = logging.getLogger(__name__)
-
-MANY = 100_000  # decisions: taking them in again may take a second or more
 PART = 1_000  # decisions that a snapshot is written and read by: other threads want to run, too
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
@@ -390,8 +386,9 @@ class Fold:
 
     def _configured(self, events: list[Event]) -> None:
         for event in events:
+            wanted = msgspec.json.decode(event.body, type=Spec)
             try:
-                new = self.spec.changed_to(msgspec.json.decode(event.body, type=Spec))
+                new = self.spec.changed_to(wanted)
             except ValueError:
                 continue  # two made or changed it at the same time, unlike: the first one counts
             if new.features != self.spec.features:
@@ -403,24 +400,10 @@ class Fold:
         old, features = self.actions.features, new.feature_map()
         if isinstance(features, Features) and isinstance(old, Features):
             if features.dim != old.dim:
-                self._grow(new, self.earlier.grow(old, features))
+                self._flush()
+                places = self.earlier.grow(old, features)
+                self.learner = grown_learner(self.name, self.learner, new, self._types, places)
             self.actions.exchange(features)
-
-    def _grow(self, new: Spec, places: Integers) -> None:
-        """Take in the whole history again, with vectors of the new length.
-
-        The result depends on the history alone, so it is the same wherever the log is read. What
-        was learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
-        """
-        self._flush()
-        learner, old = new.learner(self._types), self.learner
-        if old.n_decided >= MANY:
-            log.warning(
-                "bandit %r grows from %d to %d features: its %d decisions are taken in again",
-                *(self.name, old.dim, learner.dim, old.n_decided),
-            )
-        learner.take_over(old, places)
-        self.learner = learner
 
     def _registered(self, events: list[Event]) -> None:
         for event in events:

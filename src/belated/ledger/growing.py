@@ -1,12 +1,22 @@
-"""Vectors of a bandit whose features have grown since."""
+"""A bandit whose features grow: what it has learnt, and vectors of when it had fewer."""
 
+import logging
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from belated.core.types import Integers
 from belated.features import Features
 from belated.features.growing import places_in
+from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner import Learner
+
+log = logging.getLogger(__name__)
+
+MANY = 100_000  # decisions: taking them in again may take a second or more
 
 
 class Earlier:
@@ -50,3 +60,21 @@ class Earlier:
     def listed(self) -> list[list[int]]:
         """What a snapshot keeps."""
         return [places.tolist() for places in self._places.values()]
+
+
+def grown_learner(
+    name: str, old: "Learner", spec: Spec, types: Iterable[type], places: Integers
+) -> "Learner":
+    """A learner of these settings that has taken in the whole history again.
+
+    The result depends on the history alone, so it is the same wherever the log is read. What was
+    learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
+    """
+    learner = spec.learner(types)
+    if old.n_decided >= MANY:
+        log.warning(
+            "bandit %r grows from %d to %d features: its %d decisions are taken in again",
+            *(name, old.dim, learner.dim, old.n_decided),
+        )
+    learner.take_over(old, places)
+    return learner

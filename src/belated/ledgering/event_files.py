@@ -187,4 +187,5 @@ def _read_parquet(path: Path, share: Share) -> Iterator[tuple[int, EventRow]]:
                     number += 1
                     yield number, EventRow(*cells)
     except (pa.ArrowException, OSError) as error:
-        raise DamagedFileError(f"{path}, after row {number}: {error}") from None
+        said = " ".join(str(error).split())  # pyarrow's errors may have several lines
+        raise DamagedFileError(f"{path}, after row {number}: {said}") from None

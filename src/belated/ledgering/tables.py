@@ -120,7 +120,8 @@ def _parquet_rows(path: Path, share: Share) -> Iterator[Row]:
                     number += 1
                     yield Row(number, cells)
     except pa.ArrowException as error:
-        raise ValueError(f"{path}, after row {number}: {error}") from None
+        said = " ".join(str(error).split())  # pyarrow's errors may have several lines
+        raise ValueError(f"{path}, after row {number}: {said}") from None
 
 
 def _json_rows(path: Path, flat: bool, share: Share) -> Iterator[Row]:

@@ -41,6 +41,7 @@ def refuse_extremes(*given: Any) -> None:
         return
     most = largest()
     for params in given:
+        values: dict[str, Any]
         values = {} if isinstance(params, type) else getattr(params, "_asdict", dict)()
         for name, value in values.items():
             if not isinstance(value, float) or not math.isfinite(value) or name in ITS_OWN_BOUND:

@@ -93,15 +93,15 @@ def remove_if_abandoned(path: Path) -> None:
 
 def _locked(handle: int, wait: bool) -> bool | None:
     """Lock an open file; returns whether it is locked now, or None where there are no locks."""
-    if fcntl is None:
-        return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if fcntl:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return True
     except BlockingIOError:
         return False
-    except OSError:  # some network file systems
-        return None
-    return True
+    except OSError:
+        pass  # some network file systems have none
+    return None
 
 
 def sync_folder(folder: Path) -> None:

@@ -53,9 +53,9 @@ def check_events(ledger: Ledger, path: Path) -> Plan:
         for event in events_of(ledger, told):
             held.setdefault(event.bandit, _Share()).take(event)
     rules, shares, total = Rules(now()), dict[str, _Share](), 0
-    share = Share()
-    with progress("checking events", share=share) as told:
-        for line, row in read_events(path, share):
+    read = Share()
+    with progress("checking events", share=read) as told:
+        for line, row in read_events(path, read):
             total += 1
             event = _event(path, line, row)
             said = rules.problem(event)
@@ -80,9 +80,8 @@ def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
     left = Counter(plan.skipped)
     batches: list[list[Draft]] = []
     tx = waiting = 0
-    share = Share()
     with progress("importing events", plan.events) as told:
-        for line, row in read_events(path, share):
+        for line, row in read_events(path, Share()):
             told(1)
             if left[row.bandit] > 0:
                 left[row.bandit] -= 1

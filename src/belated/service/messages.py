@@ -66,6 +66,13 @@ class Explaining(Request):
     explain: bool = False
 
 
+class Paging(Request):
+    """Which parked rewards to list: how many, and after which decision's."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    after: DecisionId | None = None
+
+
 class Watching(Request):
     """Which bandit to show; the first, if none is named."""
 
@@ -279,9 +286,13 @@ class ParkedReward(msgspec.Struct):
 
 
 class ParkedList(msgspec.Struct):
-    """Rewards that wait for their decision."""
+    """Rewards that wait for their decision, oldest decision first.
+
+    ``next`` is the ``after`` of the next page, null where there may be none.
+    """
 
     parked: list[ParkedReward]
+    next: str | None = None
 
 
 class Erased(msgspec.Struct):

@@ -81,7 +81,10 @@ class Metrics:
             unlogged.add_metric([name], count)
         for (name, status), count in tally.rewards.items():
             rewards.add_metric([name, status.value], count)
-        yield from (decisions, unlogged, rewards)
+        ended = CounterMetricFamily(
+            "belated_parked_ended", "Parked rewards whose decision never came", tally.parked_ended
+        )
+        yield from (decisions, unlogged, rewards, ended)
 
     def _counted_here(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
         """What this process counts; under its own name, where it is one of many.

@@ -45,7 +45,7 @@ def check_acknowledged(world: Any, events: list[Event]) -> None:
     ids = [event.id for event in events if event.kind == Kind.DECIDED and event.id]
     assert len(ids) == len(set(ids))
     assert set(ids) == world.decided.keys()
-    parked = {waiting.id: waiting.value for waiting in world.replicas[0].ledger.parked()}
+    parked = {waiting.id: waiting.value for waiting in world.replicas[0].ledger.parked(10**9)}
     rewards: dict[bytes, set[float | None]] = defaultdict(set)
     once = set()
     for event in events:

@@ -270,7 +270,7 @@ def facts_of_ledger(disk):
         if found:
             assert found[0] == event
             requests.append((event.id, event.id.hex()))
-    waiting = ledger.parked()
+    waiting = ledger.parked(10**9)
     ledger.close()
     return [*events, *waiting, *requests]
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from belated.ledger.events import (
+    NOBODY,
     START,
     Decided,
     Draft,
@@ -257,6 +258,28 @@ def check_parking(new: NewLedger) -> None:
     assert writer.reward(early.id, 1.0) == Status.DUPLICATE
 
 
+def check_parked_pages(new: NewLedger) -> None:
+    """Parked rewards come page by page, and end when their decision can no longer be waited for."""
+    writer = _Writer(new())
+    ids = []
+    for k in range(7):
+        writer.now = NOW + k * SECOND
+        ids.append(writer.decided().id)
+    for id in reversed(ids):
+        assert writer.reward(id, 0.5) == Status.PARKED
+    pages, last = [], NOBODY
+    while page := writer.ledger.parked(3, last):
+        pages.append([waiting.id for waiting in page])
+        last = page[-1].id
+    assert pages == [ids[:3], ids[3:6], ids[6:]]
+    assert [waiting.id for waiting in writer.ledger.parked()] == ids
+    assert writer.ledger.end_parked(NOW) == 0
+    assert writer.ledger.end_parked(NOW + 2 * SECOND) == 2
+    assert [waiting.id for waiting in writer.ledger.parked()] == ids[2:]
+    assert writer.ledger.end_parked(NOW + 2 * SECOND) == 0
+    assert writer.ledger.end_parked(NOW + 2 * SECOND + 1) == 1
+
+
 def check_requests(new: NewLedger) -> None:
     """A request that is made again gets the same decision; another body is a conflict."""
     writer = _Writer(new())
@@ -427,6 +450,7 @@ LEDGER_CHECKS = (
     check_one_batch,
     check_endings,
     check_parking,
+    check_parked_pages,
     check_requests,
     check_invalid_rewards,
     check_stale_memory,

@@ -48,6 +48,15 @@ def time_of(id: bytes) -> int:
     return int.from_bytes(id[:6], "big") * 1000
 
 
+def first_id(time: int) -> bytes:
+    """The least that an id made at this time, or later, can be.
+
+    >>> first_id(2_000_001) <= Ids(lambda: 2_001_000)() < first_id(2_001_001)
+    True
+    """
+    return (-(-time // 1000)).to_bytes(6, "big") + bytes(10)
+
+
 def to_text(id: bytes) -> str:
     """An id as people and JSON see it.
 

@@ -8,8 +8,19 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
-from belated.ledger.protocol import Follower, LedgerError
+from belated.ledger.events import (
+    NOBODY,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    Kind,
+    Outcome,
+    Position,
+    Waiting,
+)
+from belated.ledger.ids import first_id
+from belated.ledger.protocol import PAGE, Follower, LedgerError
 from belated.ledger.settling import Known, mentioned, settle
 from belated.ledger.upkeep import Retained, blanked
 
@@ -101,9 +112,16 @@ class MemoryLedger:
         self.commit([Draft(Kind.FORGOTTEN, bandit, b"", time, body=body)])
         return len(ids)
 
-    def parked(self) -> list[Waiting]:
+    def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
         """See ``Ledger.parked``."""
-        return sorted(self._parked.values(), key=lambda waiting: waiting.time)
+        return sorted(waiting for waiting in self._parked.values() if waiting.id > after)[:limit]
+
+    def end_parked(self, before: int) -> int:
+        """See ``Ledger.end_parked``."""
+        ended = [id for id in self._parked if id < first_id(before)]
+        for id in ended:
+            del self._parked[id]
+        return len(ended)
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
         """See ``Ledger.rare``."""

@@ -30,11 +30,22 @@ from typing import Any, LiteralString
 import msgspec
 from msgspec.structs import astuple
 
-from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
+from belated.ledger.events import (
+    NOBODY,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    Kind,
+    Outcome,
+    Position,
+    Waiting,
+)
+from belated.ledger.ids import first_id
 from belated.ledger.memory import PARK_FOR
 from belated.ledger.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
 from belated.ledger.postgres_upkeep import blank_old, drop_parked, problems_of
-from belated.ledger.protocol import Follower, LedgerError, StoreUnavailableError
+from belated.ledger.protocol import PAGE, Follower, LedgerError, StoreUnavailableError
 from belated.ledger.settling import Known, Settled, mentioned, settle
 from belated.ledger.upkeep import Retained
 
@@ -228,11 +239,16 @@ class PostgresLedger:
             self._write(db, [Settled(events=[event])])
         return len(ids)
 
-    def parked(self) -> list[Waiting]:
+    def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
         """See ``Ledger.parked``."""
+        query = "select id, time, value from parked where id > %b order by id limit %s"
         with self._session.connected() as db:
-            rows = db.execute("select id, time, value from parked order by time, id", binary=True)
-            return [Waiting(*row) for row in rows]
+            return [Waiting(*row) for row in db.execute(query, [after, limit], binary=True)]
+
+    def end_parked(self, before: int) -> int:
+        """See ``Ledger.end_parked``."""
+        with self._session.connected() as db:
+            return db.execute("delete from parked where id < %b", [first_id(before)]).rowcount
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
         """See ``Ledger.rare``."""

@@ -5,8 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from belated.ledger.events import START, Draft, Event, Facts, Kind, Outcome, Position, Waiting
+from belated.ledger.events import (
+    NOBODY,
+    START,
+    Draft,
+    Event,
+    Facts,
+    Kind,
+    Outcome,
+    Position,
+    Waiting,
+)
 from belated.ledger.upkeep import Retained
+
+PAGE = 1000  # parked rewards, unless asked for more
 
 
 class LedgerError(RuntimeError):
@@ -100,7 +112,7 @@ class Ledger(Protocol):
         """The next events in commit order, whole transactions, about ``limit`` of them.
 
         Every event is returned exactly once to a reader that passes on the position it got. No
-        events: nothing new can be seen yet.
+        events: none was committed after ``after`` by the time of the call.
         """
 
     def story(self, id: bytes) -> list[Event]:
@@ -118,14 +130,20 @@ class Ledger(Protocol):
         Their events stay in the log with an empty body and no value; a FORGOTTEN event is added.
         """
 
-    def parked(self) -> list[Waiting]:
-        """Rewards that wait for their decision, oldest first."""
+    def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
+        """Rewards that wait for their decision, by its id: the next ``limit`` after ``after``.
+
+        Ids begin with a time, so the oldest come first.
+        """
+
+    def end_parked(self, before: int) -> int:
+        """Delete rewards that wait for a decision made before a time; returns how many."""
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
         """The events of a rare kind, FORGOTTEN or KEYS, after a position."""
 
     def behind(self, after: Position) -> int:
-        """How many committed events there are after a position, whether they can be read or not."""
+        """How many committed events there are after a position."""
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
         """Take from decisions made before a time what the state does not depend on.

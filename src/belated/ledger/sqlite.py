@@ -17,10 +17,22 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from belated.ledger.events import Decided, Draft, Erasure, Event, Kind, Outcome, Position, Waiting
+from belated.ledger.events import (
+    NOBODY,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    Kind,
+    Outcome,
+    Position,
+    Waiting,
+)
+from belated.ledger.ids import first_id
 from belated.ledger.memory import PARK_FOR
 from belated.ledger.migrations import missing
 from belated.ledger.protocol import (
+    PAGE,
     Follower,
     LedgerError,
     StoreBusyError,
@@ -229,10 +241,23 @@ class SQLiteLedger:
         self._empty_log_file()
         return len(ids)
 
-    def parked(self) -> list[Waiting]:
+    def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
         """See ``Ledger.parked``."""
+        query = "select * from parked where id > ? order by id limit ?"
         with self._reading() as execute:
-            return [Waiting(*row) for row in execute("select * from parked order by time, id")]
+            return [Waiting(*row) for row in execute(query, (after, limit))]
+
+    def end_parked(self, before: int) -> int:
+        """See ``Ledger.end_parked``."""
+        ended = (first_id(before),)
+        with self._reading() as execute:  # mostly there are none, and writing would cost a lock
+            found = execute("select count(*) from parked where id < ?", ended).get
+        if found:
+            with self._writing() as execute:
+                found = len(
+                    execute("delete from parked where id < ? returning id", ended).fetchall()
+                )
+        return int(found)
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
         """See ``Ledger.rare``."""

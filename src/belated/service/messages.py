@@ -299,9 +299,13 @@ class ParkedReward(msgspec.Struct):
 
 
 class ParkedList(msgspec.Struct):
-    """Rewards that wait for their decision."""
+    """Rewards that wait for their decision, oldest decision first.
+
+    ``next`` is the ``after`` of the next page, null where there may be none.
+    """
 
     parked: list[ParkedReward]
+    next: str | None = None
 
 
 class Erased(msgspec.Struct):

@@ -80,7 +80,10 @@ class Metrics:
             unlogged.add_metric([name], count)
         for (name, status), count in tally.rewards.items():
             rewards.add_metric([name, status.value], count)
-        yield from (decisions, unlogged, rewards, self._unmatched())
+        ended = CounterMetricFamily(
+            "belated_parked_ended", "Parked rewards whose decision never came", tally.parked_ended
+        )
+        yield from (decisions, unlogged, rewards, ended, self._unmatched())
 
     def _unmatched(self) -> Metric:
         """Not by value: of categories and keys that people send there is no end."""

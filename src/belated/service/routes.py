@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from belated.core.arguments import wrong
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
@@ -173,10 +174,17 @@ def _add_loop(api: Api, service: Service) -> None:
         return StatusAnswer(outcome.status)
 
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
-    async def list_parked() -> ParkedList:
-        """List rewards that wait for their decision."""
-        parked = await service.from_slow_store(lambda ledger: ledger.parked())
-        return ParkedList([ParkedReward(to_text(w.id), iso(w.time), w.value) for w in parked])
+    async def list_parked(query: Paging) -> ParkedList:
+        """List rewards that wait for their decision, page by page.
+
+        They wait for two minutes. Then they are deleted, as unknown.
+        """
+        after = NOBODY if query.after is None else from_text(query.after)
+        if after is None:
+            raise Problem(INVALID, str(wrong("after", query.after, "the id of a decision")))
+        found = await service.from_slow_store(lambda ledger: ledger.parked(query.limit, after))
+        parked = [ParkedReward(to_text(w.id), iso(w.time), w.value) for w in found]
+        return ParkedList(parked, parked[-1].decision_id if len(parked) == query.limit else None)
 
 
 def _bandit_of(call: Call) -> str:

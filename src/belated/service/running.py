@@ -37,6 +37,7 @@ NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name"
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
+END_PARKED_EVERY = 10.0  # seconds between looks for rewards whose decision never came
 ASK_AGAIN_AFTER = 0.5  # seconds: where the log could not be read, it cannot be the next moment
 READ_AGAIN_AFTER = 0.5  # seconds, where the log could not be read at the start
 GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for them less often
@@ -53,6 +54,7 @@ class Tally:
     decisions: Counter[str] = field(default_factory=Counter)  # by bandit
     not_logged: Counter[str] = field(default_factory=Counter)
     rewards: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    parked_ended: int = 0
     refused: deque[tuple[int, Status]] = field(default_factory=lambda: deque(maxlen=10_000))
 
     def reward(self, bandit: str, status: Status, now: int, count: int = 1) -> None:
@@ -60,6 +62,11 @@ class Tally:
         self.rewards[bandit, status] += count
         if status in (Status.UNKNOWN, Status.CONFLICT):
             self.refused.extend([(now, status)] * count)
+
+    def end_parked(self, count: int, now: int) -> None:
+        """Parked rewards turned out to be for decisions that nobody knows."""
+        self.parked_ended += count
+        self.refused.extend([(now, Status.UNKNOWN)] * count)
 
     def refused_lately(self, status: Status, now: int) -> int:
         """How many rewards of the last hour were unknown, or conflicting."""
@@ -150,6 +157,7 @@ class Service:
             _forever(FOLLOW_EVERY, self.follow),
             _forever(EXPIRE_EVERY, self.expire),
             _forever(EXPIRE_EVERY, self.cancel_abandoned),
+            _forever(END_PARKED_EVERY, self.end_parked),
         )
 
     async def stop(self) -> None:
@@ -183,6 +191,15 @@ class Service:
                     return  # they stay due
                 if not any(outcome.status is Status.ACCEPTED for outcome in outcomes):
                     break  # they stay due, too, as long as nothing is heard of their end
+
+    async def end_parked(self) -> None:
+        """Give up parked rewards whose decision never came: it would be unknown if it came now."""
+        now = self.loop.clock()
+        with suppress(StoreUnavailableError):  # tried again
+            ended = await self.from_slow_store(
+                lambda ledger: ledger.end_parked(now - ledger.park_for)
+            )
+            self.tally.end_parked(ended, now)
 
     def abandon(self, bandit: str, id: bytes) -> None:
         """A decision could not be written, and nobody will ask for it again.

@@ -265,8 +265,10 @@ class Loop:
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         """See ``Follower.open_decisions``."""
         found: dict[bytes, Facts] = {}
+        # looked up before the bandits are: another thread may be about to swap one of them
+        stale = set(self.rebuilding)
         for name, fold in islice(self.folds.items(), MOST_SEARCHED):
-            if name in self.rebuilding:
+            if name in stale:
                 continue  # it still holds what was erased
             for id in ids:
                 waiting = fold.pending.get(id)

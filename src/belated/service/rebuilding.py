@@ -50,10 +50,9 @@ class Rebuilding:
 
     def look(self) -> None:
         """Begin to rebuild the bandits that need it."""
-        for name in self.loop.rebuilding.keys() - self._tasks.keys():
-            task = asyncio.get_running_loop().create_task(self._rebuild(name))
-            self._tasks[name] = task
-            task.add_done_callback(lambda _, name=name: self._tasks.pop(name, None))
+        for name in self.loop.rebuilding:
+            if name not in self._tasks or self._tasks[name].done():
+                self._tasks[name] = asyncio.get_running_loop().create_task(self._rebuild(name))
 
     async def done(self, name: str) -> None:
         """Wait until a bandit holds nothing that was erased."""
@@ -69,14 +68,17 @@ class Rebuilding:
 
     async def _rebuild(self, name: str) -> None:
         while (wanted := self.loop.rebuilding.get(name)) is not None:
-            try:
-                fold = await self._replayed(name, wanted.end)
-                await self._swap(name, wanted, fold)
-            except Exception:  # such as: something else was erased while this was under way
-                if self.loop.rebuilding.get(name) is wanted:
-                    log.exception("%s could not be rebuilt; this is tried again", name)
-                    self.loop.rebuilding[name] = Rebuild(self.loop.position)
-                    await asyncio.sleep(AFTER_FAILURE)
+            await self._try_to_rebuild(name, wanted)
+
+    async def _try_to_rebuild(self, name: str, wanted: Rebuild) -> None:
+        try:
+            fold = await self._replayed(name, wanted.end)
+            await self._swap(name, wanted, fold)
+        except Exception:  # such as: something else was erased while this was under way
+            if self.loop.rebuilding.get(name) is wanted:
+                log.exception("%s could not be rebuilt; this is tried again", name)
+                self.loop.rebuilding[name] = Rebuild(self.loop.position)
+                await asyncio.sleep(AFTER_FAILURE)
 
     async def _replayed(self, name: str, end: Position) -> "Fold":
         if self._url is not None:

@@ -157,3 +157,30 @@ def test_threads_that_make_kernels_leave_files_in_the_cache_only(tmp_path):
     files = list(tmp_path.rglob("*.nb*"))
     assert len(files) == 10
     assert {file.parent for file in files} == {Path(place)}
+
+
+@kernel
+def refuse_negative(x):
+    if x < 0.0:
+        raise ValueError("x is negative")
+    return x
+
+
+@kernel
+def root(x):
+    return refuse_negative(x) ** 0.5
+
+
+@pytest.mark.compiled
+def test_a_kernel_within_a_kernel_is_not_compiled_by_itself(tmp_path, monkeypatch):
+    """It can raise, also where the outer kernel comes from the cache, and can still be called."""
+    monkeypatch.setenv("BELATED_CACHE_DIR", str(tmp_path))
+    for hits in (0, 1):
+        outer = kernel(root.py_func)
+        assert outer(4.0) == 2.0
+        with pytest.raises(ValueError, match="x is negative"):
+            outer(-1.0)
+        assert sum(outer.stats.cache_hits.values()) == hits
+    assert not refuse_negative.overloads
+    assert len(list(tmp_path.rglob("*.nbc"))) == 1
+    assert refuse_negative(3.0) == 3.0

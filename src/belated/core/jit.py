@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config
 
-from belated.core.kernel_cache import KernelCache, is_ours, note_source
+from belated.core.kernel_cache import is_ours, note_source
+from belated.core.parts import Kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +59,4 @@ def is_lean(dispatcher: Any) -> bool:
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
     note_source(function)
-    dispatcher = njit(**options)(function)
-    if dispatcher is not function:  # with NUMBA_DISABLE_JIT=1 it is the function itself
-        dispatcher._cache = KernelCache(function)
-    return cast(F, dispatcher)
+    return function if config.DISABLE_JIT else cast(F, Kernel(function, targetoptions=options))

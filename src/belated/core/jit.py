@@ -52,6 +52,11 @@ def inlined_kernel(function: F) -> F:
     return _compiled(function, INLINED)
 
 
+def has_compiled(function: Any, *arguments: Any) -> bool:
+    """Whether a kernel can be called with arguments of these types without compiling it."""
+    return not isinstance(function, Kernel) or function.is_there(arguments)
+
+
 def is_lean(dispatcher: Any) -> bool:
     """Whether a kernel was compiled without reference counts."""
     return dispatcher.targetoptions.get("_nrt") is False

@@ -73,6 +73,12 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
     def flush(self) -> None:
         """Do nothing: ``belated cache clear`` deletes entries."""
 
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Whether there is an entry for this signature."""
+        target_context.refresh()
+        key = self._index_key(sig, target_context.codegen())
+        return all(_foreign_sources.values()) and self._file(key).is_file()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel for this signature, or None where there is none to be read."""
         if not (self._enabled and all(_foreign_sources.values())):

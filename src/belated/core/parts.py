@@ -7,7 +7,9 @@ Called from another kernel it is a part: its code is handed to the caller as it 
 time to compile and changes no result.
 """
 
-from functools import cached_property
+import sys
+from functools import cache, cached_property
+from threading import Timer
 from typing import Any
 
 from numba import jit, types
@@ -20,6 +22,8 @@ from numba.core.typed_passes import AnnotateTypes, NativeLowering
 
 from belated.core.kernel_cache import KernelCache
 
+LONG = 3.0  # seconds that nobody has to wait without being told why
+
 
 class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     """A compiled function as Python calls it."""
@@ -31,14 +35,36 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         super().__init__(py_func, locals, {"nopython": True, **options}, _WholeCompiler)
         self._cache = KernelCache(py_func)
 
+    def compile(self, sig: Any) -> Any:
+        """Compile, or load what was compiled before; a long wait is announced."""
+        patience = Timer(LONG, _announce)
+        patience.daemon = True
+        patience.start()
+        try:
+            return super().compile(sig)
+        finally:
+            patience.cancel()
+
     @cached_property
     def _part(self) -> CPUDispatcher:
         return jit(**as_part(self.targetoptions))(self.py_func)
+
+    def is_there(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether the machine code for arguments of these types is in memory or on disk."""
+        signature = tuple(map(self.typeof_pyval, arguments))
+        return signature in self.overloads or self._cache.holds(signature, self.targetctx)
 
     @property
     def _numba_type_(self) -> Any:
         """What Numba takes this for where another kernel mentions it."""
         return types.Dispatcher(self._part)
+
+
+@cache
+def _announce() -> None:
+    """Say once why nothing happens."""
+    line = "belated: compiling, once for this version and these types; this may take a minute"
+    print(line, file=sys.stderr, flush=True)
 
 
 def as_part(options: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ AT_ONCE = 100_000  # events
 LONGEST_WAIT_MS = 10_000  # for one's own events to become visible
 # looking these up in their enum costs as much as comparing them
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
+_SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
 Progress = Callable[[int], None]  # told how many events were taken in
 
 
@@ -97,6 +98,10 @@ class Loop:
         self.keys_changed = False
         self.position = START
         self._kept: dict[str, tuple[int, Decided, bytes]] = {}
+        # Says whether a new bandit can take in decisions and rewards now; if not, it is released.
+        self.prepare: Callable[[Fold], bool] = lambda fold: True
+        self.held: dict[str, Position] = {}  # bandits that cannot, and where their events begin
+        self._released: set[str] = set()
         self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
@@ -114,7 +119,7 @@ class Loop:
 
     def _take_in_next(self) -> int:
         events, position = self.ledger.follow(self.position, AT_ONCE)
-        if events:
+        if events or self._released:
             self.take_in(events, position)
         return len(events)
 
@@ -131,20 +136,32 @@ class Loop:
             self.keys[key.id] = key
             self.keys_changed = True
         erased = {event.bandit for event in events if event.kind is _FORGOTTEN}
-        to_rebuild = (erased | self._torn) & by_bandit.keys()
+        to_rebuild = (erased | self._torn) & by_bandit.keys() - self.held.keys() | self._released
         # first, because the store may fail here, and then nothing must have changed
         anew = {name: self._anew(name, position) for name in to_rebuild}
         self._torn |= by_bandit.keys()  # until all is done: memory may run out, Ctrl-C may come
+        for name, fold in anew.items():
+            self.folds[name] = fold
+            self._kept.pop(name, None)
+            self.held.pop(name, None)
+            self._released.discard(name)
         for name, its_events in by_bandit.items():
             if name in anew:
-                self.folds[name] = anew[name]
-                self._kept.pop(name, None)
                 continue
             if name not in self.folds:
-                self.folds[name] = self.new_fold(name, its_events[0])
+                fold = self.new_fold(name, its_events[0])
+                if not self.prepare(fold):
+                    self.held[name] = self.position
+                self.folds[name] = fold
+            if name in self.held:
+                its_events = [event for event in its_events if event.kind in _SETTINGS]
             self.folds[name].apply(its_events)
         self.position = position
         self._torn -= by_bandit.keys()
+
+    def release(self, name: str) -> None:
+        """Let a bandit that was held take in everything from its beginning, in the next step."""
+        self._released.add(name)
 
     def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""
@@ -157,8 +174,8 @@ class Loop:
         return Fold(name, spec, self._types, self._features.get(name))
 
     def _anew(self, name: str, end: Position) -> "Fold":
-        """The fold of a log from which something was erased: as if it had never been there."""
-        fold, position = None, START
+        """The fold of what the log holds now: what was erased is as if it had never been there."""
+        fold, position = None, self.held.get(name, START)
         while position < end:
             events, position = self.ledger.follow(position)
             mine = [e for e in events if e.bandit == name and (e.tx, e.seq) <= end]

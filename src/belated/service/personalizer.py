@@ -173,7 +173,7 @@ async def decide(service: Service, bandit: str, body: RankRequest) -> DecisionAn
 
 
 def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
-    fold = service.fold(bandit)
+    fold = service.usable_fold(bandit)
     try:
         request = decision_request(body)
         if fold.spec.mode == "shadow":  # Personalizer's apprentice mode plays the first action

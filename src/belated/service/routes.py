@@ -14,6 +14,7 @@ from belated.ledger.ids import all_from_texts, from_text, to_text
 from belated.ledger.spec import Spec
 from belated.service.access import Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
+from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
@@ -55,7 +56,7 @@ from belated.service.settings import spec_of, state_of
 NO_DECISION = ProblemType(404, "unknown-decision", "There is no decision of this id")
 NO_KEY_OF_ID = ProblemType(404, "unknown-key", "There is no API key of this id")
 CHANGES_PAST = ProblemType(409, "settings-changed", "The bandit exists with other settings")
-UNWELL = (NOT_READY, STORE_UNAVAILABLE)
+UNWELL = (NOT_READY, COMPILING, STORE_UNAVAILABLE)
 
 
 def new_api(service: Service, limit: RateLimit | None = None) -> Api:
@@ -231,7 +232,7 @@ def _add_bandits(api: Api, service: Service) -> None:
     @api.route(
         "PUT",
         "/v1/bandits/{name}",
-        answers={200: BanditState, 201: BanditState},
+        answers={200: BanditState, 201: BanditState, 202: BanditState},
         needs="admin",
         problems=[CHANGES_PAST, *UNWELL],
         links=[deciding, looking],
@@ -240,16 +241,18 @@ def _add_bandits(api: Api, service: Service) -> None:
         """Make a bandit, or change its settings.
 
         What would give the past another meaning (family, policy, features, loop) cannot be
-        changed: make a bandit of another name.
+        changed: make a bandit of another name. 202 says that its kernels are still being compiled:
+        until they are there, its decisions answer 503 with a Retry-After.
         """
         old = service.loop.folds.get(path.name)
         old_spec = None if old is None else old.spec
         try:
             spec = spec_of(body)
-            learner = spec.learner()
+            learner = await asyncio.to_thread(checked_learner, spec)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
-        await asyncio.to_thread(learner.warm_up)  # seconds, where the compiler has to work
+        if learner.is_compiled:
+            await asyncio.to_thread(learner.warm_up)  # loads what is on disk
         try:
             draft = service.loop.settings_draft(path.name, spec)
             if draft is not None:
@@ -259,6 +262,8 @@ def _add_bandits(api: Api, service: Service) -> None:
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
+        if path.name in service.loop.held:
+            return Answer(state_of(fold), 202)
         return Answer(state_of(fold), 201 if old is None else 200)
 
     @api.route(
@@ -408,11 +413,17 @@ def _add_health(api: Api, service: Service) -> None:
 
     @api.route("GET", "/readyz", answers={200: Health, 503: Health}, needs=None)
     async def readyz() -> Answer:
-        """Say whether requests can be served: the log is read and the store answers."""
+        """Say whether requests can be served: the log is read and the store answers.
+
+        ``compiling`` counts the bandits whose kernels are still being compiled.
+        """
+        compiling = len(service.compiling.names)
         if service.draining:
             return Answer(Health("draining"), 503)
         if not service.ready:
-            return Answer(Health("starting"), 503)
+            return Answer(
+                Health("compiling" if compiling else "starting", compiling=compiling), 503
+            )
         if service.store_is_down:
-            return Answer(Health("store unavailable"), 503)
-        return Answer(Health("ok"), 200)
+            return Answer(Health("store unavailable", compiling=compiling), 503)
+        return Answer(Health("ok", compiling=compiling), 200)

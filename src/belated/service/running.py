@@ -17,6 +17,7 @@ from belated.ledger.ids import Clock
 from belated.ledger.loop import LONGEST_WAIT_MS, Loop, system_clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.service.access import Key, KeyRing
+from belated.service.compiling import Compiling, compiling_problem
 from belated.service.problems import Problem, ProblemType
 from belated.service.writer import Writer
 
@@ -90,6 +91,7 @@ class Service:
         self.loop = Loop(self.ledger, clock=clock, seed=seed)
         self.writer = Writer(self.loop, url.startswith("postgres"), self._followed)
         self.ring = KeyRing()
+        self.compiling = Compiling(self.loop.release)  # ``follow`` does the rest
         self.tally = Tally()
         self.snapshot_folder = snapshot_folder
         self.ready = self.draining = False
@@ -104,11 +106,14 @@ class Service:
 
     def read_log(self) -> None:
         """Take in the whole log; nothing is served before."""
+        self.loop.prepare = self.compiling.prepare_now
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
         self.loop.catch_up()
         for fold in self.loop.folds.values():
-            fold.spec.learner().warm_up()
+            self.compiling.prepare_now(fold)
+            fold.spec.learner().warm_up()  # loads what is on disk
+        self.loop.prepare = self.compiling.prepare
         self._followed()
         gc.collect()
         gc.freeze()  # what is known by now stays: looking at it again and again costs
@@ -138,6 +143,7 @@ class Service:
         """Answer what is under way, then let go of the store."""
         self.draining = True
         await self.writer.drain()
+        await self.compiling.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -240,8 +246,11 @@ class Service:
 
     def check_ready(self) -> None:
         """Raise where nothing can be served yet, or no longer."""
-        if not self.ready:
-            raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
+        if self.ready:
+            return
+        if self.compiling.names:
+            raise compiling_problem("The kernels of the bandits are being compiled")
+        raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
 
     async def until(self, visible: Callable[[], bool]) -> None:
         """Wait for what was just written: with PostgreSQL, others may hold the log back.
@@ -255,11 +264,18 @@ class Service:
                     await self.follow()
 
     def fold(self, name: str) -> "Fold":
-        """The bandit of this name."""
+        """The bandit of this name. Its settings and actions can be used, see ``usable_fold``."""
         self.check_ready()
         fold = self.loop.folds.get(name)
         if fold is None:
             raise Problem(NO_BANDIT, f"There is no bandit {name!r}. PUT /v1/bandits/{name} first.")
+        return fold
+
+    def usable_fold(self, name: str) -> "Fold":
+        """The bandit of this name, once its kernels are there."""
+        fold = self.fold(name)
+        if name in self.loop.held:
+            raise compiling_problem(f"The kernels of bandit {name!r} are being compiled")
         return fold
 
 

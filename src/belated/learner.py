@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
+from belated.core.jit import has_compiled
 from belated.core.own import is_own
 from belated.core.protocols import (
     Family,
@@ -158,6 +159,8 @@ class Learner:
         what is taken over. Costs a pass over the history, and one refit.
         """
         n, y = other.n_decided, other.history.y
+        if n == 0:
+            return  # nothing to take over; what would do it may not be compiled yet
         for start in range(0, n, BLOCK):
             x = other.history.x[start : min(start + BLOCK, n)]
             grown_x = np.zeros((len(x), self.dim))
@@ -171,14 +174,41 @@ class Learner:
         learnt = np.full(len(rows), LEARN, np.int64)
         self.fold(learnt, np.zeros((0, self.dim)), rows, y[rows], last)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernels for choosing and learning are in memory or on disk."""
+        return has_compiled(choose_step, *self._to_choose()) and has_compiled(
+            fold_step, *self._to_learn()
+        )
+
     def warm_up(self) -> None:
         """Let the compiler do its work now; call it on a learner that is not needed afterwards."""
+        self.warm_up_choosing()
+        self.warm_up_learning()
+
+    def warm_up_choosing(self) -> None:
+        """Compile what a decision needs, and what shows a bandit."""
+        choose_step(*self._to_choose())
         x = np.zeros((1, self.dim))
-        self.choose(x, np.random.default_rng(0))
         self.choose_from(self.options(x), np.random.default_rng(0))
-        zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
-        self.fold(one, x, zero, np.zeros(2), one)
         self.interval_width(x[0])
+        self.mean(0.0)
+
+    def warm_up_learning(self) -> None:
+        """Compile what takes in decisions and rewards."""
+        self.make_room(1)
+        fold_step(*self._to_learn())
+
+    def _to_choose(self) -> tuple[Any, ...]:
+        """Arguments of a first decision."""
+        stream = self.stream(np.random.default_rng(0))
+        return self.policy, self.state, self.history, np.zeros((1, self.dim)), 1.0, stream
+
+    def _to_learn(self) -> tuple[Any, ...]:
+        """Arguments of a first decision and its reward, taken in together."""
+        zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
+        knows = self.policy, self.estimator, self.family, self.state, self.history
+        return *knows, one, np.zeros((1, self.dim)), zero, np.zeros(2), one
 
     def exact_theta(self) -> Vector:
         """The estimate that ``theta`` is certified to be near, to rounding.

@@ -42,6 +42,8 @@ Features: TypeAlias = Mapping[str, Any] | Sequence[float]
 
 BATCH = 1_000  # rewards in one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds between attempts
+COMPILING = "/problems/compiling"  # the type of a problem
+LONGEST_COMPILATION = 600.0  # seconds
 # The service is busy (429), starting or without its store (503), or a proxy does not reach it.
 WORTH_A_RETRY = frozenset((429, 502, 503, 504))
 
@@ -89,6 +91,7 @@ class Attempts:
 
     def __init__(self, retries: int) -> None:
         self._left, self._pause = retries, FIRST_PAUSE
+        self._compiling = LONGEST_COMPILATION
 
     def pause(self, response: httpx2.Response | None) -> float | None:
         """Seconds to wait before the next attempt, or None: this was the last one.
@@ -97,12 +100,21 @@ class Attempts:
         """
         if response is not None and response.status_code not in WORTH_A_RETRY:
             return None
+        if response is not None and self._is_compiling(response):
+            return _retry_after(response)
         if self._left == 0:
             return None
         self._left -= 1
         backoff = self._pause * random.uniform(0.5, 1.0)  # clients must not come back in step
         self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
         return max(backoff, 0.0 if response is None else _retry_after(response))
+
+    def _is_compiling(self, response: httpx2.Response) -> bool:
+        """Whether the service is compiling, as it does once: this is waited for in any case."""
+        if response.status_code != 503 or _problem(response).type != COMPILING:
+            return False
+        self._compiling -= _retry_after(response)
+        return self._compiling > 0.0
 
 
 def outcome(

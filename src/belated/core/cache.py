@@ -7,9 +7,17 @@ Keying the directory by a digest of the whole package source removes that hazard
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: several processes then compile the same
+    fcntl = None  # type: ignore[assignment]
 
 PACKAGE = Path(__file__).parent.parent
 
@@ -34,6 +42,26 @@ def source_digest() -> str:
 def cache_dir() -> Path:
     """Directory of the kernels compiled from exactly this source."""
     return cache_root() / source_digest()
+
+
+def is_writable() -> bool:
+    """Whether kernels can be kept."""
+    try:
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=cache_dir()).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Let one thread of one process of this machine compile, where they share the cache."""
+    with ExitStack() as held:
+        if fcntl is not None and is_writable():
+            lock = held.enter_context((cache_dir() / "compiling.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)  # ends when the file is closed
+        yield
 
 
 def clear() -> int:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 from numba.extending import overload
 
 from belated.core.jit import INLINED, OPTIONS, is_lean, kernel
+from belated.core.parts import as_part
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)
@@ -59,11 +60,11 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
         return chosen.py_func  # type: ignore[attr-defined]
 
     # Numba takes the options from here, not from the case: one door for each kind
-    @overload(call, strict=False, jit_options=INLINED)  # type: ignore[untyped-decorator]
+    @overload(call, strict=False, jit_options=as_part(INLINED))  # type: ignore[untyped-decorator]
     def resolve_lean(params: Any, *args: Any) -> Any:
         return resolve(True, params)
 
-    @overload(call, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+    @overload(call, strict=False, jit_options=as_part(OPTIONS))  # type: ignore[untyped-decorator]
     def resolve_allocating(params: Any, *args: Any) -> Any:
         return resolve(False, params)
 

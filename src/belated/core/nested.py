@@ -7,6 +7,7 @@ from numba import types
 from numba.extending import overload
 
 from belated.core.jit import OPTIONS
+from belated.core.parts import as_part
 
 
 def stacked(items: list[Any]) -> Any:
@@ -37,7 +38,7 @@ def at(stack: Any, index: int) -> Any:
     return stack[index]
 
 
-@overload(at, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+@overload(at, strict=False, jit_options=as_part(OPTIONS))  # type: ignore[untyped-decorator]
 def _compiled_at(stack: Any, index: Any) -> Any:
     if isinstance(stack, types.NoneType):
         return lambda stack, index: None

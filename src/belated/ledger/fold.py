@@ -418,7 +418,7 @@ class Fold:
         dim = self.learner.dim
         self.learner.fold(
             np.array(plan.moves, np.int64),
-            np.frombuffer(b"".join(plan.xs)).reshape(-1, dim),
+            np.frombuffer(bytearray().join(plan.xs)).reshape(-1, dim),  # writable, as others
             np.array(plan.rows, np.int64),
             np.array(plan.rewards),
             np.array(plan.last, np.int64),

@@ -47,6 +47,7 @@ MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds i
 AT_ONCE = 100_000  # events
 # looking these up in their enum costs as much as comparing them
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
+_SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
 Progress = Callable[[int], None]  # told how many events were taken in
 
 
@@ -118,6 +119,10 @@ class Loop:
         self._began, self._erased_by_then = START, START
         self._reads = False
         self._kept: dict[str, tuple[int, Decided, bytes]] = {}
+        # Says whether a new bandit can take in decisions and rewards now; if not, it is released.
+        self.prepare: Callable[[Fold], bool] = lambda fold: True
+        self.held: dict[str, Position] = {}  # bandits that cannot, and where their events begin
+        self._released: set[str] = set()
         self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
@@ -138,7 +143,7 @@ class Loop:
         if not self._reads:
             self._begin()
         events, position = self.ledger.follow(self.position, self.at_once)
-        if events:
+        if events or self._released:
             self.take_in(events, position)
         return len(events)
 
@@ -161,16 +166,29 @@ class Loop:
             self.keys[key.id] = key
             self.keys_changed = True
         erased = {e.bandit for e in events if e.kind is _FORGOTTEN and self._took_in_what(e)}
+        erased -= self.held.keys()  # which have taken in nothing yet
         at_once = self._torn if self.rebuilds_beside else erased | self._torn
+        to_replay = (at_once & by_bandit.keys()) - self.held.keys() | self._released
         # first, because the store may fail here, and then nothing must have changed
-        anew = {name: self.replayed(name, position) for name in at_once & by_bandit.keys()}
+        anew = {
+            name: self.replayed(name, position, position=self.held.get(name, START))
+            for name in to_replay
+        }
         self._torn |= by_bandit.keys()  # until all is done: memory may run out, Ctrl-C may come
+        for name, fold in anew.items():
+            self.swap(name, fold)
+            self.held.pop(name, None)
+            self._released.discard(name)
         for name, its_events in by_bandit.items():
             if name in anew:
-                self.swap(name, anew[name])
                 continue
             if name not in self.folds:
-                self.folds[name] = self.new_fold(name, its_events[0])
+                fold = self.new_fold(name, its_events[0])
+                if not self.prepare(fold):
+                    self.held[name] = self.position
+                self.folds[name] = fold
+            if name in self.held:
+                its_events = [event for event in its_events if event.kind in _SETTINGS]
             self.folds[name].apply(its_events)
             if name in erased:
                 self.rebuilding[name] = Rebuild(position)  # in the place of an earlier one
@@ -182,6 +200,10 @@ class Loop:
     def follows(self, name: str) -> bool:
         """Whether a bandit of this name is taken in."""
         return self._only is None or name == self._only
+
+    def release(self, name: str) -> None:
+        """Let a bandit that was held take in everything from its beginning, in the next step."""
+        self._released.add(name)
 
     def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""

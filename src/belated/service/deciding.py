@@ -30,7 +30,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 async def decide(service: Service, name: str, request: DecisionRequest) -> DecisionAnswer:
     """Choose, write, answer: never with an action that was not logged, unless it says so."""
-    fold = service.fold(name)
+    fold = service.usable_fold(name)
     try:
         ask = ask_of(request)
     except (TypeError, ValueError) as error:

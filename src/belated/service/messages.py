@@ -353,8 +353,11 @@ class KeyList(msgspec.Struct):
 class Health(msgspec.Struct):
     """Whether the service can be used."""
 
-    status: Literal["ok", "starting", "draining", "store unavailable", "behind the log"]
+    status: Literal[
+        "ok", "starting", "compiling", "draining", "store unavailable", "behind the log"
+    ]
     events_behind: int = 0
+    compiling: int = 0  # bandits whose kernels are being compiled
 
 
 # ------------------------------------------------------------------------------------- errors

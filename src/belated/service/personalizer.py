@@ -176,7 +176,7 @@ async def decide(service: Service, bandit: str, body: RankRequest) -> DecisionAn
 
 
 def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
-    fold = service.fold(bandit)
+    fold = service.usable_fold(bandit)
     try:
         request = decision_request(body)
         _drop_unused_ids(fold, request)

@@ -15,6 +15,7 @@ from belated.ledger.ids import all_from_texts, from_text, to_text
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
 from belated.service.api import Answer, Api, Call
+from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
@@ -58,7 +59,7 @@ from belated.service.settings import spec_of, state_of
 NO_DECISION = ProblemType(404, "unknown-decision", "There is no decision of this id")
 NO_KEY_OF_ID = ProblemType(404, "unknown-key", "There is no API key of this id")
 CHANGES_PAST = ProblemType(409, "settings-changed", "The bandit exists with other settings")
-UNWELL = (NOT_READY, STORE_UNAVAILABLE)
+UNWELL = (NOT_READY, COMPILING, STORE_UNAVAILABLE)
 BEHIND_AFTER = 5.0  # seconds without a look at the end of the log, which is followed all the time
 
 
@@ -257,7 +258,7 @@ def _add_bandits(api: Api, service: Service) -> None:
     @api.route(
         "PUT",
         "/v1/bandits/{name}",
-        answers={200: BanditState, 201: BanditState},
+        answers={200: BanditState, 201: BanditState, 202: BanditState},
         needs="admin",
         problems=[CHANGES_PAST, *UNWELL],
         links=[deciding, looking],
@@ -266,15 +267,17 @@ def _add_bandits(api: Api, service: Service) -> None:
         """Make a bandit, or change its settings.
 
         What would give the past another meaning (family, policy, features, loop) cannot be
-        changed: make a bandit of another name.
+        changed: make a bandit of another name. 202 says that its kernels are still being compiled:
+        until they are there, its decisions answer 503 with a Retry-After.
         """
         is_new = path.name not in service.loop.folds
         try:
             spec = spec_of(body)
-            learner = spec.learner()
+            learner = await asyncio.to_thread(checked_learner, spec)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
-        await asyncio.to_thread(learner.warm_up)  # seconds, where the compiler has to work
+        if learner.is_compiled:
+            await asyncio.to_thread(learner.warm_up)  # loads what is on disk
         try:
             draft = service.loop.settings_draft(path.name, spec)
             if draft is not None:
@@ -284,7 +287,10 @@ def _add_bandits(api: Api, service: Service) -> None:
             fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
-        return Answer(state_of(fold, service.loop.clock()), 201 if is_new else 200)
+        status = 201 if is_new else 200
+        if path.name in service.loop.held:
+            status = 202
+        return Answer(state_of(fold, service.loop.clock()), status)
 
     @api.route(
         "GET",
@@ -435,13 +441,18 @@ def _add_health(api: Api, service: Service) -> None:
 
     @api.route("GET", "/readyz", answers={200: Health, 503: Health}, needs=None)
     async def readyz() -> Answer:
-        """Say whether requests can be served: the log is read and the store answers."""
+        """Say whether requests can be served: the log is read and the store answers.
+
+        ``compiling`` counts the bandits whose kernels are still being compiled.
+        """
+        compiling = len(service.compiling.names)
         if service.draining:
             return Answer(Health("draining"), 503)
         if not service.ready:
-            return Answer(Health("starting"), 503)
+            status = "compiling" if compiling else "starting"
+            return Answer(Health(status, compiling=compiling), 503)
         if service.outage.is_on:
-            return Answer(Health("store unavailable"), 503)
+            return Answer(Health("store unavailable", compiling=compiling), 503)
         if service.staleness > BEHIND_AFTER:
-            return Answer(Health("behind the log"), 503)
-        return Answer(Health("ok"), 200)
+            return Answer(Health("behind the log", compiling=compiling), 503)
+        return Answer(Health("ok", compiling=compiling), 200)

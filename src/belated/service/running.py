@@ -19,6 +19,7 @@ from belated.ledger.ids import Clock
 from belated.ledger.loop import Loop, system_clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.service.access import FRESH, Key, KeyRing
+from belated.service.compiling import Compiling, compiling_problem
 from belated.service.explaining import Explaining
 from belated.service.outage import Outage, Use
 from belated.service.problems import Problem, ProblemType
@@ -106,6 +107,7 @@ class Service:
         self.loop.at_once = AT_ONCE
         self.writer = Writer(self.loop, url.startswith("postgres"), self._followed)
         self.ring = KeyRing()
+        self.compiling = Compiling(self.loop.release)  # ``follow`` does the rest
         self.tally = Tally()
         self.snapshot_folder = snapshot_folder
         self.ready = self.draining = False
@@ -124,13 +126,16 @@ class Service:
 
     def read_log(self) -> None:
         """Take in the whole log; nothing is served before."""
+        self.loop.prepare = self.compiling.prepare_now
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
         before = monotonic()
         self.loop.catch_up()
         self.loop.rebuilds_beside = True
         for fold in self.loop.folds.values():
-            fold.spec.learner().warm_up()
+            self.compiling.prepare_now(fold)
+            fold.spec.learner().warm_up()  # loads what is on disk
+        self.loop.prepare = self.compiling.prepare
         self._followed(False, before)
         gc.collect()
         gc.freeze()  # what is known by now stays: looking at it again and again costs
@@ -164,6 +169,7 @@ class Service:
         """Answer what is under way, then let go of the store."""
         self.draining = True
         await self.writer.drain()
+        await self.compiling.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -322,15 +328,25 @@ class Service:
 
     def check_ready(self) -> None:
         """Raise where nothing can be served yet, or no longer."""
-        if not self.ready:
-            raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
+        if self.ready:
+            return
+        if self.compiling.names:
+            raise compiling_problem("The kernels of the bandits are being compiled")
+        raise Problem(NOT_READY, "Try again in a moment.", retry_after=1.0)
 
     def fold(self, name: str) -> "Fold":
-        """The bandit of this name."""
+        """The bandit of this name. Its settings and actions can be used, see ``usable_fold``."""
         self.check_ready()
         fold = self.loop.folds.get(name)
         if fold is None:
             raise Problem(NO_BANDIT, f"There is no bandit {name!r}. PUT /v1/bandits/{name} first.")
+        return fold
+
+    def usable_fold(self, name: str) -> "Fold":
+        """The bandit of this name, once its kernels are there."""
+        fold = self.fold(name)
+        if name in self.loop.held:
+            raise compiling_problem(f"The kernels of bandit {name!r} are being compiled")
         return fold
 
 

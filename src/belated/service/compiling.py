@@ -1,0 +1,151 @@
+"""Whose kernels are there: they are compiled beside the service, which says so meanwhile.
+
+The compiler works under one lock and holds up every other thread. Where the result can be kept on
+disk, two processes therefore do the work, one for choosing and one for learning, and the service
+only loads what they made.
+"""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from belated.core.cache import is_writable, one_at_a_time
+from belated.ledger.spec import Spec
+from belated.service.problems import Problem, ProblemType
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner import Learner
+    from belated.ledger.fold import Fold
+
+log = logging.getLogger("belated.service")
+
+COMPILING = ProblemType(503, "compiling", "Kernels are being compiled")
+RETRY_AFTER = 1.0  # seconds
+HALVES = ("choosing", "learning")  # of the work, for one process each
+
+
+class Compiling:
+    """Compiles the kernels of bandits, and knows which bandits wait for theirs.
+
+    Parameters
+    ----------
+    done
+        Is called on the event loop with the name of a bandit whose kernels have come.
+    """
+
+    def __init__(self, done: Callable[[str], None]) -> None:
+        self._done = done
+        self.names: set[str] = set()  # of bandits whose kernels are being compiled
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._stopped = False
+
+    def prepare_now(self, fold: "Fold") -> bool:
+        """Compile before this returns; True: the kernels of this bandit are there."""
+        learner = fold.spec.learner()
+        if not learner.is_compiled:
+            self.names.add(fold.name)
+            try:
+                with one_at_a_time():  # others may be compiling the same
+                    self._compile(fold.name, fold.spec, learner)
+            finally:
+                self.names.discard(fold.name)
+        return True
+
+    def prepare(self, fold: "Fold") -> bool:
+        """Whether the kernels of a bandit are there; if not, compile them in the background."""
+        if fold.spec.learner().is_compiled:
+            return True
+        task = asyncio.get_running_loop().create_task(self._prepare_beside(fold))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return False
+
+    async def _prepare_beside(self, fold: "Fold") -> None:
+        try:
+            await asyncio.to_thread(self.prepare_now, fold)
+        except Exception:
+            if self._stopped:
+                return
+            log.exception("the kernels of bandit %r could not be compiled", fold.name)
+        self._done(fold.name)
+
+    def _compile(self, name: str, spec: Spec, learner: "Learner") -> None:
+        if learner.is_compiled:
+            return
+        started = perf_counter()
+        what = f"{spec.family['type']}, {spec.policy['type']}"
+        _say(f"compiling the kernels of bandit {name!r} ({what}), once for this version of belated")
+        if is_writable():
+            self._compile_in_processes(spec)
+        if self._stopped:
+            raise RuntimeError("the service was told to stop while it compiled")
+        learner.warm_up()
+        _say(f"compiled the kernels of bandit {name!r} in {perf_counter() - started:.0f} s")
+
+    def _compile_in_processes(self, spec: Spec) -> None:
+        """Fill the cache. Whatever goes wrong here, the service compiles itself afterwards."""
+        processes = [_process(half, spec) for half in HALVES]
+        self._processes += processes
+        for process in processes:
+            said = process.communicate()[1]
+            self._processes.remove(process)
+            if process.returncode and not self._stopped:
+                log.warning("a compiler failed: %s", said.decode(errors="replace")[-500:])
+
+    async def stop(self) -> None:
+        """Give up what is under way."""
+        self._stopped = True
+        for process in list(self._processes):
+            process.kill()
+        await asyncio.gather(*self._tasks)
+
+
+def compiling_problem(what: str) -> Problem:
+    """The answer to a request that has to wait."""
+    return Problem(COMPILING, f"{what}. Try again in a moment.", retry_after=RETRY_AFTER)
+
+
+def checked_learner(spec: Spec) -> "Learner":
+    """A learner of these settings, which are checked, with the few kernels that show a bandit."""
+    from belated.core.protocols import sqrt_beta
+
+    learner = spec.learner()
+    if learner.has_set:
+        sqrt_beta(learner.policy, learner.state)
+    return learner
+
+
+def _say(line: str) -> None:
+    print(f"belated: {line}", file=sys.stderr, flush=True)
+
+
+def _process(half: str, spec: Spec) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen(
+        [sys.executable, "-m", "belated.service.compiling", half],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for the service, which then stops this
+    )
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(spec))
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def _main() -> None:
+    learner = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec).learner()
+    halves = {"choosing": learner.warm_up_choosing, "learning": learner.warm_up_learning}
+    halves[sys.argv[1]]()
+
+
+if __name__ == "__main__":
+    _main()

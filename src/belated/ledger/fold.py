@@ -86,6 +86,7 @@ class Fold:
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
         self.played = array("H")  # the place in the statistics of each row's action
+        self.last_context = b""  # JSON, to be shown: neither in the digest nor in snapshots
         self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
         self.statistics = Statistics()
         self._noted = Noted()
@@ -208,6 +209,8 @@ class Fold:
             self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
             width = body.width if isfinite(body.width) else None
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
+        if body is not None:
+            self.last_context = body.context
         self._plan.decide(rows, xs)
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:

@@ -113,7 +113,7 @@ class BanditState(msgspec.Struct):
     model_version: int
     n_decided: int
     n_observed: int
-    n_pending: int
+    n_pending: int  # waiting for their reward, or held with it until their window closes
     n_expired: int
     n_late: int
     n_cancelled: int
@@ -158,8 +158,8 @@ class ActionRow(Request):
     features: Columns | Vector
 
 
-class DecisionRequest(Request):
-    """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``."""
+class RankingRequest(Request):
+    """Rank the registered actions, ``actions``, or the rows of ``matrix``."""
 
     context: Columns | None = None
     eligible: Annotated[list[ActionName], Meta(min_length=1, max_length=MOST_ACTIONS)] | None = None
@@ -167,6 +167,11 @@ class DecisionRequest(Request):
     matrix: (
         Base64Matrix | Annotated[list[Vector], Meta(min_length=1, max_length=MOST_ACTIONS)] | None
     ) = None
+
+
+class DecisionRequest(RankingRequest):
+    """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``."""
+
     request_id: Label | None = None
     subject: Label | None = None
     played: ActionName | None = None
@@ -279,7 +284,7 @@ class ParkedReward(msgspec.Struct):
 
 
 class ParkedList(msgspec.Struct):
-    """Rewards that wait for their decision."""
+    """Rewards that came before their decision was visible here."""
 
     parked: list[ParkedReward]
 

@@ -143,8 +143,8 @@ def _pid() -> str:
 
 
 def pending_by_age(fold: "Fold", now: int) -> Histogram:
-    """Ages of pending decisions in seconds. There may be millions, and everybody may scrape."""
-    waiting = fold.pending.values()
+    """Ages of decisions that wait for a reward, in seconds. There may be millions of them."""
+    waiting = [pending for pending in fold.pending.values() if pending.held is None]
     times = np.fromiter((pending.time for pending in waiting), np.int64, len(waiting))
     counts = np.bincount(np.searchsorted(AGES, (now - times) / 1e6), minlength=len(AGES) + 1)
     return Histogram(AGES, counts.tolist())

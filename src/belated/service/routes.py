@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from belated.core.ranking import Ranking
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
@@ -40,6 +41,7 @@ from belated.service.messages import (
     NewKeyAnswer,
     ParkedList,
     ParkedReward,
+    RankingRequest,
     RewardAnswer,
     RewardBatch,
     RewardItem,
@@ -49,6 +51,7 @@ from belated.service.messages import (
 )
 from belated.service.openapi import Link
 from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
+from belated.service.ranking import rank
 from belated.service.running import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
 
@@ -164,7 +167,7 @@ def _add_loop(api: Api, service: Service) -> None:
 
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
     async def list_parked() -> ParkedList:
-        """List rewards that wait for their decision."""
+        """List the parked rewards: those that came before their decision was visible here."""
         parked = await service.from_store(service.ledger.parked)
         return ParkedList([ParkedReward(to_text(w.id), iso(w.time), w.value) for w in parked])
 
@@ -227,6 +230,22 @@ def _add_bandits(api: Api, service: Service) -> None:
     async def read_bandit(path: BanditPath) -> BanditState:
         """Show a bandit's settings and what it knows."""
         return state_of(service.fold(path.name))
+
+    @api.route(
+        "POST",
+        "/v1/bandits/{name}/ranking",
+        answers={200: Ranking},
+        needs="read",
+        problems=[NO_BANDIT, *UNWELL],
+        max_bytes=32_000_000,
+    )
+    async def rank_actions(path: BanditPath, body: RankingRequest) -> Ranking:
+        """Say which action is best, and how sure that is.
+
+        Actions come with their estimated mean reward, the best first, an interval of it, and how
+        many decisions and rewards they have had, in whatever context. Nothing is decided.
+        """
+        return rank(service, path.name, body)
 
     @api.route(
         "PUT",

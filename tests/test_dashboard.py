@@ -272,7 +272,7 @@ def test_the_axis_of_delays_fits_rare_conversions(browser, address, stub):
         numbers = page.locator("#delay svg.chart path.line").first.get_attribute("d")
         heights = [float(y) for y in re.findall(r"V(-?\d+\.?\d*)", numbers)]
         assert 182.0 - min(heights) > 0.6 * 158.0
-        ticks = page.locator("#delay svg.chart text").all_inner_texts()
+        ticks = page.locator("#delay svg.chart text").all_text_contents()
         shares = [float(tick[:-2]) for tick in ticks if tick.endswith(" %")]
         assert len(shares) >= 3
         assert shares[0] == 0.0

@@ -12,7 +12,7 @@ import numpy as np
 
 from belated import Bandit, Bernoulli, registry
 from belated.core.protocols import mean, radius
-from belated.core.steps import covers, half_width
+from belated.core.steps import covers
 from belated.delays import Exponential, arrival, quantile
 from belated.engine import World, draw_world
 from belated.environments import UnitBall
@@ -63,7 +63,7 @@ def rms_bonus(name: str, m1: float) -> tuple[float, int]:
         bandit = fed(make(name, m1), world)
         held += bool(covers(bandit.policy, bandit._state, world.theta_star))
         for x in draw_world(UnitBall(200), DIM, 1, 99).actions[0]:
-            squares.append(half_width(bandit.policy, bandit._state, x) ** 2)
+            squares.append(bandit._known.interval_width(x) ** 2)
     return math.sqrt(float(np.mean(squares))), held
 
 

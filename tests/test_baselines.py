@@ -68,12 +68,13 @@ def test_uniform_learns_all_the_same():
 @pytest.mark.parametrize("policy", [Greedy(), UniformPlay()], ids=repr)
 def test_no_set_no_width(policy):
     bandit = Bandit(2, family=Bernoulli(), policy=policy)
-    for ask in (lambda: bandit.interval([0.1, 0.1]), lambda: bandit.sqrt_beta):
+    for ask in (lambda: bandit.radius, lambda: bandit.sqrt_beta):
         with pytest.raises(
             TypeError,
             match=f"policy = {type(policy).__name__}.* has no confidence set: expected one",
         ):
             ask()
+    assert bandit.interval_kind == "posterior"
     assert not play(bandit, draw_world(UnitBall(3), 2, 5, 1), Exponential(5.0)).covered.any()
 
 

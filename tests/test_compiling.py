@@ -3,7 +3,7 @@
 import threading
 import time
 
-import httpx
+import httpx2
 import pytest
 
 from belated import Gaussian
@@ -44,7 +44,7 @@ def eventually(holds):
 
 
 def test_a_new_bandit_is_there_at_once_and_decides_when_it_can(compiler, capfd):
-    with served() as (url, _), httpx.Client(base_url=url) as http:
+    with served() as (url, _), httpx2.Client(base_url=url) as http:
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 202
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 202
         assert http.get("/v1/bandits/shop").json()["n_decided"] == 0
@@ -113,7 +113,7 @@ def test_a_start_says_what_it_waits_for(tmp_path, compiler):
 
 
 def test_a_service_stops_while_it_compiles(compiler):
-    with served() as (url, service), httpx.Client(base_url=url) as http:
+    with served() as (url, service), httpx2.Client(base_url=url) as http:
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 202
         threading.Timer(0.2, compiler.set).start()  # the processes are killed
     assert service.loop.held
@@ -121,12 +121,12 @@ def test_a_service_stops_while_it_compiles(compiler):
 
 def test_a_client_waits_for_a_compiler_whatever_its_retries():
     problem = {"type": "/problems/compiling", "title": "", "status": 503, "detail": ""}
-    busy = httpx.Response(503, json=problem, headers={"Retry-After": "1"})
+    busy = httpx2.Response(503, json=problem, headers={"Retry-After": "1"})
     attempts = Attempts(0)
     pauses = [attempts.pause(busy) for _ in range(int(LONGEST_COMPILATION))]
     assert set(pauses[:-1]) == {1.0}
     assert pauses[-1] is None
-    assert Attempts(0).pause(httpx.Response(503, headers={"Retry-After": "1"})) is None
+    assert Attempts(0).pause(httpx2.Response(503, headers={"Retry-After": "1"})) is None
 
 
 @pytest.mark.compiled

@@ -234,7 +234,7 @@ def test_no_set_is_claimed():
         bandit, run, _ = played(kind(window=3), rounds=20)
         assert not run.covered.any()
         with pytest.raises(TypeError, match="has no confidence set"):
-            bandit.interval([0.1, 0.1, 0.1])
+            bandit.radius  # noqa: B018
 
 
 @pytest.mark.parametrize("kind", [OTFLinUCB, OTFLinTS])

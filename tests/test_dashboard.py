@@ -17,9 +17,10 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from belated.core.ranking import RankedAction
 from belated.logs.health import Facts
 from belated.logs.statistics import Statistics
-from belated.service.dashboard.data import BanditFacts, Dashboard
+from belated.service.dashboard.data import BanditFacts, BestView, Dashboard
 from belated.service.dashboard.page import dashboard_page
 from belated.service.dashboard.view import bandit_view
 
@@ -38,8 +39,10 @@ FLAGS = [
 ]
 
 
-def simulated(hours=30.0, rate=0.5, window=3600.0, slower_for=0.0, stopped_for=0.0, seed=1):
-    """A shop whose rewards come after some minutes; one in ten decisions never gets one."""
+def simulated(
+    hours=30.0, rate=0.5, window=3600.0, slower_for=0.0, stopped_for=0.0, seed=1, never=0.1
+):
+    """A shop whose rewards come after some minutes; a share of ``never`` gets none."""
     rng = np.random.default_rng(seed)
     n = int(hours * 3600 * rate)
     ages = np.sort(rng.uniform(0.0, hours * 3600.0, n))[::-1]
@@ -48,7 +51,7 @@ def simulated(hours=30.0, rate=0.5, window=3600.0, slower_for=0.0, stopped_for=0
     action = np.where(rng.random(n) < learnt, favourite, rng.integers(0, len(NAMES), n))
     delays = rng.lognormal(np.log(240.0), 0.8, n)
     delays[ages < slower_for] *= 2.5
-    delays[rng.random(n) < 0.1] = np.inf
+    delays[rng.random(n) < never] = np.inf
     rewards = (rng.random(n) < np.where(action < 3, 0.3, 0.15)).astype(float)
     decided = [NOW_US - int(1e6 * age) for age in ages]
     closed = np.minimum(delays, window)
@@ -72,6 +75,17 @@ def simulated(hours=30.0, rate=0.5, window=3600.0, slower_for=0.0, stopped_for=0
     return statistics
 
 
+def best(n=12):
+    """A ranking as the page gets it: means fall, and the last one has no bound."""
+    rows = [
+        RankedAction(name, k, 0.31 - 0.01 * k, 0.25 - 0.02 * k, 0.38 + 0.01 * k, 9000 - k, 8000 - k)
+        for k, name in enumerate(NAMES[:n])
+    ]
+    rows[-1] = RankedAction(NAMES[n - 1], n - 1, 0.1, None, None, None, None)
+    sentence = "banner leads, but its interval overlaps with those of all 11 others."
+    return BestView(sentence, "confidence", 0.95, rows, "In the context: device = phone.")
+
+
 @pytest.fixture(scope="module")
 def loops():
     shop = BanditFacts(
@@ -80,8 +94,10 @@ def loops():
         model_version=48211,
         baseline="teaser 0",
         facts=Facts(unknown=37, conflicts=3),
+        best=best(),
     )
-    quiet = BanditFacts("quiet", policy="LinUCB", model_version=7)
+    nothing = BestView(note="There is no ranking: there is no action to choose from.")
+    quiet = BanditFacts("quiet", policy="LinUCB", model_version=7, best=nothing)
     return {
         "shop": (shop, simulated(slower_for=6 * 3600.0, stopped_for=2040.0)),
         HOSTILE: (BanditFacts(HOSTILE, policy="Thompson"), simulated(hours=2.0)),
@@ -212,7 +228,7 @@ def test_values_are_those_of_the_data(browser, address, stub):
             "cells => cells.map(c => [c.children[0].textContent, c.children[1].firstChild.data])"
         )
         assert dict(cells)["Decisions"] == f"{data['decisions']:,}"
-        assert dict(cells)["Missing"] == f"{data['missing']:,}"
+        assert dict(cells)["Waiting"] == f"{data['missing']:,}"
         assert dict(cells)["Model version"] == "48,211"
         assert dict(cells)["Rewards seen"] == f"{data['rewards']:,}"
         rows = table(page, "pending")
@@ -240,9 +256,76 @@ def test_the_curve_is_drawn_where_the_numbers_say(browser, address, stub):
         numbers = [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", drawn)]
         start, end = numbers[:2], numbers[-2:]
         width = page.locator("#delay svg.chart").evaluate("svg => svg.clientWidth")
-        assert start == [46.0, 182.0]
+        top = min(1.0, 1.05 * max(*delay["upper"], *delay["fit"]))
+        assert start == [50.0, 182.0]
         assert end[0] == pytest.approx(width - 12.0)
-        assert end[1] == pytest.approx(182.0 - 158.0 * delay["returned"][-1], abs=0.01)
+        assert end[1] == pytest.approx(182.0 - 158.0 * delay["returned"][-1] / top, abs=0.01)
+
+
+def test_the_axis_of_delays_fits_rare_conversions(browser, address, stub):
+    """Two per cent buy: the curve must fill the picture, with ticks that say per cent."""
+    stub.loops = {"shop": (BanditFacts("shop"), simulated(hours=8.0, never=0.98))}
+    delay = stub.data("shop")["bandit"]["delay"]
+    assert 0.01 < delay["returned"][-1] < 0.03
+    with opened(browser, address) as page:
+        settled(page)
+        numbers = page.locator("#delay svg.chart path.line").first.get_attribute("d")
+        heights = [float(y) for y in re.findall(r"V(-?\d+\.?\d*)", numbers)]
+        assert 182.0 - min(heights) > 0.6 * 158.0
+        ticks = page.locator("#delay svg.chart text").all_text_contents()
+        shares = [float(tick[:-2]) for tick in ticks if tick.endswith(" %")]
+        assert len(shares) >= 3
+        assert shares[0] == 0.0
+        assert 1.0 <= shares[-1] <= 5.0
+
+
+def test_waiting_means_that_a_reward_may_still_come(browser, address, stub):
+    view = stub.data("shop")["bandit"]
+    assert sum(bar["count"] for bar in view["pending"]) == view["missing"]
+    delay, sample = view["delay"], stub.loops["shop"][1].followed
+    assert delay["n_waiting"] == len(sample.waiting) > 0
+    assert delay["n_returned"] + delay["n_waiting"] + delay["n_closed"] == len(sample.outcomes)
+    assert delay["n_closed"] > delay["n_waiting"], "most without a reward are given up"
+    with opened(browser, address) as page:
+        settled(page)
+        words = f"{delay['n_waiting']:,} waiting, {delay['n_closed']:,} closed without a reward"
+        assert words in page.inner_text("#delay .note")
+        assert page.inner_text("#pending h2") == "Waiting by age"
+        assert "Pending" not in page.inner_text("main")
+        assert "Missing" not in page.inner_text("main")
+
+
+def test_which_is_best(browser, address, stub):
+    data = stub.data("shop")["bandit"]["best"]
+    with opened(browser, address) as page:
+        settled(page)
+        assert page.inner_text("#best h2") == "Which is best, and how sure?"
+        assert page.inner_text("#verdict") == data["verdict"]
+        assert page.inner_text("#best .note") == data["note"]
+        rows = table(page, "best")
+        assert rows[0] == ["banner", "0.31", "0.25", "0.38", "9,000", "8,000"]
+        assert rows[-1] == ["teaser 7", "0.1", "no bound", "no bound", "", ""]
+        bars = page.locator("#best svg.chart rect.interval").evaluate_all(
+            "bars => bars.map(bar => [bar.x.baseVal.value, bar.width.baseVal.value])"
+        )
+        means = page.locator("#best svg.chart line.mean").evaluate_all(
+            "lines => lines.map(line => line.x1.baseVal.value)"
+        )
+        assert len(bars) == len(means) == 12
+        for (start, length), mean, row in zip(bars[:-1], means, data["actions"], strict=False):
+            part = (row["mean"] - row["low"]) / (row["high"] - row["low"])
+            assert mean == pytest.approx(start + part * length, abs=0.01)
+        assert means == sorted(means, reverse=True)
+        page.locator("#best svg.chart").focus()
+        page.keyboard.press("ArrowDown")
+        assert page.locator("#best .tip").inner_text() == (
+            "newsletter\nmean reward: 0.3\nfrom 0.23 to 0.39\n8,999 decisions, 7,999 rewards"
+        )
+        page.select_option("#bandit", "quiet")
+        expect(page.locator("#best .empty")).to_have_text(
+            "There is no ranking: there is no action to choose from."
+        )
+        assert page.said == []
 
 
 def test_choosing_another_bandit_and_hostile_names(browser, address):
@@ -271,11 +354,11 @@ def test_no_bandit_at_all(browser, address, stub):
         assert page.said == []
 
 
-@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+@pytest.mark.parametrize("width", [320, 375, 390, 768, 1280])
 def test_no_sideways_scrolling(browser, address, width):
     with opened(browser, address, viewport={"width": width, "height": 800}) as page:
         settled(page)
-        for figure in ("actions", "delay", "rates"):
+        for figure in ("best", "actions", "delay", "rates"):
             table(page, figure)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         outside = page.evaluate(
@@ -306,7 +389,7 @@ def test_keyboard(browser, address, stub):
                 break
         order = [name for name, _, _, _ in seen]
         assert order[:3] == ["skip", "bandit", "theme"]
-        figures = ["rates", "delay", "pending", "actions", "reward", "width"]
+        figures = ["best", "rates", "delay", "pending", "actions", "reward", "width"]
         assert order[3:] == [name for name in figures for _ in range(2)]
         assert all(style != "none" and width >= 1.0 for _, _, style, width in seen)
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -158,8 +158,8 @@ def in_process(act, ledger=None, **settings):
     async def with_client():
         service = Service("memory://", ledger=ledger or MemoryLedger(), **settings)
         service.read_log()
-        transport = httpx.ASGITransport(new_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+        transport = httpx2.ASGITransport(new_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
             await http.put("/v1/bandits/shop", json=SETTINGS)
             await http.patch("/v1/bandits/shop/actions", json={"put": ACTIONS})
             try:

@@ -305,7 +305,7 @@ def test_linucb_with_a_fixed_multiplier():
 def test_linucb_has_no_set():
     bandit = Bandit(2, family=Bernoulli(), policy=LinUCB(alpha=1.0))
     with pytest.raises(TypeError, match="has no confidence set"):
-        bandit.interval([0.1, 0.1])
+        bandit.radius  # noqa: B018
     practical = Bandit(2, family=Bernoulli(), policy=GLMUCBPractical())
     with pytest.raises(TypeError, match="has no confidence set"):
         practical.sqrt_beta  # noqa: B018

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from belated.core.events import ConflictingRewardError as ConflictingRewardError
     from belated.core.events import Decision as Decision
     from belated.core.events import UnknownDecisionError as UnknownDecisionError
+    from belated.core.ranking import RankedAction as RankedAction
+    from belated.core.ranking import Ranking as Ranking
     from belated.experiments.comparison import Comparison as Comparison
     from belated.experiments.comparison import compare as compare
     from belated.experiments.simulation import Results as Results
@@ -56,6 +58,8 @@ _HOMES = {
     "Gaussian": "families",
     "Poisson": "families",
     "Probit": "families",
+    "RankedAction": "core.ranking",
+    "Ranking": "core.ranking",
     "Results": "experiments.simulation",
     "SnapshotError": "snapshot",
     "Tanh": "families",

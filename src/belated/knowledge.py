@@ -1,6 +1,7 @@
 """What a bandit knows, to be read: the estimate, how sure it is, how many rewards are out."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from hashlib import sha256
 from threading import RLock
@@ -13,9 +14,9 @@ from belated.bandit_inputs import action_matrix, counts_of
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers
 from belated.core.events import Certificate
 from belated.core.generic import Generic
-from belated.core.protocols import Estimator, Policy, mean, radius, sqrt_beta
+from belated.core.protocols import Estimator, Policy, radius, sqrt_beta
+from belated.core.ranking import IntervalKind, Ranking
 from belated.core.state import ERROR, PASSES, ROWS, SLACK, History, State
-from belated.core.steps import half_width
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Unmatched
 from belated.learner import Learner
@@ -166,7 +167,7 @@ class Knowledge:
         if type(self.policy) not in which.cases:
             raise TypeError(
                 f"policy = {self.policy!r} has no confidence set: expected one that has, such as "
-                "DelayedOFUGLM(), for sqrt_beta, radius and interval"
+                "DelayedOFUGLM(), for sqrt_beta and radius"
             )
 
     @property
@@ -180,10 +181,14 @@ class Knowledge:
         )
 
     def interval(self, x: Any, context: Any = None) -> tuple[float, float]:
-        """Confidence interval of the mean reward of an action.
+        """Interval of the mean reward of an action, of the kind that ``interval_kind`` names.
 
-        With probability 1 - delta all intervals of all rounds hold at once, for a policy with its
-        guarantee intact (a true R, ``width_scale`` of 1 or more).
+        "confidence", for a policy with a confidence set: with probability 1 - delta all intervals
+        of all rounds hold at once, if its guarantee is intact (a true R, ``width_scale`` of 1 or
+        more). "posterior", for all others: the central 95 % of the mean reward given the rewards
+        that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
+        normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
+        approximation for others. It holds for this action and this time; nothing is proved of it.
 
         Parameters
         ----------
@@ -201,7 +206,7 @@ class Knowledge:
         True
         """
         with self._lock:
-            state = self._present().state
+            learner = self._present()
             if self.features is not None and (isinstance(x, Mapping) or context is not None):
                 (vector,) = action_matrix([x], context, self.features, self.dim)
             else:
@@ -210,10 +215,51 @@ class Knowledge:
                 raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
             if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
                 raise self._learner.too_long(vector[np.newaxis], ["x"])
-            self._check_set(radius)
-            z = float(vector @ state.theta)
-            width = half_width(self.policy, state, vector)
-        return float(mean(self.family, z - width)), float(mean(self.family, z + width))
+            ((_, low, high),) = learner.intervals(vector[np.newaxis])
+        return low, high
+
+    @property
+    def interval_kind(self) -> IntervalKind:
+        """The kind of interval that ``interval`` and ``ranking`` give."""
+        return self._learner.interval_kind
+
+    def ranking(self, actions: Any, context: Any = None) -> Ranking:
+        """Which of ``actions`` is best, and how sure that is; nothing is decided.
+
+        Parameters
+        ----------
+        actions, context
+            As of ``decide``.
+
+        Returns
+        -------
+        Ranking
+            The best first, each with its estimated mean reward, the interval of ``interval``, and
+            how many decisions for this very vector there were and have a reward. Counting those
+            takes a look at all decisions so far.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Gaussian
+        >>> from belated.policies import Thompson
+        >>> bandit = Bandit(dim=2, family=Gaussian(), policy=Thompson(), seed=1)
+        >>> for reward in (1.0, 2.0, 3.0):
+        ...     _ = bandit.learn(bandit.decide([[1.0, 0.0]]).id, reward)
+        >>> ranking = bandit.ranking([[0.0, 1.0], [1.0, 0.0]])
+        >>> ranking.best.index
+        1
+        >>> ranking
+        action 1 leads, but its interval overlaps with that of action 0.
+        95 % posterior intervals of the mean reward
+        action  mean    low  high  decisions  rewards
+        1        1.5   0.52  2.48          3        3
+        0          0  -1.96  1.96          0        0
+        """
+        with self._lock:
+            learner = self._present()
+            matrix = action_matrix(actions, context, self.features, self.dim)
+            names = [str(k) for k in range(len(matrix))]
+            return learner.ranking(names, matrix, _played(learner, matrix))
 
     def fingerprint(self) -> str:
         """Digest of everything the bandit knows: equal for two that will act and learn alike."""
@@ -224,3 +270,19 @@ class Knowledge:
                 digest.update(name.encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+
+def _played(learner: Learner, matrix: Matrix) -> list[tuple[int, int]]:
+    """How many decisions were for each of the vectors, and how many of them have a reward."""
+    n = learner.n_decided
+    rows = _as_keys(learner.history.x[:n])
+    returned = ~np.isnan(learner.history.y[:n])
+    decisions = Counter(rows)
+    rewards = Counter(row for row, came in zip(rows, returned, strict=True) if came)
+    return [(decisions[key], rewards[key]) for key in _as_keys(matrix)]
+
+
+def _as_keys(matrix: Matrix) -> list[bytes]:
+    """The bytes of each row; adding zero gives 0.0 and -0.0 the same."""
+    width = matrix.shape[1] * matrix.itemsize
+    return [row.tobytes() for row in (matrix + 0.0).view(f"V{width}").ravel()]

@@ -1,12 +1,14 @@
 """A policy at work: what it knows, what it has done, and the steps that change both."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
+from belated.core.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
 from belated.core.jit import has_compiled
 from belated.core.own import is_own
 from belated.core.protocols import (
@@ -19,6 +21,7 @@ from belated.core.protocols import (
     revise,
 )
 from belated.core.pruning import DecisionSet, decision_set
+from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.state import DECIDED, OBSERVED, grown, new_history
 from belated.core.steps import (
     DECIDE,
@@ -27,7 +30,6 @@ from belated.core.steps import (
     choose_step,
     first_state,
     fold_step,
-    half_width,
     is_within,
     learn_step,
 )
@@ -122,10 +124,14 @@ class Learner:
 
     def options(self, actions: Matrix) -> DecisionSet:
         """Actions to choose from again and again, checked once."""
+        self.check_norms(actions)
+        return decision_set(actions)
+
+    def check_norms(self, actions: Matrix) -> None:
+        """Raise where an action is not finite or longer than ``max_norm``."""
         for k, x in enumerate(actions):
             if not is_within(x, self.max_norm * NORM_ROUNDING):
                 raise self.too_long(actions[k : k + 1], [f"actions[{k}]"])
-        return decision_set(actions)
 
     def choose_from(self, options: DecisionSet, rng: np.random.Generator) -> Choice:
         """``choose`` for actions that were prepared."""
@@ -191,8 +197,7 @@ class Learner:
         choose_step(*self._to_choose())
         x = np.zeros((1, self.dim))
         self.choose_from(self.options(x), np.random.default_rng(0))
-        self.interval_width(x[0])
-        self.mean(0.0)
+        self.intervals(x)
 
     def warm_up_learning(self) -> None:
         """Compile what takes in decisions and rewards."""
@@ -231,11 +236,64 @@ class Learner:
 
     def interval_width(self, x: Vector) -> float:
         """Half the confidence interval of ``x'theta_star``; NaN without a confidence set."""
-        return float(half_width(self.policy, self.state, x)) if self.has_set else math.nan
+        return float(self._half_widths(x[np.newaxis])[0]) if self.has_set else math.nan
+
+    def _half_widths(self, X: Matrix) -> Vector:
+        """Half the interval of ``x'theta_star``, of either kind, for each row ``x`` of ``X``."""
+        if not self.has_set:
+            return posterior_widths(self.policy, self.family, self.state, X)
+        widths = np.empty(len(X))
+        set_widths(self.policy, self.state, X, widths)
+        return widths
 
     def mean(self, z: float) -> float:
-        """Expected reward at linear predictor ``z``."""
-        return float(mean(self.family, z))
+        """Expected reward at ``z = x'theta``, as the policy models it.
+
+        A linear model of rewards between 0 and 1 may expect one beyond them: it says so.
+        """
+        return float(z if getattr(self.policy, "linear_mean", False) else mean(self.family, z))
+
+    # ------------------------------------------------------------------------- which is best?
+
+    @property
+    def interval_kind(self) -> IntervalKind:
+        """Of the intervals: by a confidence set where the policy has one, else by the posterior."""
+        return "confidence" if self.has_set else "posterior"
+
+    @property
+    def interval_level(self) -> float | None:
+        """Probability with which the intervals hold; None where the policy does not say."""
+        if not self.has_set:
+            return POSTERIOR_LEVEL
+        delta: float | None = getattr(self.policy, "delta", None)
+        return None if delta is None else 1.0 - delta
+
+    def intervals(self, X: Matrix) -> list[tuple[float, float, float]]:
+        """Estimate of the mean reward and both ends of its interval, for each row of ``X``."""
+        z, widths = X @ self.state.theta, self._half_widths(X)
+        ends = zip(z, z - widths, z + widths, strict=True)
+        return [(self.mean(middle), self.mean(low), self.mean(high)) for middle, low, high in ends]
+
+    def ranking(
+        self,
+        names: Sequence[str],
+        X: Matrix,
+        played: Sequence[tuple[int | None, int | None]],
+    ) -> Ranking:
+        """The actions with these vectors, the best first.
+
+        ``played`` has the decisions and the rewards of each, None where they are not known.
+        """
+        self.check_norms(X)
+        rows = [
+            RankedAction(name, index, middle, _finite(low), _finite(high), *counts)
+            for index, (name, (middle, low, high), counts) in enumerate(
+                zip(names, self.intervals(X), played, strict=True)
+            )
+        ]
+        rows.sort(key=lambda row: -row.mean)
+        sentence = verdict(rows, self.n_observed)
+        return Ranking(sentence, self.interval_kind, self.interval_level, rows)
 
     def too_long(self, matrix: Matrix, names: list[str]) -> ValueError:
         """The error that names the row which is not finite, or the longest."""
@@ -248,3 +306,7 @@ class Learner:
             f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {self.max_norm:g}; "
             "scale the actions, raise max_norm, or pass features="
         )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

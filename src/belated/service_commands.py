@@ -99,7 +99,7 @@ def serve(
 
 
 def demo_service(
-    port: Annotated[int, typer.Option(help="0: any that is free.")] = 8787,
+    port: Annotated[int, typer.Option(help="0: any that is free.")] = 8788,
     seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
     seed: Annotated[int, typer.Option(help="Of the simulated world.")] = 1,
 ) -> None:

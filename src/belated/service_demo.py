@@ -1,7 +1,9 @@
 """``belated demo-service``: the service with a simulated world behind it, so that the page moves.
 
 The world uses the service as anybody would: over HTTP, through the client. Rewards are seconds
-late. In the world ``checkout`` good news travels faster than bad, which the dashboard finds out.
+late. In the world ``demo-checkout`` good news travels faster than bad, which the dashboard finds
+out. Port and names are the demo's own, so that it gets in nobody's way; whoever looks around may
+make bandits and actions beside it, which the world leaves alone.
 """
 
 import asyncio
@@ -16,12 +18,12 @@ from typing import Any
 
 import uvicorn
 
-from belated.client import AsyncClient
+from belated.client import AsyncClient, ServiceError
 from belated.service.app import new_app
 from belated.service.running import Service
 from belated.service.serving import DRAIN_SECONDS, free_port
 
-HOST = "127.0.0.1"
+HOST, PORT = "127.0.0.1", 8788  # not that of ``belated serve``
 Delay = Callable[[random.Random, float], float | None]  # by the reward; None: it never comes
 
 
@@ -54,7 +56,7 @@ def _checkout(rng: random.Random, reward: float) -> float | None:
 BANNERS = ("summer", "winter", "plain", "loud")
 WORLDS = (
     World(
-        name="shop",
+        name="demo-shop",
         settings={
             "family": "bernoulli",
             "features": {
@@ -73,7 +75,7 @@ WORLDS = (
         per_second=25.0,
     ),
     World(
-        name="newsletter",
+        name="demo-newsletter",
         settings={
             "family": "bernoulli",
             "features": {"categorical": {"subject": ["question", "offer", "news"]}},
@@ -89,7 +91,7 @@ WORLDS = (
         per_second=15.0,
     ),
     World(
-        name="checkout",
+        name="demo-checkout",
         settings={
             "family": "bernoulli",
             "features": {"categorical": {"layout": ["one page", "steps"]}},
@@ -105,7 +107,7 @@ WORLDS = (
 )
 
 
-def run_demo(*, port: int = 8787, seconds: float | None = None, seed: int = 1) -> None:
+def run_demo(*, port: int = PORT, seconds: float | None = None, seed: int = 1) -> None:
     """Serve, and simulate, until told to stop or for some ``seconds``."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn stops, and then hands the signal on
@@ -149,20 +151,35 @@ async def _play(url: str, seed: int) -> None:
 
 async def _live(world: World, client: AsyncClient, rng: random.Random) -> None:
     """People come one after the other, and answer each in his own time."""
+    refusals: set[str] = set()
     async with asyncio.TaskGroup() as group:
         while True:
-            group.create_task(_one(world, client, rng))
+            group.create_task(_one(world, client, rng, refusals))
             await asyncio.sleep(rng.expovariate(world.per_second))
 
 
-async def _one(world: World, client: AsyncClient, rng: random.Random) -> None:
+async def _one(world: World, client: AsyncClient, rng: random.Random, refusals: set[str]) -> None:
+    """One person is shown something and answers, or is refused by what a visitor has set up.
+
+    A visitor may have made a key or withdrawn all actions, say: each such reason is printed once.
+    """
+    try:
+        await _meet(world, client, rng)
+    except ServiceError as error:
+        if error.problem.title not in refusals:
+            refusals.add(error.problem.title)
+            print(f"{world.name}: {error}", flush=True)
+
+
+async def _meet(world: World, client: AsyncClient, rng: random.Random) -> None:
     context = rng.choice(world.contexts)
     decision = await client.decide(world.name, context=context or None)
+    chance = world.success.get(decision.action)
+    if chance is None or decision.decision_id is None:
+        return  # nobody here knows a visitor's action: its reward is for the visitor to send
     likes = any(world.liked.get(value) == decision.action for value in context.values())
-    chance = world.success[decision.action] + (0.2 if likes else 0.0)
-    reward = 1.0 if rng.random() < chance else 0.0
+    reward = 1.0 if rng.random() < chance + (0.2 if likes else 0.0) else 0.0
     delay = world.delay(rng, reward)
-    if delay is None or decision.decision_id is None:
-        return
-    await asyncio.sleep(delay)
-    await client.reward(decision.decision_id, reward)
+    if delay is not None:
+        await asyncio.sleep(delay)
+        await client.reward(decision.decision_id, reward)

@@ -14,7 +14,6 @@ from belated.core.protocols import (
     Policy,
     cumulant,
     delay_quantile_of,
-    radius,
     reward_quantile,
 )
 from belated.core.steps import covers
@@ -50,8 +49,7 @@ def _use_bandit(policy: Policy, family: Family) -> None:
     bandit = Bandit(2, family=family, policy=policy)
     decision = bandit.decide(np.eye(2))
     bandit.learn(decision.id, float(reward_quantile(family, 0.0, 0.5)))
-    if type(policy) in radius.cases:
-        bandit.interval(np.eye(2)[0])
+    bandit.interval(np.eye(2)[0])
     cumulant(family, 0.0)
     covers(bandit.policy, bandit._state, np.zeros(2))
 

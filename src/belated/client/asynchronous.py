@@ -8,6 +8,7 @@ import httpx2
 
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
+from belated.core.ranking import Ranking
 from belated.ledger.events import Status
 from belated.service.messages import (
     ActionList,
@@ -109,6 +110,22 @@ class AsyncClient:
     async def story(self, decision_id: str, *, explain: bool = False) -> DecisionStory:
         """What became of a decision; with ``explain``, what the model thought of every action."""
         return await self._send(calls.story(decision_id, explain))
+
+    async def best(
+        self,
+        bandit: str,
+        context: Mapping[str, Any] | None = None,
+        *,
+        eligible: Sequence[str] | None = None,
+        actions: Mapping[str, Features] | None = None,
+        matrix: Any = None,
+    ) -> Ranking:
+        """See ``Client.best``."""
+        return await self._send(
+            calls.ranking(
+                bandit, context=context, eligible=eligible, actions=actions, matrix=matrix
+            )
+        )
 
     # --------------------------------------------------------------------------------- bandits
 

@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 
 from belated.core.arguments import positive, shown, whole, wrong
+from belated.core.ranking import Ranking
 from belated.ledger.events import Status
 from belated.service.messages import (
     ActionChange,
@@ -30,6 +31,7 @@ from belated.service.messages import (
     DecisionStory,
     Erased,
     ProblemDocument,
+    RankingRequest,
     RewardAnswer,
     RewardBatch,
     RewardItem,
@@ -177,20 +179,45 @@ def decision(
     propensity: float | None,
 ) -> Call[DecisionAnswer]:
     """Choose an action; always with a request id, so that it can be sent again."""
-    rows = None
-    if actions is not None:
-        rows = [ActionRow(name, _features(features)) for name, features in actions.items()]
     body = DecisionRequest(
-        context=None if context is None else dict(context),
-        eligible=None if eligible is None else list(eligible),
-        actions=rows,
-        matrix=None if matrix is None else _matrix(matrix),
+        *_options(context, eligible, actions, matrix),
         request_id=str(uuid4()) if request_id is None else request_id,
         subject=subject,
         played=played,
         propensity=propensity,
     )
     return Call("POST", f"/v1/bandits/{_quoted(bandit)}/decisions", DecisionAnswer, _json(body))
+
+
+def ranking(
+    bandit: str,
+    *,
+    context: Mapping[str, Any] | None,
+    eligible: Sequence[str] | None,
+    actions: Mapping[str, Features] | None,
+    matrix: Any,
+) -> Call[Ranking]:
+    """Which action is best."""
+    body = RankingRequest(*_options(context, eligible, actions, matrix))
+    return Call("POST", f"/v1/bandits/{_quoted(bandit)}/ranking", Ranking, _json(body))
+
+
+def _options(
+    context: Mapping[str, Any] | None,
+    eligible: Sequence[str] | None,
+    actions: Mapping[str, Features] | None,
+    matrix: Any,
+) -> tuple[Any, ...]:
+    """The fields of a request that say which actions there are, and in which context."""
+    rows = None
+    if actions is not None:
+        rows = [ActionRow(name, _features(features)) for name, features in actions.items()]
+    return (
+        None if context is None else dict(context),
+        None if eligible is None else list(eligible),
+        rows,
+        None if matrix is None else _matrix(matrix),
+    )
 
 
 def rewards(items: Iterable[RewardItem]) -> Iterator[Call[RewardAnswer]]:

@@ -8,6 +8,7 @@ import httpx2
 
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
+from belated.core.ranking import Ranking
 from belated.ledger.events import Status
 from belated.service.messages import (
     ActionList,
@@ -144,6 +145,34 @@ class Client:
     def story(self, decision_id: str, *, explain: bool = False) -> DecisionStory:
         """What became of a decision; with ``explain``, what the model thought of every action."""
         return self._send(calls.story(decision_id, explain))
+
+    def best(
+        self,
+        bandit: str,
+        context: Mapping[str, Any] | None = None,
+        *,
+        eligible: Sequence[str] | None = None,
+        actions: Mapping[str, Features] | None = None,
+        matrix: Any = None,
+    ) -> Ranking:
+        """Which action is best, and how sure is that? Nothing is decided.
+
+        Parameters
+        ----------
+        context, eligible, actions, matrix
+            As of ``decide``.
+
+        Returns
+        -------
+        Ranking
+            The best action first, each with its estimated mean reward, an interval of it, and how
+            many decisions and rewards it has had; and a verdict in words.
+        """
+        return self._send(
+            calls.ranking(
+                bandit, context=context, eligible=eligible, actions=actions, matrix=matrix
+            )
+        )
 
     # --------------------------------------------------------------------------------- bandits
 

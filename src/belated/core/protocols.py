@@ -163,7 +163,10 @@ def revise(estimator: Any, family: Any, state: State, x: Vector, old: float, new
 
 @generic
 def factor_precision(fit: Any, state: State, U: Matrix) -> None:
-    """``U'U`` becomes a(phi) times the Hessian of the penalised negative log-likelihood."""
+    """``U'U`` becomes a(phi) times the Hessian of the penalised negative log-likelihood.
+
+    An estimator with a case gives a posterior interval to every policy without a confidence set.
+    """
 
 
 # ------------------------------------------------------------------------------------- policies
@@ -181,6 +184,8 @@ class Policy(Protocol):
     One that learns from other than identified rewards has a property ``feedback``: its name. One
     that learns from conversions and must know how long they are waited for has a field ``window``,
     None by default: a simulation fills it in, or refuses another than that of the feedback.
+    One whose estimate is of the mean reward itself, whatever the mean function of the family, has
+    a property ``linear_mean`` that is True.
     One whose draws need the rewards themselves, not only what the estimator keeps of them, makes
     them in ``draw_parameter``, and leaves them in its memory for ``choose``.
     """

@@ -10,7 +10,6 @@ from belated.core.protocols import (
     Policy,
     choose,
     draw_parameter,
-    dual_norm,
     radius,
     refit,
     remember,
@@ -178,9 +177,3 @@ def covers(policy: Any, state: State, theta_star: Vector) -> bool:
     for i in range(theta_star.shape[0]):
         error[i] = state.theta[i] - theta_star[i]
     return set_norm(policy, state, error) <= radius(policy, state)
-
-
-@kernel
-def half_width(policy: Any, state: State, x: Vector) -> float:
-    """Half the confidence interval of ``x'theta_star``."""
-    return radius(policy, state) * dual_norm(policy, state, x)

@@ -255,7 +255,7 @@ def write_audit(plan: Plan, measured: Measured, out: Path) -> list[Claim]:
 
 
 def _stated(plan: Plan) -> dict[str, Any]:
-    """What was run and what was not, for the first table."""
+    """What was run and what was not, for the last table."""
     any_one = next(iter(plan.coverage.values()))
     settings: dict[str, Any] = {
         "rounds T": any_one.horizon,

@@ -1,6 +1,7 @@
-"""One page that says what was run, what the paper claims, and what came out.
+"""One page that says what came out, what the paper claims, and what was run.
 
 The page stands for itself: figures are inside it, and it asks for no other file, script or font.
+Verdicts come first, then figures, then the claims one by one; it can be read on a phone.
 """
 
 import base64
@@ -52,7 +53,7 @@ def write_report(
     figures : sequence of Path
         Files of ``save_figures``; those that end in .png are put into the page.
     settings : mapping
-        What was run, for the first table: name to value, or to (value, reason) for a choice that
+        What was run, for the last table: name to value, or to (value, reason) for a choice that
         the paper leaves open.
     path : Path
         The HTML file.
@@ -133,8 +134,10 @@ def _table(rows: Sequence[Row], caption: str) -> str:
         + "</tr>"
         for row in rows
     )
+    name = escape(caption)  # a box that scrolls can be reached with the keyboard, and has a name
     return (
-        f'<div class="scroll"><table>\n<caption>{escape(caption)}</caption>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table>\n'
+        f"<caption>{name}</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
     )
 
@@ -149,16 +152,14 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _verdicts(claims: Sequence[Claim]) -> str:
-    rows = "\n".join(
-        f'<tr><td><a href="#claim-{claim.number}">{claim.number}. {escape(claim.title)}</a></td>'
-        f"<td>{_verdict(claim)}</td><td>{escape(claim.reason)}</td></tr>"
+    if not claims:
+        return "<p>No claim was judged: this is not the paper's kind of experiment.</p>"
+    items = "\n".join(
+        f'<li><a href="#claim-{claim.number}">{escape(claim.title)}</a>: {_verdict(claim)}. '
+        f"{escape(claim.reason)}</li>"
         for claim in claims
     )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "verdict", "why"))
-    return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody>\n</table></div>"
-    )
+    return f'<ol class="verdicts">\n{items}\n</ol>'
 
 
 def _verdict(claim: Claim) -> str:

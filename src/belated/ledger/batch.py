@@ -52,7 +52,7 @@ class Noted:
     cancelled: list[tuple[bytes, int, int]] = field(default_factory=list)
     revised: list[tuple[int, int, float | None, float]] = field(default_factory=list)
     late: int = 0
-    settled: list[int] = field(default_factory=list)  # when decisions that pend no more were made
+    settled: list[int] = field(default_factory=list)  # when decisions that wait no more were made
 
     def tell(self, statistics: Statistics, played: "array[int]") -> None:
         """Decisions first: a batch may hold a decision and what became of it."""

@@ -39,7 +39,7 @@ NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
     """What a bandit does when it is asked, and why; nothing is written."""
     learner, spec = fold.learner, fold.spec
-    names, matrix = _options(fold, ask)
+    names, matrix = options(fold, ask)
     registered = ask.rows is None and ask.matrix is None
     if registered and ask.eligible is None and fold.actions.features is None:
         choice = learner.choose_from(fold.actions.options(learner), rng)
@@ -95,7 +95,7 @@ def _explored(
     return index, share / n + (1.0 - share if index == best else 0.0)
 
 
-def _options(fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
+def options(fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
     """Names and vectors of the actions to choose from."""
     actions = fold.actions
     if ask.rows is not None:

@@ -91,11 +91,12 @@ class Fold:
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first
-        self._pending_since = Moments()  # when those were decided
+        self._waiting_since = Moments()  # when those of them without a reward were decided
         self.counts = Counts()
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
         self.played = array("H")  # the place in the statistics of each row's action
+        self.last_context = b""  # JSON, to be shown: neither in the digest nor in snapshots
         self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
@@ -123,8 +124,8 @@ class Fold:
         self._flush()
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
-        self._pending_since.add([decided[1] for decided in noted.decided])
-        self._pending_since.remove(noted.settled)
+        self._waiting_since.add([decided[1] for decided in noted.decided])
+        self._waiting_since.remove(noted.settled)
         noted.tell(self.statistics, self.played)
 
     @property
@@ -155,7 +156,7 @@ class Fold:
         This takes the same time however many are pending.
         """
         total, second = len(self.pending), now // SECOND_US
-        younger = [self._pending_since.since(second - int(bound)) for bound in AGES]
+        younger = [self._waiting_since.since(second - int(bound)) for bound in AGES]
         counts = [n - before for n, before in zip([*younger, total], [0, *younger], strict=True)]
         return Histogram(AGES, counts)
 
@@ -236,7 +237,7 @@ class Fold:
         for waiting in _parts(arrays):
             for id, pending in waiting.items():
                 self._wait_for(id, pending)
-            self._pending_since.add([pending.time for pending in waiting.values()])
+            self._waiting_since.add([p.time for p in waiting.values() if p.held is None])
         self.version = header["version"]
         self.counts = msgspec.convert(header["counts"], Counts)
         self.delays = msgspec.convert(header["delays"], Histogram)
@@ -266,6 +267,8 @@ class Fold:
             self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
             width = body.width if isfinite(body.width) else None
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
+        if body is not None:
+            self.last_context = body.context
         self._plan.decide(rows, xs)
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
@@ -310,7 +313,6 @@ class Fold:
             pending = self._done_with(event.id)
             if pending is None:
                 continue  # erased, or rewarded at the same time elsewhere
-            self._noted.settled.append(pending.time)
             held = pending.held
             if held is None:
                 self.counts.expired += 1
@@ -325,7 +327,6 @@ class Fold:
         for event in events:
             pending = self._done_with(event.id)
             if pending is not None:
-                self._noted.settled.append(pending.time)
                 self.counts.cancelled += 1
                 self._noted.cancelled.append((event.id, pending.time, event.time))
 
@@ -352,13 +353,19 @@ class Fold:
 
     def _hold(self, pending: Pending, value: float) -> None:
         """Keep a reward until the window of its decision closes."""
-        self.n_held += pending.held is None
+        if pending.held is None:
+            self.n_held += 1
+            self._noted.settled.append(pending.time)
         pending.held = value
 
     def _done_with(self, id: bytes) -> Pending | None:
         """Take a decision out of the pending ones, where it is one."""
         pending = self.pending.pop(id, None)
-        self.n_held -= pending is not None and pending.held is not None
+        if pending is not None:
+            if pending.held is None:
+                self._noted.settled.append(pending.time)
+            else:
+                self.n_held -= 1
         return pending
 
     def _learn_anew(self, event: Event, reward: float) -> None:

@@ -81,6 +81,11 @@ class LinUCB(NamedTuple):
             lam=positive("lam", self.lam),
         )
 
+    @property
+    def linear_mean(self) -> bool:
+        """Rewards themselves are regressed on actions."""
+        return True
+
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinUCB":
         """The part of the multiplier that does not depend on the number of actions."""
         self = self.checked()

@@ -23,11 +23,19 @@ from belated.core.arguments import (
 from belated.core.jit import kernel
 from belated.core.linalg import cholesky, copy, solve_upper
 from belated.core.products import dot, matvec, quadratic
-from belated.core.protocols import Estimator, Family, check_family, choose, refit, remember, take_in
+from belated.core.protocols import (
+    Estimator,
+    Family,
+    check_family,
+    choose,
+    factor_precision,
+    refit,
+    remember,
+    take_in,
+)
 from belated.core.pruning import DecisionSet, most_optimistic
 from belated.core.state import DECIDED, WORK, History, State
 from belated.core.types import Matrix, Vector
-from belated.estimators.ridge import RidgeFit
 from belated.policies.all_rounds import add_round, all_rounds
 from belated.policies.constants import known_window
 
@@ -46,6 +54,12 @@ class OpenWindows(NamedTuple):
     scalars: Vector  # (2,) sum of the norms; number of decisions at which all are renewed
 
 
+class ConversionFit(NamedTuple):
+    """Sufficient statistic besides ``V``."""
+
+    b: Vector  # (d,) sum of the actions that converted
+
+
 class ConversionRidge(NamedTuple):
     """``theta = V^-1 sum of the actions that converted``, V over all rounds: exact, O(d^2)."""
 
@@ -54,9 +68,9 @@ class ConversionRidge(NamedTuple):
         """Old rewards are never needed again."""
         return False
 
-    def new_fit(self, dim: int) -> RidgeFit:
+    def new_fit(self, dim: int) -> ConversionFit:
         """No conversion has returned yet."""
-        return RidgeFit(np.zeros(dim))
+        return ConversionFit(np.zeros(dim))
 
 
 @take_in.case(ConversionRidge)
@@ -64,6 +78,11 @@ def _take_in(estimator: Any, family: Any, state: State, x: Vector, y: float) -> 
     b = state.fit.b
     for i in range(x.shape[0]):
         b[i] += y * x[i]
+
+
+@factor_precision.case(ConversionFit)
+def _factor_precision(fit: ConversionFit, state: State, U: Matrix) -> None:
+    cholesky(state.memory.V, 0.0, U)
 
 
 @refit.case(ConversionRidge)
@@ -175,6 +194,11 @@ class OTFLinUCB(NamedTuple):
         return False
 
     @property
+    def linear_mean(self) -> bool:
+        """Rewards themselves are regressed on actions."""
+        return True
+
+    @property
     def feedback(self) -> str:
         """Only successes, within a window."""
         return "conversions"
@@ -242,6 +266,11 @@ class OTFLinTS(NamedTuple):
     scale: float = 1.0
     exact: bool = False
     max_norm: float | None = None
+
+    @property
+    def linear_mean(self) -> bool:
+        """Rewards themselves are regressed on actions."""
+        return True
 
     @property
     def feedback(self) -> str:

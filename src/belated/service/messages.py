@@ -124,7 +124,7 @@ class BanditState(msgspec.Struct):
     model_version: int
     n_decided: int
     n_observed: int
-    n_pending: int
+    n_pending: int  # waiting for their reward, or held with it until their window closes
     n_expired: int
     n_late: int
     n_cancelled: int
@@ -173,8 +173,8 @@ class ActionRow(Request):
     features: Columns | Vector
 
 
-class DecisionRequest(Request):
-    """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``."""
+class RankingRequest(Request):
+    """Rank the registered actions, ``actions``, or the rows of ``matrix``."""
 
     context: Columns | None = None
     eligible: Annotated[list[ActionName], Meta(min_length=1, max_length=MOST_ACTIONS)] | None = None
@@ -182,6 +182,11 @@ class DecisionRequest(Request):
     matrix: (
         Base64Matrix | Annotated[list[Vector], Meta(min_length=1, max_length=MOST_ACTIONS)] | None
     ) = None
+
+
+class DecisionRequest(RankingRequest):
+    """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``."""
+
     request_id: Label | None = None
     subject: Label | None = None
     played: ActionName | None = None
@@ -299,7 +304,7 @@ class ParkedReward(msgspec.Struct):
 
 
 class ParkedList(msgspec.Struct):
-    """Rewards that wait for their decision, oldest decision first.
+    """Rewards that came before their decision was visible here, oldest decision first.
 
     ``next`` is the ``after`` of the next page, null where there may be none.
     """

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from belated.core.arguments import wrong
+from belated.core.ranking import Ranking
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.ids import all_from_texts, from_text, to_text
@@ -43,6 +44,7 @@ from belated.service.messages import (
     Paging,
     ParkedList,
     ParkedReward,
+    RankingRequest,
     RewardAnswer,
     RewardBatch,
     RewardItem,
@@ -53,6 +55,7 @@ from belated.service.messages import (
 from belated.service.openapi import Link
 from belated.service.paging import NO_PAGE, page_of
 from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
+from belated.service.ranking import rank
 from belated.service.running import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
 
@@ -176,9 +179,9 @@ def _add_loop(api: Api, service: Service) -> None:
 
     @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
     async def list_parked(query: Paging) -> ParkedList:
-        """List rewards that wait for their decision, page by page.
+        """List the parked rewards: those that came before their decision was visible here.
 
-        They wait for two minutes. Then they are deleted, as unknown.
+        They are kept for two minutes. Then they are deleted, as unknown.
         """
         after = NOBODY if query.after is None else from_text(query.after)
         if after is None:
@@ -254,6 +257,22 @@ def _add_bandits(api: Api, service: Service) -> None:
     async def read_bandit(path: BanditPath) -> BanditState:
         """Show a bandit's settings and what it knows."""
         return state_of(service.fold(path.name), service.loop.clock())
+
+    @api.route(
+        "POST",
+        "/v1/bandits/{name}/ranking",
+        answers={200: Ranking},
+        needs="read",
+        problems=[NO_BANDIT, *UNWELL],
+        max_bytes=32_000_000,
+    )
+    async def rank_actions(path: BanditPath, body: RankingRequest) -> Ranking:
+        """Say which action is best, and how sure that is.
+
+        Actions come with their estimated mean reward, the best first, an interval of it, and how
+        many decisions and rewards they have had, in whatever context. Nothing is decided.
+        """
+        return rank(service, path.name, body)
 
     @api.route(
         "PUT",

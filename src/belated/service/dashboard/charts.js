@@ -184,8 +184,8 @@ function scaleOf(spec, width) {
   const band = spec.band ? [...spec.band.lower, ...spec.band.upper] : [];
   const all = spec.lines.flatMap((line) => line.values).concat(band);
   const low = Math.min(0, ...all);
-  const high = spec.top ?? (Math.max(0, ...all) * 1.05 || 1);
-  const box = { left: 46, right: width - 12, top: 24, bottom: 182 };
+  const high = Math.min(spec.most ?? Infinity, Math.max(0, ...all) * 1.05 || 1);
+  const box = { left: 50, right: width - 12, top: 24, bottom: 182 };
   const [first, last] = [spec.from ?? spec.x[0], spec.x.at(-1)];
   return {
     box, low, high, first, last,
@@ -228,7 +228,8 @@ function drawLines(svg, spec, { first, toX, toY }) {
 
 // spec: the title; x with xTicks, xText, xName and xLabel; lines (name, short name, values, style,
 // step) and a band (name, lower, upper, style, step) with yText, tipText and yLabel; where x starts
-// (from) and y ends (top), unless the numbers say; what to say where there is nothing
+// (from), unless the numbers say, and beyond what y never goes (most); what to say where there is
+// nothing
 function lineChart(figure, spec) {
   const chart = chartOf(figure, spec.title);
   const count = spec.x.length > 1 ? spec.x.length : 0;

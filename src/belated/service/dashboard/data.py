@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from belated.core.ranking import IntervalKind, RankedAction
 from belated.logs.health import Facts
 
 
@@ -21,7 +22,7 @@ class Rates(msgspec.Struct):
 
 
 class PendingBar(msgspec.Struct):
-    """Decisions that wait for their reward, by age."""
+    """Waiting decisions, those whose reward may still come, by age."""
 
     age: str  # such as "1 to 10 minutes"
     count: int
@@ -39,7 +40,8 @@ class DelayView(msgspec.Struct):
     median: float | None  # None: fewer than half have returned
     within_90: float | None  # delay within which 90 % return
     n_returned: int  # decisions of the sample that the curve is made of
-    n_waiting: int
+    n_waiting: int  # decisions of the sample whose reward may still come
+    n_closed: int = 0  # decisions of the sample that expired or were cancelled without a reward
 
 
 class ActionBar(msgspec.Struct):
@@ -70,6 +72,16 @@ class WidthView(msgspec.Struct):
     width: list[float]
 
 
+class BestView(msgspec.Struct):
+    """Which action is best, and how sure that is."""
+
+    verdict: str = ""
+    kind: IntervalKind = "posterior"
+    level: float | None = None
+    actions: list[RankedAction] = []  # the best first
+    note: str = ""  # in which context, which actions are left out, or why there is no ranking
+
+
 class AlarmView(msgspec.Struct):
     """Something that a person should look at."""
 
@@ -86,7 +98,7 @@ class BanditView(msgspec.Struct):
     loop: Literal["explicit", "conversion"]
     decisions: int
     rewards: int  # that came in time
-    missing: int  # still waited for
+    missing: int  # waiting: their reward may still come
     expired: int
     late: int  # rewards that came after their window
     decisions_a_second: float  # in the last minute
@@ -102,6 +114,7 @@ class BanditView(msgspec.Struct):
     actions: list[ActionBar]  # the dozen played most, then all others as one
     reward: RewardView
     width: WidthView
+    best: BestView
 
 
 class Dashboard(msgspec.Struct):
@@ -122,3 +135,4 @@ class BanditFacts:
     baseline: str | None = None  # name of the baseline action
     default_reward: float | None = None  # of a decision that expired; None: it has no reward
     facts: Facts = field(default_factory=Facts)
+    best: BestView = field(default_factory=BestView)

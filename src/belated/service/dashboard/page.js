@@ -72,6 +72,7 @@ function showAll() {
   document.title = alarms + "belated" + (bandit ? ": " + bandit.name : "");
   if (!bandit) return;
   showNumbers(bandit);
+  showBest(bandit.best);
   showRates(bandit.rates);
   showDelay(bandit.delay);
   showPending(bandit.pending);
@@ -115,7 +116,7 @@ function showNumbers(bandit) {
     ["Rewards a second", number(bandit.rewards_a_second), ago],
     ["Decisions", whole(bandit.decisions), bandit.policy],
     ["Rewards seen", whole(bandit.rewards), number(bandit.late) + " late"],
-    ["Missing", whole(bandit.missing), number(bandit.expired) + " expired"],
+    ["Waiting", whole(bandit.missing), number(bandit.expired) + " expired"],
     ["Model version", whole(bandit.model_version), current ? "up to date" : lag + " behind"],
   ];
   $("numbers").replaceChildren(...cells.map(([name, value, note]) =>
@@ -128,6 +129,30 @@ function showNumbers(bandit) {
 function setNote(id, text) {
   const note = $(id).querySelector(".note");
   if (note.textContent !== text) note.textContent = text;
+}
+
+function showBest(best) {
+  const { actions } = best;
+  const counted = (count, noun) => (count === null ? "uncounted " : whole(count) + " ") + noun;
+  const counts = ({ decisions, rewards }) => counted(decisions, "decisions") + ", " + counted(rewards, "rewards");
+  const end = (value) => (value === null ? "no bound" : number(value));
+  setText("verdict", best.verdict);
+  setNote("best", actions.length ? best.note : "");
+  intervalChart($("best"), {
+    title: "Estimated mean reward of each action, with its interval", nothing: best.note,
+    rows: actions, xLabel: "mean reward",
+    count: (k) => counts(actions[k]),
+    detail: (k) => {
+      const { name, mean, low, high } = actions[k];
+      return [name, "mean reward: " + number(mean), "from " + end(low) + " to " + end(high), counts(actions[k])].join("\n");
+    },
+    columns: ["Action", "Mean reward", "From", "To", "Decisions", "Rewards"],
+    row: (k) => {
+      const { name, mean, low, high, decisions, rewards } = actions[k];
+      const count = (value) => (value === null ? "" : whole(value));
+      return [name, number(mean), end(low), end(high), count(decisions), count(rewards)];
+    },
+  });
 }
 
 function showRates(rates) {
@@ -145,7 +170,9 @@ function showRates(rates) {
 function showDelay(delay) {
   const reached = [["half", delay.median], ["90 %", delay.within_90]].filter(([, time]) => time !== null);
   const words = reached.map(([name, time]) => name + " within " + span(time, ROUGH)).join(", ");
-  const sample = whole(delay.n_returned) + " returned, " + whole(delay.n_waiting) + " waiting in the sample";
+  const sample = [
+    [delay.n_returned, "returned"], [delay.n_waiting, "waiting"], [delay.n_closed, "closed without a reward"],
+  ].filter(([count], k) => count || !k).map(([count, name]) => whole(count) + " " + name).join(", ") + " in the sample";
   setNote("delay", delay.n_returned ? (words || "fewer than half have returned") + "; " + sample : "");
   const fit = { name: "fit: " + delay.law, short: "fit", values: delay.fit, style: "other dashed" };
   const curve = { name: "returned (Kaplan-Meier)", short: "returned", values: delay.returned, style: "", step: true };
@@ -153,7 +180,7 @@ function showDelay(delay) {
   lineChart($("delay"), {
     title: "Share of rewards returned, by delay", nothing: "No reward has returned yet.",
     x: delay.times, from: 0, xTicks: spanTicks, xText: span, xName: "Delay", xLabel: "delay (" + unit + "s)",
-    yText: share, tipText: share, yLabel: "returned", top: 1,
+    yText: share, tipText: share, yLabel: "returned", most: 1,
     band: { name: "95 % band", lower: delay.lower, upper: delay.upper, step: true },
     lines: delay.fit === null ? [curve] : [curve, fit],
   });
@@ -161,7 +188,7 @@ function showDelay(delay) {
 
 function showPending(pending) {
   barChart($("pending"), {
-    title: "Pending decisions by age", nothing: "No decision waits for its reward.",
+    title: "Waiting decisions by age", nothing: "No decision waits for its reward.",
     names: pending.map((bar) => bar.age), values: pending.map((bar) => bar.count),
     text: (k) => number(pending[k].count),
     detail: (k) => pending[k].age + "\n" + whole(pending[k].count) + " decisions",

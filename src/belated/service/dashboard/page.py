@@ -6,6 +6,8 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import NamedTuple
 
+SCRIPTS = ("charts.js", "intervals.js", "page.js")
+
 
 class Page(NamedTuple):
     """An HTML document and the value of its Content-Security-Policy header."""
@@ -19,9 +21,9 @@ def dashboard_page() -> Page:
     """The dashboard: style and script stand inside, nothing is loaded but the data."""
     folder = files("belated.service.dashboard")
     style = (folder / "page.css").read_text("utf-8")
-    script = (folder / "charts.js").read_text("utf-8") + (folder / "page.js").read_text("utf-8")
+    script = "".join((folder / name).read_text("utf-8") for name in SCRIPTS)
     html = (folder / "page.html").read_text("utf-8")
-    html = html.replace("/* page.css */", style).replace("/* charts.js, page.js */", script)
+    html = html.replace("/* page.css */", style).replace(f"/* {', '.join(SCRIPTS)} */", script)
     policy = "; ".join(
         [
             "default-src 'none'",

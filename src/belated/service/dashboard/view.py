@@ -63,6 +63,7 @@ def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> Band
         actions=_actions(statistics, about.default_reward),
         reward=_reward(statistics, now_us, about),
         width=_width(statistics, now_us),
+        best=about.best,
     )
 
 
@@ -109,7 +110,8 @@ def _delay(statistics: Statistics, now_us: int) -> DelayView:
         median=curve.median,
         within_90=curve.quantile(0.9),
         n_returned=curve.n_returned,
-        n_waiting=curve.n_censored,
+        n_waiting=len(statistics.followed.waiting),
+        n_closed=curve.n_censored - len(statistics.followed.waiting),
     )
 
 

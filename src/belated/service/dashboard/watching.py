@@ -8,6 +8,7 @@ from belated.ledger.events import Status
 from belated.logs.health import Facts
 from belated.service.dashboard.data import BanditFacts, BanditView, Dashboard
 from belated.service.dashboard.view import bandit_view
+from belated.service.ranking import best_view
 from belated.service.running import Service
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -22,6 +23,7 @@ class Watch:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._kept: dict[str, tuple[int, BanditView]] = {}
+        self._contexts: dict[str, tuple[Fold, int, bytes]] = {}
 
     async def dashboard(self, names: list[str], name: str | None) -> Dashboard:
         """What the page asks for."""
@@ -67,7 +69,19 @@ class Watch:
             spec.baseline or None,
             spec.default_reward if conversion else None,
             facts,
+            best_view(fold, self._context(fold, now)),
         )
+
+    def _context(self, fold: "Fold", now: int) -> bytes:
+        """That of a recent decision, the same for a minute: a page that flickers is not read.
+
+        A fold that was made anew, because somebody's data was erased, has another one.
+        """
+        kept, since, context = self._contexts.get(fold.name, (None, 0, b""))
+        if kept is not fold or not context or not 0 <= now - since < 60 * SECOND:
+            context = fold.last_context
+            self._contexts[fold.name] = fold, now, context
+        return context
 
 
 def _view(statistics: bytes, now: int, about: BanditFacts) -> BanditView:

@@ -151,11 +151,11 @@ class Fold:
         return len(self.ids) // 16
 
     def pending_by_age(self, now: int) -> Histogram:
-        """Returns the ages of pending decisions, in whole seconds of the clock.
+        """Returns the ages of decisions that wait for a reward, in whole seconds of the clock.
 
         This takes the same time however many are pending.
         """
-        total, second = len(self.pending), now // SECOND_US
+        total, second = len(self.pending) - self.n_held, now // SECOND_US
         younger = [self._waiting_since.since(second - int(bound)) for bound in AGES]
         counts = [n - before for n, before in zip([*younger, total], [0, *younger], strict=True)]
         return Histogram(AGES, counts)

@@ -468,8 +468,9 @@ def _add_health(api: Api, service: Service) -> None:
         if service.draining:
             return Answer(Health("draining"), 503)
         if not service.ready:
-            status = "compiling" if compiling else "starting"
-            return Answer(Health(status, compiling=compiling), 503)
+            return Answer(
+                Health("compiling" if compiling else "starting", compiling=compiling), 503
+            )
         if service.outage.is_on:
             return Answer(Health("store unavailable", compiling=compiling), 503)
         if service.staleness > BEHIND_AFTER:

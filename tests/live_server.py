@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from belated.service import serving
+from belated.service import running, serving
 from belated.service.running import Service
 from belated.service.serving import ServeSettings, serve
 
@@ -59,12 +59,19 @@ class Caller:
 class LiveServer:
     """A server of ``ledger`` on a port of its own; a context manager that leaves nothing behind.
 
-    ``breaking`` is a file: while it exists, every write of SQLite fails as the file says.
+    ``breaking`` is a file: while it exists, every write of SQLite fails as the file says. Every
+    ``follow_every`` seconds it looks at the log by itself.
     """
 
-    def __init__(self, ledger: str, breaking: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        ledger: str,
+        breaking: str | None = None,
+        follow_every: float = running.FOLLOW_EVERY,
+        **settings: Any,
+    ) -> None:
         self.settings = ServeSettings(ledger=ledger, port=free_port(), **settings)
-        self.breaking = breaking
+        self.breaking, self.follow_every = breaking, follow_every
 
     @property
     def port(self) -> int:
@@ -81,7 +88,9 @@ class LiveServer:
     def start(self) -> None:
         """Returns when requests are served."""
         self.process = _context.Process(
-            target=_serve, args=(msgspec.json.encode(self.settings), self.breaking), daemon=True
+            target=_serve,
+            args=(msgspec.json.encode(self.settings), self.breaking, self.follow_every),
+            daemon=True,
         )
         self.process.start()
         caller = Caller(self.port)
@@ -130,7 +139,8 @@ def free_port() -> int:
 # ------------------------------------------------------------------------ in the server's process
 
 
-def _serve(settings: bytes, breaking: str | None) -> None:
+def _serve(settings: bytes, breaking: str | None, follow_every: float) -> None:
+    running.FOLLOW_EVERY = follow_every
     disk = None if breaking is None else BreakableDisk(breaking)  # gone when nobody holds it
     new_app = serving.new_app
     serving.new_app = lambda *given: WithDigests(new_app(*given), given[0])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -134,3 +135,13 @@ def postgres() -> Iterator[Postgres]:
     server.start()
     yield server
     server.close()
+
+
+@contextmanager
+def foreign_transactions(*urls: str) -> Iterator[None]:
+    """Transactions that have a number, left open in these databases."""
+    with ExitStack() as stack:
+        for url in urls:
+            connection = stack.enter_context(psycopg.connect(url))
+            connection.execute("select pg_current_xact_id()")
+        yield

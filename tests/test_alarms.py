@@ -336,9 +336,8 @@ def test_replica_behind():
         "This replica is 12 seconds behind the log, 300 decisions it has not seen."
     )
     assert alarms.replica_behind(101.0, 1).severity == "bad"
-    assert (
-        alarms.replica_behind(12.0, None).sentence == "This replica is 12 seconds behind the log."
-    )
+    unknown = alarms.replica_behind(12.0, None)
+    assert unknown.sentence == "This replica is 12 seconds behind the log."
 
 
 def test_propensity_below_floor():

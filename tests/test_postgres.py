@@ -4,7 +4,6 @@ import os
 import random
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from itertools import count
 from multiprocessing import get_context
 from threading import Barrier, Event
@@ -22,6 +21,7 @@ from belated.ledger.ids import Ids
 from belated.ledger.migrations import scripts
 from belated.ledger.postgres import PostgresLedger
 from belated.ledger.protocol import Stranger
+from postgres_server import foreign_transactions
 from postgres_server import postgres as postgres  # a fixture
 
 NOW = 1_700_000_000_000_000
@@ -270,16 +270,6 @@ def read_to_the_end(url, schema):
         seen += events
     ledger.close()
     return seen
-
-
-@contextmanager
-def foreign_transactions(*urls):
-    """Transactions that have a number, left open in these databases."""
-    with ExitStack() as stack:
-        for url in urls:
-            connection = stack.enter_context(psycopg.connect(url))
-            connection.execute("select pg_current_xact_id()")
-        yield
 
 
 def test_readers_see_every_event_once_whoever_commits_when(new, postgres):

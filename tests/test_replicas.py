@@ -2,6 +2,7 @@
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import msgspec
@@ -12,9 +13,11 @@ from belated.ledger import open_ledger
 from belated.ledger.events import Decided, Draft, Kind, Position
 from belated.ledger.ids import Ids, to_text
 from belated.ledger.loop import Loop, system_clock
+from belated.service.keys import make_key, revoke
 from belated.service.messages import BanditSettings
 from belated.service.settings import spec_of
-from live_server import LiveServer
+from live_server import Caller, LiveServer
+from postgres_server import foreign_transactions
 from postgres_server import postgres as postgres  # a fixture
 
 SETTINGS = {"family": "bernoulli", "dim": 2, "window": 600.0, "late": "keep"}
@@ -185,3 +188,105 @@ def test_a_late_reward_is_kept_counted_and_told(replicas):
         story = server.call("GET", f"/v1/decisions/{ids[0]}").body
         assert story["status"] == "late"
         assert {"decided", "rewarded"} <= {event["kind"] for event in story["events"]}
+
+
+def test_a_changed_key_holds_at_once_on_every_replica(url):
+    """Also on one that has not looked at the log by itself since it started."""
+    with LiveServer(url) as one, LiveServer(url, follow_every=3600.0) as two:
+        assert two.call("GET", "/v1/bandits").status == 200
+        body = {"name": "me", "scopes": ["admin", "read"]}
+        admin = one.call("POST", "/v1/keys", body).body["key"]
+        assert two.call("GET", "/v1/bandits").status == 401  # the first key closes the door
+
+        def make_and_revoke(_):
+            make, use = Caller(one.port, admin), []
+            for _ in range(10):
+                key = make("POST", "/v1/keys", body).body
+                use.append(Caller(two.port, key["key"]))
+                assert use[-1]("GET", "/v1/bandits").status == 200
+                assert make("DELETE", f"/v1/keys/{key['id']}").status == 204
+                assert use[-1]("GET", "/v1/bandits").status == 401
+            for caller in (make, *use):
+                caller.close()
+
+        with ThreadPoolExecutor(10) as pool:
+            list(pool.map(make_and_revoke, range(10)))
+
+
+def test_a_key_that_a_command_made_or_revoked_holds_at_once(url):
+    with LiveServer(url, follow_every=3600.0) as server:
+        assert server.call("GET", "/v1/bandits").status == 200
+        ledger = open_ledger(url)
+        key = make_key(ledger, "me", ["read"])
+        use = Caller(server.port, key.text)
+        assert server.call("GET", "/v1/bandits").status == 401
+        assert use("GET", "/v1/bandits").status == 200
+        revoke(ledger, key.id)
+        assert use("GET", "/v1/bandits").status == 401
+        use.close()
+        ledger.close()
+
+
+def test_transactions_of_somebody_else_hold_no_replica_back(postgres):
+    url = postgres.new_database(next(names))
+    elsewhere = postgres.new_database(next(names))
+    with LiveServer(url) as one, LiveServer(url) as two, foreign_transactions(url, elsewhere):
+        make_shop(one)
+        settled(one, two)
+        ids = [decide(server) for server in (one, two)]
+        assert reward(two, (ids[0], 1.0), (ids[1], 0.0)) == ["accepted"] * 2
+        settled(one, two)
+        for server in (one, two):
+            assert server.call("GET", "/v1/bandits/shop").body["n_observed"] == 2
+            assert server.call("GET", "/readyz").body["status"] == "ok"
+            assert metric(server, "belated_model_staleness_rounds") == 0
+            assert metric(server, "belated_model_staleness_seconds") < 5
+        key = one.call("POST", "/v1/keys", {"name": "me", "scopes": ["admin"]})
+        assert key.status == 201
+        assert two.call("GET", "/v1/bandits").status == 401
+
+
+def test_without_the_store_keys_are_not_trusted(postgres):
+    """A revocation cannot be known of: only decisions go on, with their fallback."""
+    url = postgres.new_database(next(names))
+    with LiveServer(url) as server:
+        make_shop(server, fallback="a")
+        scopes = ["admin", "read", "decide", "reward"]
+        key = server.call("POST", "/v1/keys", {"name": "me", "scopes": scopes}).body
+        use = Caller(server.port, key["key"])
+        assert use("GET", "/v1/bandits").status == 200
+        postgres.stop()
+        try:
+            time.sleep(0.5)
+            for method, path in (("GET", "/v1/bandits"), ("GET", "/v1/dashboard")):
+                answer = use(method, path)
+                assert (answer.status, answer.body["type"]) == (503, "/problems/store-unavailable")
+            answer = use("POST", "/v1/bandits/shop/decisions", {})
+            assert (answer.status, answer.body["logged"]) == (200, False)
+            assert server.call("GET", "/readyz").body["status"] == "store unavailable"
+            page = server.call("GET", "/metrics").body
+            assert "belated_model_staleness_rounds NaN" in page
+            assert metric(server, "belated_model_staleness_seconds") > 0.4
+        finally:
+            postgres.start()
+        for _ in range(500):
+            if use("GET", "/v1/bandits").status == 200:
+                break
+            time.sleep(0.02)
+        else:
+            raise AssertionError("it never came back")
+        use.close()
+
+
+def test_parked_rewards_come_in_pages(replicas):
+    one, two = replicas
+    ids = sorted(to_text(Ids(system_clock)()) for _ in range(5))
+    assert reward(one, *((id, 1.0) for id in ids)) == ["parked"] * 5
+    path, seen = "/v1/parked?limit=2", []
+    while path is not None:
+        page = two.call("GET", path).body
+        seen += [parked["decision_id"] for parked in page["parked"]]
+        path = page["next"] and f"/v1/parked?limit=2&after={page['next']}"
+    assert seen == ids
+    for query in ("limit=0", "after=?", "before=1"):
+        assert two.call("GET", f"/v1/parked?{query}").status == 422

@@ -250,14 +250,12 @@ class SQLiteLedger:
     def end_parked(self, before: int) -> int:
         """See ``Ledger.end_parked``."""
         ended = (first_id(before),)
-        with self._reading() as execute:  # mostly there are none, and writing would cost a lock
-            found = execute("select count(*) from parked where id < ?", ended).get
-        if found:
-            with self._writing() as execute:
-                found = len(
-                    execute("delete from parked where id < ? returning id", ended).fetchall()
-                )
-        return int(found)
+        with self._reading() as execute:  # mostly there are none, and others may be writing
+            if not execute("select count(*) from parked where id < ?", ended).get:
+                return 0
+        with self._writing() as execute:
+            execute("delete from parked where id < ?", ended)
+            return self._db.changes()
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
         """See ``Ledger.rare``."""

@@ -1,5 +1,8 @@
 """Numbers that would ruin a model are refused, with a bound that can be raised."""
 
+import asyncio
+
+import httpx
 import msgspec
 import numpy as np
 import pytest
@@ -11,9 +14,12 @@ from belated.ledger.events import START, Draft, Kind
 from belated.ledger.loop import Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.spec import Spec
+from belated.ledgering.importing import Options, import_file
 from belated.ledgering.rules import Rules
 from belated.ledgering.times import now
 from belated.policies import Greedy, Thompson
+from belated.service.app import new_app
+from belated.service.running import Service
 
 ACTIONS = [[0.6, 0.0], [0.0, 0.8]]
 
@@ -88,6 +94,45 @@ def test_what_was_saved_before_the_bounds_is_read_back(tmp_path):
     loaded = Bandit.load(tmp_path / "old.npz")
     assert loaded.policy.lam == 1e30
     assert np.array_equal(loaded.theta, old.theta)
+
+
+def test_the_service_refuses_them_too():
+    service = Service("memory://")
+    service.read_log()
+    transport = httpx.ASGITransport(new_app(service))
+
+    async def ask():
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            settings = {"family": "gaussian", "policy": "greedy:lam=1e308", "dim": 2}
+            refused = await http.put("/v1/bandits/shop", json=settings)
+            settings["policy"] = "greedy"
+            assert (await http.put("/v1/bandits/shop", json=settings)).status_code == 201
+            made = await http.post("/v1/bandits/shop/decisions", json={"matrix": ACTIONS})
+            item = {"decision_id": made.json()["decision_id"], "reward": 1e19}
+            invalid = await http.post("/v1/rewards", json={"rewards": [item]})
+            settings["family"] = "gaussian:max_reward=1e20"
+            assert (await http.put("/v1/bandits/shop", json=settings)).status_code == 200
+            accepted = await http.post("/v1/rewards", json={"rewards": [item]})
+            return refused, invalid.json(), accepted.json()
+
+    refused, invalid, accepted = asyncio.run(ask())
+    assert refused.status_code == 422
+    assert "BELATED_LARGEST" in refused.json()["detail"]
+    assert invalid["statuses"] == ["invalid"]
+    assert "max_reward raises the bound (gaussian)" in invalid["reasons"][0]
+    assert accepted == {"statuses": ["accepted"]}
+
+
+def test_an_import_refuses_them_too(tmp_path):
+    url = f"sqlite:///{tmp_path}/shop.db"
+    Bandit(2, family="gaussian", policy="greedy", ledger=url).close()
+    file = tmp_path / "log.csv"
+    file.write_text("id,time,x0,x1,reward\n1,1700000000,0.5,0.5,1e19\n")
+    report, failed = import_file(url, file, Options(vector="x0,x1"))
+    assert failed
+    (row,) = report["bad_rows"]
+    assert row["line"] == 2
+    assert "max_reward raises the bound" in row["reason"]
 
 
 def old_ledger(**family):

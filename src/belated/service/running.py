@@ -117,13 +117,13 @@ class Service:
         if self.snapshot_folder is not None:
             snapshots.load(self.loop, self.snapshot_folder)
         self.loop.catch_up()
-        self.loop.rebuilds_beside = True
         for fold in self.loop.folds.values():
             fold.spec.learner().warm_up()
         self._followed()
         gc.collect()
         gc.freeze()  # what is known by now stays: looking at it again and again costs
         gc.set_threshold(*GC_THRESHOLD)
+        self.loop.rebuilds_beside = True
         self.ready = True
 
     async def start(self) -> None:
@@ -161,21 +161,22 @@ class Service:
 
     async def follow(self) -> None:
         """Take in what other processes wrote, and let requests have their turn in between."""
-        position = None
-        while position != self.loop.position:
-            position = self.loop.position
-            try:
-                if self.writer.in_thread:
-                    await self.writer.write([])  # in turn with the commits
-                elif self.writer.works_in_thread:
-                    return  # which takes in what is new itself
-                else:
-                    self.loop.take_in_next()
-                    await asyncio.sleep(0)
-            except StoreUnavailableError as error:
-                self._store_failed(error)
-                return
+        if self.writer.works_in_thread and not self.writer.in_thread:
+            return  # the thread takes in what is new itself
+        try:
+            while await self._take_in_some():
+                await asyncio.sleep(0)
+        except StoreUnavailableError as error:
+            self._store_failed(error)
+            return
         self._followed()
+
+    async def _take_in_some(self) -> bool:
+        """Whether there may be more."""
+        if self.writer.in_thread:
+            await self.writer.write([])  # in turn with the commits
+            return self.writer.left_some
+        return self.loop.take_in_next() >= self.loop.at_once
 
     async def expire(self) -> None:
         """Close the windows that are over."""

@@ -66,6 +66,7 @@ class Writer:
         self.loop, self._told = loop, told
         self.in_thread = in_thread
         self.open_requests = 0  # being served, whether they will write or not
+        self.left_some = False  # whether the log may hold more than a thread read of it last
         self.commit_seconds = Histogram(COMMITS)
         self._queue: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -175,6 +176,7 @@ class Writer:
         try:
             outcomes, events, position = await asyncio.to_thread(self._commit_and_read, drafts)
             self.loop.take_in(events, position)
+            self.left_some = len(events) >= self.loop.at_once
         except Exception as error:
             for part in self._fail(batch, error):
                 await self._commit_there(part)

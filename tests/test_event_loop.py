@@ -9,20 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from belated.client import AsyncClient, Client
 from belated.ledger import open_ledger
 from belated.ledger.events import Draft, KeyChange, Kind, Outcome, Status
 from belated.ledger.loop import Loop
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.protocol import StoreBusyError
 from belated.ledger.sqlite import SQLiteLedger
+from belated.logs.moments import Moments
 from belated.service import beside, running, writer
 from belated.service.app import new_app
 from belated.service.beside import Beside, BesideError, TooManyCallsError
 from belated.service.running import Service
 from belated.service.writer import Writer
 from live_server import Caller, LiveServer
+from running_service import served
 
 SETTINGS = {"family": "bernoulli", "dim": 2}
 ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
@@ -509,3 +515,62 @@ def test_lists_have_pages():
         assert ([key["name"] for key in rest["keys"]], rest["next"]) == (["k2"], None)
 
     in_process(turn)
+
+
+def test_the_client_turns_the_pages():
+    with served() as (url, service), Client(url) as client:
+        client.put_bandit("shop", SETTINGS)
+        actions = {f"a{k}": [0.1, 0.1] for k in range(1200)}
+        assert client.change_actions("shop", actions) == actions
+        assert client.actions("shop") == actions
+        service.loop.folds |= {f"b{k}": service.loop.folds["shop"] for k in range(1100)}
+        assert client.bandits() == ["shop", *(f"b{k}" for k in range(1100))]
+
+        async def of_async_client():
+            async with AsyncClient(url) as other:
+                return await other.bandits(), await other.actions("shop")
+
+        assert asyncio.run(of_async_client()) == (client.bandits(), actions)
+
+
+# -- counting
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**12), st.booleans()), max_size=60), st.integers(0, 10**6)
+)
+def test_moments_are_counted_as_by_looking_through_all(moments, second):
+    counted, there = Moments(), []
+    for moment, leaves in moments:
+        counted.add([moment, moment])
+        there += [moment, moment]
+        if leaves:
+            counted.remove([moment])
+            there.remove(moment)
+    assert counted.since(second) == sum(moment // 10**6 >= second for moment in there)
+    counted.remove(there)
+    assert not any(counted._counts)
+
+
+def test_pending_decisions_survive_a_snapshot_in_parts(tmp_path, monkeypatch):
+    """Those of a snapshot of version 0.1, which has one part, too."""
+    monkeypatch.setattr("belated.ledger.fold.PART", 2)
+
+    async def resume(http, service):
+        for _ in range(5):
+            await decision(http)
+        fold = service.fold("shop")
+        arrays, now = fold.arrays(), service.loop.clock()
+        assert len(arrays["pending_parts"]) == 3
+        old = arrays | {"pending": np.frombuffer(msgspec.msgpack.encode(fold.pending), np.uint8)}
+        del old["pending_parts"]
+        header = msgspec.json.decode(msgspec.json.encode(fold.header()))
+        for saved in (arrays, old):
+            again = service.loop.empty_fold("shop", fold.spec)
+            again.restore(header, dict(saved), fold.learner.history.x.copy())
+            assert again.digest() == fold.digest()
+            assert again.pending_by_age(now) == fold.pending_by_age(now)
+            again.let_go()
+            assert not again.pending
+
+    in_process(resume)

@@ -74,7 +74,7 @@ class Explaining:
         if task is None:  # a client that lost patience may have asked before
             task = asyncio.get_running_loop().create_task(self._explain(first))
             self._under_way[first.id] = task
-            task.add_done_callback(lambda _: self._under_way.pop(first.id))
+            task.add_done_callback(lambda task: self._finished(first.id, task))
         try:
             return await asyncio.shield(task)
         except TooManyCallsError:
@@ -83,6 +83,11 @@ class Explaining:
     def stop(self) -> None:
         """Give up what is under way."""
         self._beside.stop()
+
+    def _finished(self, id: bytes, task: "asyncio.Task[Explanation]") -> None:
+        del self._under_way[id]
+        if not task.cancelled():
+            task.exception()  # whoever still waits is told: it need not be logged
 
     async def _explain(self, first: Event) -> Explanation:
         if self._url is None:

@@ -131,7 +131,6 @@ class Service:
             snapshots.load(self.loop, self.snapshot_folder)
         before = monotonic()
         self.loop.catch_up()
-        self.loop.rebuilds_beside = True
         for fold in self.loop.folds.values():
             self.compiling.prepare_now(fold)
             fold.spec.learner().warm_up()  # loads what is on disk
@@ -140,6 +139,7 @@ class Service:
         gc.collect()
         gc.freeze()  # what is known by now stays: looking at it again and again costs
         gc.set_threshold(*GC_THRESHOLD)
+        self.loop.rebuilds_beside = True
         self.ready = True
 
     async def start(self) -> None:

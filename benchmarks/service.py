@@ -33,6 +33,7 @@ import uvicorn
 from load import Load, drive, request
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
+from belated.client import Client
 from belated.ledger import snapshots
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import Ids, to_text
@@ -430,8 +431,40 @@ The best of three starts, with bytecode and compiled kernels cached.
 """)
 
 
+def cold_starts(folder: Path) -> None:
+    """From nothing compiled to the first decision, as a newcomer meets it."""
+    print("""
+## From nothing compiled to the first decision
+
+Printed by `python benchmarks/service.py cold`. Seconds since `belated serve` was called with an empty
+cache, by when a bandit of the default policy was made and when its first decision was answered.
+This happens once for a version of belated.
+
+| family | ready | bandit made | first decision |
+|---|---|---|---|""")
+    for family in ("bernoulli", "probit", "tanh"):
+        cache, url = folder / f"cache-{family}", f"sqlite:///{folder}/cold-{family}.db"
+        port, started = free_port(), time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "belated", "serve", "--ledger", url, "--port", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "BELATED_CACHE_DIR": str(cache)},
+        )
+        wait_until_ready(port)
+        seconds = [time.perf_counter() - started]
+        with Client(f"http://127.0.0.1:{port}") as client:
+            client.put_bandit("shop", {"family": family, "dim": 2})
+            seconds.append(time.perf_counter() - started)
+            client.decide("shop", matrix=np.eye(2))
+            seconds.append(time.perf_counter() - started)
+        process.terminate()
+        process.wait()
+        print(f"| {family} | " + " | ".join(f"{s:.1f}" for s in seconds) + " |", flush=True)
+
+
 def main() -> None:
-    parts = sys.argv[1:] or ["decisions", "rewards", "start"]
+    parts = sys.argv[1:] or ["decisions", "rewards", "start", "cold"]
     print("""
 
 # The service
@@ -452,6 +485,8 @@ Against rows that SQLite takes in transactions of {BATCH} in the same run, nothi
             rewards(Path(folder))
         if "start" in parts:
             start_times(Path(folder), int(os.environ.get("EVENTS", "10000000")))
+        if "cold" in parts:
+            cold_starts(Path(folder))
 
 
 if __name__ == "__main__":

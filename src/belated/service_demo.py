@@ -128,7 +128,7 @@ async def _demo(folder: Path, port: int, seconds: float | None, seed: int) -> No
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     url = f"http://{HOST}:{port}/"
-    playing = asyncio.create_task(_play(url, seed))
+    playing = asyncio.create_task(_play(url, seed, service))
     await asyncio.wait([serving, playing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     playing.cancel()
     with suppress(asyncio.CancelledError):
@@ -137,12 +137,14 @@ async def _demo(folder: Path, port: int, seconds: float | None, seed: int) -> No
     await serving
 
 
-async def _play(url: str, seed: int) -> None:
-    print("making three bandits; the first time, this compiles for about a minute", flush=True)
-    async with AsyncClient(url, timeout=300.0, retries=20) as client:
+async def _play(url: str, seed: int, service: Service) -> None:
+    print("making three bandits; the first time, their kernels are compiled", flush=True)
+    async with AsyncClient(url, retries=20) as client:
         for world in WORLDS:
             await client.put_bandit(world.name, world.settings)
             await client.change_actions(world.name, world.actions)
+        while service.loop.held:  # else everybody who comes meanwhile would come again and again
+            await asyncio.sleep(0.05)
         print(f"dashboard: {url} (Ctrl-C stops)", flush=True)
         async with asyncio.TaskGroup() as group:
             for number, world in enumerate(WORLDS):

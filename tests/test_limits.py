@@ -103,6 +103,7 @@ def test_what_never_ends_is_cut(live, endless):
         (GET + b"X: " + b"a" * 20_000 + b"\r\n\r\n", 431, "headers-too-large"),
         (GET + b"X: " + b"a" * 30_000, 431, "headers-too-large"),
         (GET + b"X: a\r\n" * 100 + b"\r\n", 431, "headers-too-large"),
+        (GET + b"a: b\r\n" * 40_000, 431, "headers-too-large"),
         (b"no HTTP\r\n\r\n", 400, "malformed-request"),
         (POST + b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n", 400, "malformed-request"),
     ],
@@ -141,6 +142,17 @@ def test_requests_in_a_row_are_answered_in_turn(live):
     assert answers.count(b"HTTP/1.1 200 OK\r\n") == 61
     slowly = [bytes([byte]) for byte in GET + b"\r\n" + last]  # a byte a packet, or nearly so
     assert answer_to(live.port, *slowly).count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+def test_a_later_request_has_the_same_limits(live):
+    """Also where it came in one piece with the ones before."""
+    large = GET + b"X: " + b"a" * 20_000 + b"\r\n\r\n"
+    assert answer_to(live.port, GET + b"\r\n" + large) == b""  # no answer out of turn
+    with connected(live.port) as connection:
+        connection.sendall(GET + b"\r\n")
+        assert status(connection.recv(1000)) == 200
+        connection.sendall(large)
+        assert status(everything(connection)) == 431
 
 
 def test_half_sent_requests_are_closed():
@@ -384,7 +396,8 @@ def test_our_protocol_passes_its_self_test(caplog):
 
 
 @pytest.mark.parametrize(
-    "changed", ["data_received", "on_header", "on_headers_complete", "on_body", "check", "_refuse"]
+    "changed",
+    ["data_received", "_feed", "on_headers_complete", "_check_head", "on_body", "check", "_refuse"],
 )
 def test_a_changed_uvicorn_is_noticed(monkeypatch, caplog, changed):
     """Whichever part of it no longer does what is expected, uvicorn's own protocol serves."""

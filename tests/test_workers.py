@@ -3,14 +3,69 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack
 
 import httpx2
 import pytest
 
+from belated.service.workers import Board, new_board
 from live_server import Caller, Gone
+from postgres_server import postgres as postgres  # a fixture
 from test_service_commands import CONFIG, ENVIRONMENT, ended, serving, until
+
+HOLD = "import sys; from belated.service.workers import Board; board = Board(sys.argv[1]);"
+HOLD += "print(board._start // 8, board.is_first, flush=True); sys.stdin.read(1); board.tell();"
+HOLD += "print('told', flush=True); sys.stdin.read()"
+WAIT = """
+import asyncio
+from belated.service.workers import until_ready
+
+class Reading:
+    @property
+    def ready(self):
+        print("reading", flush=True)
+        return False
+
+asyncio.run(until_ready(Reading()))
+"""
+
+
+def python(code, *args):
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_each_worker_has_a_slot_of_its_own_which_the_next_one_gets():
+    with new_board() as path:
+        first = Board(path)
+        assert first.is_first
+        for _ in range(2):
+            with python(HOLD, path) as second:
+                assert second.stdout.readline() == "1 False\n"
+                seen = first.others()
+                first.tell()
+                assert first.others() == seen, "only what others write is news"
+                second.stdin.write("x")
+                second.stdin.flush()
+                assert second.stdout.readline() == "told\n"
+                assert first.others() != seen
+                second.kill()
+
+
+def test_a_worker_that_still_reads_its_log_ends_when_it_is_told_to():
+    with python(WAIT) as process:
+        assert process.stdout.readline() == "reading\n"
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait() == 0
 
 
 def port_of(url):
@@ -50,13 +105,18 @@ def folder(tmp_path):
     return tmp_path
 
 
-def served(folder):
-    return serving("--workers", "2", "--config", "bandits.toml", cwd=folder)
+def served(folder, ledger="sqlite:///belated.db"):
+    settings = ("--workers", "2", "--config", "bandits.toml", "--ledger", ledger)
+    return serving(*settings, cwd=folder)
 
 
-def test_what_one_worker_acknowledged_the_other_sees(folder):
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_what_one_worker_acknowledged_the_other_sees(request, folder, store):
     """It was up to 50 ms behind."""
-    with served(folder) as (process, url), ExitStack() as stack:
+    ledger = "sqlite:///belated.db"
+    if store == "postgres":
+        ledger = request.getfixturevalue("postgres").new_database("workers")
+    with served(folder, ledger) as (process, url), ExitStack() as stack:
         one, other = callers_by_worker(port_of(url), stack).values()
         for n in range(8):
             bandit = f"/v1/bandits/b{n}"

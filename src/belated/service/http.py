@@ -23,6 +23,8 @@ HEADERS_TOO_LARGE = ProblemType(431, "headers-too-large", "The headers are too l
 TOO_MANY_PIPELINED = ProblemType(503, "too-many-pipelined", "Too many requests wait for answers")
 MOST_PIPELINED = 100  # requests of one connection that wait for the answer to an earlier one
 LINGER = 1.0  # seconds to read on after a refusal: closed sooner, a client would never read it
+AT_ONCE = 65_536  # bytes for the parser: tiny headers take it half a microsecond each
+LINE_BYTES = 4  # of a header beside its name and value: a colon, a space and the end of the line
 MOST_DISCARDED = 1_000_000  # bytes meanwhile
 
 
@@ -84,8 +86,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._all, self._limits = connections, connections.limits
         self._is_extra = False  # beyond the limit: one answer, and only on the health
+        self.url = b""  # before the first request, uvicorn has none
         self._unused = 0  # bytes that came since the parser last made something of them
-        self._header_bytes = 0
+        self._latest = 0  # bytes that the parser was given last
         self._in_head = self._in_body = False  # of the request that is being read
         self._is_refused = False
         self._turn_since = self._written_at = self.loop.time()
@@ -107,12 +110,18 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. Uvicorn's own method would write a line into the log for each bad request."""
-        self._unused += len(data)
-        if self._is_refused:
-            if self._unused > MOST_DISCARDED:
-                self.abort()
-            return
         self._unset_keepalive_if_required()
+        for start in range(0, len(data), AT_ONCE):
+            part = data[start : start + AT_ONCE]
+            self._latest = len(part)
+            self._unused += self._latest
+            if self._is_refused:
+                if self._unused > MOST_DISCARDED:
+                    self.abort()
+            elif not self.transport.is_closing():
+                self._feed(part)
+
+    def _feed(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -122,7 +131,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(cause if isinstance(cause, Problem) else Problem(NOT_HTTP, f"{error}."))
         else:
             if self._unused > self._limits.max_request_line + self._limits.max_header_bytes:
-                self._refuse(self._headers_too_large())
+                self._refuse(self._too_large())
 
     def pause_writing(self) -> None:
         """The client does not take what is written."""
@@ -139,35 +148,32 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request has come."""
         super().on_message_begin()
-        self._header_bytes, self._in_head = 0, True
-        self._look_whose_turn()
-
-    def on_url(self, url: bytes) -> None:
-        """A part of the address has come."""
-        super().on_url(url)
-        most = self._limits.max_request_line
-        if len(self.url) > most:
-            raise Problem(LINE_TOO_LONG, f"An address may have {most} bytes.")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header is complete, or a trailer; nothing is done with trailers."""
-        if self._in_body:
-            return
-        self._header_bytes += len(name) + len(value) + 4  # the colon, a space and the line's end
-        limits = self._limits
-        if len(self.headers) >= limits.max_headers or self._header_bytes > limits.max_header_bytes:
-            raise self._headers_too_large()
-        super().on_header(name, value)
+        self._in_head = True
+        self._turn_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
         """A request can be begun, or wait for the answers to those before it."""
+        self._check_head()
         super().on_headers_complete()
+        self.headers = []  # for trailers, which nobody looks at: a request has got its headers
         self._unused, self._in_head, self._in_body = 0, False, True
         if len(self.pipeline) > MOST_PIPELINED:
             raise Problem(TOO_MANY_PIPELINED, f"At most {MOST_PIPELINED} may wait.")
         if self._is_extra:
             self.cycle.keep_alive = False
-        self._look_whose_turn()
+        self._turn_since = self.loop.time()
+
+    def _check_head(self) -> None:
+        limits = self._limits
+        size = 0
+        if self._unused + self._latest > limits.max_header_bytes:  # else it cannot be too large
+            size = sum(len(name) + len(value) + LINE_BYTES for name, value in self.headers)
+        if (
+            size > limits.max_header_bytes
+            or len(self.headers) > limits.max_headers
+            or len(self.url) > limits.max_request_line
+        ):
+            raise self._too_large()
 
     def on_body(self, body: bytes) -> None:
         """A part of a body has come."""
@@ -230,9 +236,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # ------------------------------------------------------------------------------- the end
 
-    def _headers_too_large(self) -> Problem:
-        most, size = self._limits.max_headers, self._limits.max_header_bytes
-        return Problem(HEADERS_TOO_LARGE, f"A request may have {most} headers of {size} bytes.")
+    def _too_large(self) -> Problem:
+        limits = self._limits
+        if len(self.url) > limits.max_request_line:
+            return Problem(LINE_TOO_LONG, f"An address may have {limits.max_request_line} bytes.")
+        most = f"{limits.max_headers} headers of {limits.max_header_bytes} bytes"
+        return Problem(HEADERS_TOO_LARGE, f"A request may have {most} together.")
 
     def _refuse(self, problem: Problem) -> None:
         """Answer if no other answer is due or under way, and close."""

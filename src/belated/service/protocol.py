@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from belated.service.connections import Connections
 from belated.service.limits import Limits
 
-TEST_SECONDS = 5.0
+TEST_SECONDS = 10.0  # a tenth of a second, where the machine is not busy
 TEST_REQUESTS = (
     b"GET /one HTTP/1.1\r\nhost: test\r\n\r\n"
     b"POST /two HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
@@ -37,12 +37,11 @@ def http_options(limits: Limits) -> dict[str, Any]:
         asyncio.run(self_test(limits))
     except Exception as error:
         log.warning(
-            "uvicorn %s is not one that the limits on requests were written for (%s: %s). Its own "
+            "uvicorn %s is not one that the limits on requests were written for (%r). Its own "
             "protocol is used: a slow client may hold its connection for as long as it likes, and "
             "while %d do, all requests are answered with 503. Put a proxy in front, or install "
             "another version of uvicorn.",
             uvicorn.__version__,
-            type(error).__name__,
             error,
             limits.max_connections,
         )
@@ -65,13 +64,15 @@ def _guarded(connections: Connections) -> Callable[..., asyncio.Protocol]:
 async def self_test(limits: Limits) -> None:
     """Speak the protocol over a pair of sockets; raises what is wrong with it."""
     async with asyncio.timeout(TEST_SECONDS):
-        small = msgspec.structs.replace(limits, max_request_line=1_000, max_header_bytes=1_000)
+        small = msgspec.structs.replace(
+            limits, max_request_line=1_000, max_header_bytes=1_000, max_headers=100
+        )
         await _test_answers(Connections(small))
         for sent, status in (
             (b"GET /" + b"a" * 2_000, b"414"),
             (b"GET / HTTP/1.1\r\nx: " + b"a" * 3_000, b"431"),  # and never ends
             (b"GET / HTTP/1.1\r\nx: " + b"a" * 1_500 + b"\r\n\r\n", b"431"),
-            (b"GET / HTTP/1.1\r\n" + b"x: a\r\n" * 200, b"431"),
+            (b"GET / HTTP/1.1\r\n" + b"x: a\r\n" * 101 + b"\r\n", b"431"),
             (b"no HTTP\r\n\r\n", b"400"),
             (b"GET / HTTP/1.1\r\n", b"408"),
             (b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\nbody", b"408"),

@@ -68,6 +68,20 @@ def test_an_outage_is_two_lines_however_many_requests_meet_it(caplog, in_thread,
     assert caplog.messages == [LOST, BACK]
 
 
+def test_a_commit_that_had_nothing_to_write_does_not_end_an_outage():
+    """Such as the cancellation of a decision that never came into the log."""
+
+    async def live():
+        service = Service("memory://", ledger=MemoryLedger())
+        service.read_log()
+        service.outage.failed(Use.WRITING, AWAY)
+        service.abandon("shop", bytes(16))
+        await service.cancel_abandoned()
+        return service.outage.is_on, service.abandoned
+
+    assert asyncio.run(live()) == (True, {})
+
+
 def test_a_store_that_is_away_at_the_start_is_told_of_once(caplog, monkeypatch):
     monkeypatch.setattr(running, "READ_AGAIN_AFTER", 0.001)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
-from belated.ledger.events import Draft, Event, Outcome, Position
+from belated.ledger.events import Draft, Event, Outcome, Position, Status
 from belated.ledger.loop import AT_ONCE, Loop
 from belated.ledger.protocol import NewBanditError, StoreUnavailableError
 from belated.logs.histogram import Histogram
@@ -17,6 +17,7 @@ from belated.logs.histogram import Histogram
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 20_000  # in one transaction
 COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)  # seconds
+KEPT = (Status.ACCEPTED, Status.EXPIRED, Status.PARKED)  # others leave no trace in the store
 Batch = list[tuple[Sequence[Draft], "asyncio.Future[list[Outcome]]"]]  # of several requests
 
 
@@ -152,7 +153,9 @@ class Writer:
     ) -> None:
         if outcomes:
             self.commit_seconds.add(seconds)
-        self._told(bool(outcomes), seen_at)
+        # a full disk takes a commit that has nothing to write
+        wrote = any(outcome.status in KEPT for outcome in outcomes)
+        self._told(wrote, seen_at)
         start = 0
         for drafts, future in batch:
             if not future.done():  # the client may have left

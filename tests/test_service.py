@@ -11,10 +11,11 @@ import httpx2
 import numpy as np
 import pytest
 
-from belated.ledger.events import START
+from belated.ledger.events import START, Status
 from belated.ledger.memory import MemoryLedger
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.app import new_app
+from belated.service.metrics import Metrics
 from belated.service.running import Service
 
 SECOND = 1_000_000
@@ -268,6 +269,21 @@ def test_rewards_that_cannot_be_or_belong_nowhere(client):
     assert (parked["decision_id"], parked["reward"]) == (elsewhere, 1.0)
     client.now += 3600 * SECOND
     assert client.reward((other.decide(matrix=[[0.1, 0.1]])["decision_id"], 1.0)) == ["unknown"]
+
+
+def test_parked_rewards_end_when_their_decision_would_be_unknown(client):
+    other = Client(seed=2)
+    other.bandit()
+    id = other.decide(matrix=[[0.1, 0.1]])["decision_id"]
+    assert client.reward((id, 1.0)) == ["parked"]
+    for seconds, left in ((120, 1), (1, 0)):  # two minutes, and not longer
+        client.now += seconds * SECOND
+        asyncio.run(client.service.end_parked())
+        assert len(client("GET", "/v1/parked")["parked"]) == left
+    assert client.reward((id, 1.0)) == ["unknown"]
+    page = asyncio.run(Metrics(client.service).page())[0].decode()
+    assert "belated_parked_ended_total 1.0" in page
+    assert client.service.tally.refused_lately(Status.UNKNOWN, client.now) == 2
 
 
 def test_a_store_that_fails(client):

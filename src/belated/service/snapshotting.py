@@ -50,7 +50,7 @@ class Snapshots(threading.Thread):
         """Look, and look again."""
         ledger: Ledger | None = None
         position: Position | None = None
-        wait = 0.0
+        wait, told = 0.0, ""
         snapshots.remove_leftovers(self.folder)  # of a process that was killed with its service
         while not self._told_to_stop.wait(wait):
             wait = LOOK_EVERY
@@ -62,14 +62,17 @@ class Snapshots(threading.Thread):
                     # may hold what was erased since, and then a start reads the whole log
                     if ledger.rare(Kind.FORGOTTEN, position):
                         position = START
-                if ledger.behind(position) < self.every:
+                behind, told = ledger.behind(position), ""
+                if behind < self.every:
                     continue
                 if self._make():
                     position = newest(ledger, self.folder)
                 else:
                     wait = AFTER_FAILURE
             except (LedgerError, OSError) as error:
-                log.warning("no snapshot was made: %s", error)
+                if str(error) != told:  # once, and not at every look
+                    log.warning("no snapshot was made: %s", error)
+                told = str(error)
         if ledger is not None:
             ledger.close()
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from time import monotonic, perf_counter, thread_time
 from typing import NamedTuple
 
-from belated.ledger.events import Draft, Event, Outcome, Position
+from belated.ledger.events import Draft, Event, Outcome, Position, Status
 from belated.ledger.loop import Loop
 from belated.ledger.protocol import NewBanditError, StoreBusyError, StoreUnavailableError
 from belated.logs.histogram import Histogram
@@ -26,6 +26,7 @@ TRY_AGAIN = 0.005  # seconds until then
 SLOW = 0.01  # seconds that a commit waited for the disk: too long to let the event loop wait
 QUICK_AGAIN = 20  # commits in a row that were not slow: the event loop can do them again
 COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)  # seconds
+KEPT = (Status.ACCEPTED, Status.EXPIRED, Status.PARKED)  # others leave no trace in the store
 
 
 @dataclass(slots=True, eq=False)
@@ -224,7 +225,8 @@ class Writer:
         self._refused_at = None
         if outcomes:
             self.commit_seconds.add(seconds)
-        self._told(bool(outcomes), seen_at)
+        # a full disk takes a commit that has nothing to write
+        self._told(any(outcome.status in KEPT for outcome in outcomes), seen_at)
         start, unfinished = 0, []
         for request in batch:
             end = start + request.size

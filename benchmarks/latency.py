@@ -139,22 +139,21 @@ async def during(port: int, act: Callable[[], Awaitable[None]]) -> tuple[float, 
     return seconds, sorted(latencies), max(health)
 
 
-async def upload(port: int, ids: list[str]) -> None:
-    messages = iter(
-        [
-            request(
-                "/v1/rewards",
-                msgspec.json.encode(
-                    {"rewards": [{"decision_id": id, "reward": 1} for id in ids[k : k + BATCH]]}
-                ),
-            )
-            for k in range(0, UPLOADED, BATCH)
-        ]
-    )
+def uploads(ids: list[str]) -> list[bytes]:
+    """Requests with rewards: made before anything is measured."""
+    rewards = [{"decision_id": id, "reward": 1} for id in ids[:UPLOADED]]
+    return [
+        request("/v1/rewards", msgspec.json.encode({"rewards": rewards[k : k + BATCH]}))
+        for k in range(0, UPLOADED, BATCH)
+    ]
+
+
+async def upload(port: int, messages: list[bytes]) -> None:
+    left = iter(messages)
 
     async def send() -> None:
         async with Connection(port) as connection:
-            for message in messages:
+            for message in left:
                 await connection.send(message)
 
     await asyncio.gather(*(send() for _ in range(4)))
@@ -182,11 +181,11 @@ async def snapshot(url: str, folder: str) -> None:
 
 
 async def measured(port: int, url: str, folder: str, ids: list[str]) -> list[str]:
-    rows = []
+    rows, rewards = [], uploads(ids)
     explained = f"/v1/decisions/{ids[-1]}?explain=true"
     doings: dict[str, Callable[[], Awaitable[None]]] = {
         "quiet": lambda: asyncio.sleep(QUIET),
-        f"{UPLOADED:,} rewards uploaded": lambda: upload(port, ids),
+        f"{UPLOADED:,} rewards uploaded": lambda: upload(port, rewards),
         f"erasure among {EVENTS:,} events": lambda: once(
             port, "DELETE", "/v1/bandits/shop/subjects/subject-7"
         ),

@@ -819,7 +819,7 @@ def test_another_policy_from_the_same_log(shop, tmp_path, ask, belated):
     assert live["digest"] == other["digest"]  # the same policy makes the same of it
     assert same["compared"] == 60
     # It differs exactly where its choice was not played: by exploration, or because nothing had
-    # been learnt and all three were drawn alike. The policy itself would have played the first.
+    # been learnt and all three were drawn alike. The policy would have played the first then.
     explored = 0
     for e in log_of(open_ledger(shop)):
         if e.kind == Kind.DECIDED and e.bandit == "clicks":

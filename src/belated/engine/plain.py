@@ -38,8 +38,11 @@ from belated.feedback import Conversions, Feedback, Identified, check_window
 class Player(Protocol):
     """What ``play`` needs of a bandit."""
 
-    dim: int
     family: Family
+
+    @property
+    def dim(self) -> int:
+        """Number of features of an action."""
 
     def decide(self, actions: Matrix) -> Decision:
         """Choose a row."""

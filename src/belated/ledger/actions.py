@@ -116,11 +116,12 @@ class Actions:
             elif not isinstance(features, Mapping):
                 raise wrong(f"features of action {shown(name)}", features, "an object")
             elif isinstance(self.features, Features):
-                self._check_columns(name, features)
+                _check_columns(name, features, self.features)
 
-    def _check_columns(self, name: str, features: Mapping[str, Any]) -> None:
-        """Raise where strict features would refuse the action in every decision."""
-        try:
-            self.features.check_action(features)
-        except ValueError as error:
-            raise ValueError(f"action {shown(name)}: {error}") from None
+
+def _check_columns(name: str, action: Mapping[str, Any], features: Features) -> None:
+    """Raise where strict features would refuse the action in every decision."""
+    try:
+        features.check_action(action)
+    except ValueError as error:
+        raise ValueError(f"action {shown(name)}: {error}") from None

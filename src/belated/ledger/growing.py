@@ -35,7 +35,7 @@ class Earlier:
 
     def __init__(self, dim: int, places: Iterable[Sequence[int]] = ()) -> None:
         self.dim = dim
-        self._places = {len(p): np.array(p, np.int64) for p in places}
+        self._places: dict[int, Integers] = {len(p): np.array(p, np.int64) for p in places}
 
     def grow(self, old: Features, new: Features) -> Integers:
         """The features have grown; returns the places of the old ones among the new."""

@@ -83,6 +83,11 @@ class Valid:
         name, id, kind = rng.choice([*BANDITS]), rng.choice(self.ids), rng.random()
         if kind < 0.4:
             return "POST", f"/v1/bandits/{name}/decisions", "", rng.choice(DECISIONS[name])
+        if kind < 0.44:
+            body = rng.choice(DECISIONS[name])
+            asked = ("context", "eligible", "actions", "matrix")
+            options = {key: body[key] for key in asked if key in body}
+            return "POST", f"/v1/bandits/{name}/ranking", "", options
         if kind < 0.47:
             return self.old_request()
         if kind < 0.7:

@@ -24,6 +24,7 @@ for _operation in (
     "PUT /v1/bandits/{name}",
     "PATCH /v1/bandits/{name}/actions",
     "POST /v1/bandits/{name}/decisions",
+    "POST /v1/bandits/{name}/ranking",
 ):
     CONFIG += f"""
 [[operations]]

@@ -16,7 +16,8 @@ Written by `belated list policies --markdown` from the docstrings; `make docs` r
 policy learns from the rewards that have returned and from nothing else. A confidence set that is
 claimed is [tested](../tests/test_coverage.py); what it rests on is under *Assumptions*; what is
 from memory of a paper, or differs from it, is under *Deviations*. *Rewards* are those it takes
-with its defaults. `belated compare` plays them all on the same worlds.
+with its defaults. A policy without a set gives intervals, too: those of the posterior, of which
+nothing is proved. `belated compare` plays them all on the same worlds.
 """
 
 

@@ -207,7 +207,7 @@ def _options(
     eligible: Sequence[str] | None,
     actions: Mapping[str, Features] | None,
     matrix: Any,
-) -> tuple[Any, ...]:
+) -> tuple[dict[str, Any] | None, list[str] | None, list[ActionRow] | None, Base64Matrix | None]:
     """The fields of a request that say which actions there are, and in which context."""
     rows = None
     if actions is not None:

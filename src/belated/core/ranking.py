@@ -76,14 +76,14 @@ class Ranking:
 
     def __repr__(self) -> str:
         level = "" if self.level is None else f"{100.0 * self.level:g} % "
-        rows = [("action", "mean", "low", "high", "decisions", "rewards")]
+        rows = [["action", "mean", "low", "high", "decisions", "rewards"]]
         for row in self.actions:
             numbers = (row.mean, row.low, row.high, row.decisions, row.rewards)
-            rows.append((row.name, *map(_text, numbers)))
+            rows.append([row.name, *map(_text, numbers)])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
-            "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])])
-            for name, *numbers in rows
+            "  ".join([name.ljust(widths[0]), *map(str.rjust, texts, widths[1:])])
+            for name, *texts in rows
         ]
         return "\n".join([self.verdict, f"{level}{self.kind} intervals of the mean reward", *lines])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from belated.core.ranking import RankedAction, Ranking
+from belated.core.ranking import Ranking
 from belated.ledger.deciding import Ask, options
 from belated.logs.action_totals import OTHERS
 from belated.service.dashboard.data import BestView
@@ -62,7 +62,7 @@ def best_view(fold: "Fold", context: bytes) -> BestView:
         verdict=ranking.verdict,
         kind=ranking.kind,
         level=ranking.level,
-        actions=[_shortened(row) for row in ranking.actions[:MOST_SHOWN]],
+        actions=ranking.actions[:MOST_SHOWN],
         note=" ".join(_notes(fold, ranking, about)),
     )
 
@@ -99,14 +99,3 @@ def _notes(fold: "Fold", ranking: Ranking, context: Any) -> list[str]:
         f"Bars are {level}{ranking.kind} intervals of the mean reward: {holds[ranking.kind]}."
     )
     return notes
-
-
-def _shortened(row: RankedAction) -> RankedAction:
-    """Six digits: a page needs no more, and the answer stays small."""
-    numbers = {
-        name: None if value is None else float(f"{value:.6g}")
-        for name, value in (("mean", row.mean), ("low", row.low), ("high", row.high))
-    }
-    return RankedAction(
-        row.name, row.index, decisions=row.decisions, rewards=row.rewards, **numbers
-    )

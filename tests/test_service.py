@@ -154,7 +154,7 @@ def test_features_and_contexts():
     views = story["explanation"]["actions"]
     assert [view["action"] for view in views] == ["1", "2"]
     assert views[1]["features"] == pytest.approx([-0.4 * half, 0, half, 0, -0.4 * half, half])
-    assert "column 'age'" in client.decide(status=422)["detail"]
+    assert "column 'age' = None" in client.decide(status=422)["detail"]
     assert "age" in client.decide(status=422, context={"age": "old"})["detail"]
     assert (
         "in actions and context"

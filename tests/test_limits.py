@@ -388,9 +388,10 @@ def test_what_was_cut_is_logged_once_a_minute(caplog):
 # ---------------------------------------------------------------------- self-test and fall-back
 
 
-def test_our_protocol_passes_its_self_test(caplog):
+def test_our_protocol_passes_its_self_test(monkeypatch, caplog):
+    monkeypatch.setenv(protocol.LIMITS, "")  # is put back afterwards
     chosen = protocol.http_options(Limits(idle_seconds=1.5))
-    assert chosen["http"].func is GuardedProtocol
+    assert chosen["http"] == "belated.service.protocol:new_protocol"
     assert chosen["timeout_keep_alive"] == 2
     assert not caplog.records
 

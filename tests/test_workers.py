@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, closing
 
 import httpx2
 import pytest
@@ -44,8 +45,7 @@ def python(code, *args):
 
 
 def test_each_worker_has_a_slot_of_its_own_which_the_next_one_gets():
-    with new_board() as path:
-        first = Board(path)
+    with new_board() as path, closing(Board(path)) as first:
         assert first.is_first
         for _ in range(2):
             with python(HOLD, path) as second:
@@ -164,20 +164,19 @@ def test_a_replacement_takes_no_traffic_before_it_is_ready(folder):
                     codes.append(None)
                 finally:
                     caller.close()
+                time.sleep(0.05)  # leaves some time for the replacement
 
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
+        asking = threading.Thread(target=ask)
+        asking.start()
         victims = sorted(workers)
         try:
             for victim in victims:
                 before = seen.copy()
                 os.kill(victim, signal.SIGKILL)
-                until(lambda before=before: len(seen - before - workers) >= 1)
+                until(lambda before=before: len(seen - before - workers) >= 1, 300.0)
         finally:
             stop.set()
-            for thread in threads:
-                thread.join()
+            asking.join()
         assert len(seen - workers) >= 2
         assert set(codes) <= {200, None}, "nobody was told to come back later"
         assert codes.count(None) < 50

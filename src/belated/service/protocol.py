@@ -7,10 +7,11 @@ version of uvicorn may break it, and must then not break the service.
 import asyncio
 import logging
 import math
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from uvicorn.server import ServerState
 from belated.service.connections import Connections
 from belated.service.limits import Limits
 
+LIMITS = "BELATED_LIMITS"  # how worker processes learn of them
 TEST_SECONDS = 10.0  # a tenth of a second, where the machine is not busy
 TEST_REQUESTS = (
     b"GET /one HTTP/1.1\r\nhost: test\r\n\r\n"
@@ -51,11 +53,33 @@ def http_options(limits: Limits) -> dict[str, Any]:
             "h11_max_incomplete_event_size": limits.max_request_line + limits.max_header_bytes,
             "limit_concurrency": limits.max_connections + 1,  # it counts the one that asks
         }
-    return {**shared, "http": _guarded(Connections(limits))}
+    os.environ[LIMITS] = msgspec.json.encode(limits).decode()
+    return {**shared, "http": f"{__name__}:{new_protocol.__name__}"}
+
+
+def new_protocol(
+    config: uvicorn.Config,
+    server_state: ServerState,
+    app_state: dict[str, Any],
+    _loop: asyncio.AbstractEventLoop | None = None,
+) -> asyncio.Protocol:
+    """Make the protocol of a new connection; called by uvicorn, which knows it by its name.
+
+    What a worker process gets from its parent in another way, it would have to import before it
+    can say that it is alive.
+    """
+    return _guarded(_connections())(
+        config=config, server_state=server_state, app_state=app_state, _loop=_loop
+    )
+
+
+@cache
+def _connections() -> Connections:
+    """Return those of this process."""
+    return Connections(msgspec.json.decode(os.environ[LIMITS], type=Limits))
 
 
 def _guarded(connections: Connections) -> Callable[..., asyncio.Protocol]:
-    """What makes the protocol of a new connection; worker processes get it pickled."""
     from belated.service.http import GuardedProtocol  # an older or newer uvicorn may not have it
 
     return partial(GuardedProtocol, connections=connections)

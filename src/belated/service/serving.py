@@ -34,6 +34,7 @@ from belated.service.workers import Board, end_with_parent, new_board
 ENVIRONMENT = "BELATED_SERVE"  # how worker processes learn what to serve
 DRAIN_SECONDS = 2  # for requests under way when the service is told to stop
 SWITCH_SECONDS = 0.001  # after which a thread that works lets the event loop have its turn
+WORKER_SECONDS = 15  # in which a worker must say that it is alive, or another takes its place
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listens on all addresses: one to ask at
 
 
@@ -91,6 +92,7 @@ def _run(settings: ServeSettings) -> None:
         access_log=False,  # it would log query strings
         log_level="warning",
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_worker_healthcheck=WORKER_SECONDS,
         server_header=False,
         proxy_headers=False,  # nobody looks at the address of a client
         lifespan="on",

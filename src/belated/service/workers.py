@@ -68,6 +68,11 @@ class Board:
         """Return what the others have counted: it changes whenever one of them has written."""
         return self._memory[: self._start], self._memory[self._end :]
 
+    def close(self) -> None:
+        """Give up the slot."""
+        self._memory.close()
+        self._file.close()
+
     def _count(self) -> int:
         return int(SLOT.unpack_from(self._memory, self._start)[0])
 

@@ -35,6 +35,7 @@ EVENTS = int(os.environ.get("EVENTS", "1000000"))
 UPLOADED = EVENTS // 10  # rewards
 BATCH = 1_000  # in one request
 SUBJECTS = 1_000
+MEAN = 0.3  # of the rewards
 PROBES, PAUSE = 2, 0.002  # connections that ask for decisions, and seconds between two of theirs
 QUIET, SCRAPING = 5.0, 5.0  # seconds
 ALLOWED = 5.0  # times the quiet 99th percentile
@@ -69,7 +70,7 @@ def fill(url: str) -> list[str]:
         ledger.commit(drafts)
         waiting = len(drafts) * UPLOADED // decided + 1
         pending += [to_text(draft.id) for draft in drafts[:waiting]]
-        luck = (rng.random(len(drafts)) < 0.3).astype(float).tolist()
+        luck = (rng.random(len(drafts)) < MEAN).astype(float).tolist()
         rewarded = list(zip(drafts, luck, strict=True))[waiting:]
         ledger.commit([Draft(Kind.REWARDED, "shop", d.id, d.time + 1000, y) for d, y in rewarded])
     ledger.close()
@@ -140,8 +141,10 @@ async def during(port: int, act: Callable[[], Awaitable[None]]) -> tuple[float, 
 
 
 def uploads(ids: list[str]) -> list[bytes]:
-    """Requests with rewards: made before anything is measured."""
-    rewards = [{"decision_id": id, "reward": 1} for id in ids[:UPLOADED]]
+    """Requests with rewards, drawn as those in the log: made before anything is measured."""
+    luck = (np.random.default_rng(3).random(UPLOADED) < MEAN).astype(float).tolist()
+    pairs = zip(ids, luck, strict=False)
+    rewards = [{"decision_id": id, "reward": reward} for id, reward in pairs]
     return [
         request("/v1/rewards", msgspec.json.encode({"rewards": rewards[k : k + BATCH]}))
         for k in range(0, UPLOADED, BATCH)

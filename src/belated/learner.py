@@ -1,5 +1,6 @@
 """A policy at work: what it knows, what it has done, and the steps that change both."""
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,9 @@ from belated.core.steps import (
 )
 from belated.core.types import Integers, Matrix, Vector
 
+log = logging.getLogger(__name__)
+
+MANY = 100_000  # decisions: taking them in again may take a second or more
 BLOCK = 65_536  # decisions that are taken over at a time
 EXACT = 1e-12  # to which ``exact_theta`` is brought, in the norm of the certificate
 
@@ -158,6 +162,11 @@ class Learner:
         what is taken over. Costs a pass over the history, and one refit.
         """
         n, y = other.n_decided, other.history.y
+        if n >= MANY:
+            log.warning(
+                "features grow from %d to %d: %d decisions are taken in again",
+                *(other.dim, self.dim, n),
+            )
         for start in range(0, n, BLOCK):
             x = other.history.x[start : min(start + BLOCK, n)]
             grown_x = np.zeros((len(x), self.dim))

@@ -1,5 +1,6 @@
 """A policy at work: what it knows, what it has done, and the steps that change both."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ from belated.core.steps import (
 )
 from belated.core.types import Integers, Matrix, Vector
 
+log = logging.getLogger(__name__)
+
+MANY = 100_000  # decisions: taking them in again may take a second or more
 BLOCK = 65_536  # decisions that are taken over at a time
 EXACT = 1e-12  # to which ``exact_theta`` is brought, in the norm of the certificate
 
@@ -167,6 +171,11 @@ class Learner:
         n, y = other.n_decided, other.history.y
         if n == 0:
             return  # nothing to take over; what would do it may not be compiled yet
+        if n >= MANY:
+            log.warning(
+                "features grow from %d to %d: %d decisions are taken in again",
+                *(other.dim, self.dim, n),
+            )
         for start in range(0, n, BLOCK):
             x = other.history.x[start : min(start + BLOCK, n)]
             grown_x = np.zeros((len(x), self.dim))

@@ -409,7 +409,7 @@ class Fold:
             if features.dim != old.dim:
                 self._flush()
                 places = self.earlier.grow(old, features)
-                self.learner = grown_learner(self.name, self.learner, new, self._types, places)
+                self.learner = grown_learner(self.learner, new, self._types, places)
             self.actions.exchange(features)
 
     def _registered(self, events: list[Event]) -> None:

@@ -1,6 +1,5 @@
 """A bandit whose features grow: what it has learnt, and vectors of when it had fewer."""
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,6 @@ from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner import Learner
-
-log = logging.getLogger(__name__)
-
-MANY = 100_000  # decisions: taking them in again may take a second or more
 
 
 class Earlier:
@@ -62,19 +57,12 @@ class Earlier:
         return [places.tolist() for places in self._places.values()]
 
 
-def grown_learner(
-    name: str, old: "Learner", spec: Spec, types: Iterable[type], places: Integers
-) -> "Learner":
+def grown_learner(old: "Learner", spec: Spec, types: Iterable[type], places: Integers) -> "Learner":
     """A learner of these settings that has taken in the whole history again.
 
     The result depends on the history alone, so it is the same wherever the log is read. What was
     learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
     """
     learner = spec.learner(types)
-    if old.n_decided >= MANY:
-        log.warning(
-            "bandit %r grows from %d to %d features: its %d decisions are taken in again",
-            *(name, old.dim, learner.dim, old.n_decided),
-        )
     learner.take_over(old, places)
     return learner

@@ -76,6 +76,42 @@ RUNS = [
         compiled=True,
     ),
     Run(
+        "attack",
+        "headers that never end",
+        "test_attacks.py::test_endless_headers",
+        {"ATTACK_HEADERS": "100"},
+    ),
+    Run(
+        "attack",
+        "slow headers, half-sent bodies",
+        "test_attacks.py::test_slow_and_half_sent_requests",
+        {"ATTACK_SLOW": "400", "ATTACK_HEADER_SECONDS": "10"},
+    ),
+    Run(
+        "attack",
+        "idle connections",
+        "test_attacks.py::test_idle_connections",
+        {"ATTACK_IDLE": "10000", "ATTACK_CONNECTIONS": "1000"},
+    ),
+    Run(
+        "fault",
+        "a lock on the SQLite file",
+        "test_attacks.py::test_a_lock_that_another_process_holds",
+        {"ATTACK_HELD_SECONDS": "13"},
+    ),
+    Run(
+        "fault",
+        "foreign transactions on PostgreSQL",
+        "test_attacks.py::test_foreign_transactions",
+        {"ATTACK_FOREIGN": "1000"},
+    ),
+    Run(
+        "fault",
+        "workers killed with SIGKILL",
+        "test_attacks.py::test_killed_workers",
+        {"ATTACK_WORKER_KILLS": "50"},
+    ),
+    Run(
         "bad input",
         "mutated requests",
         "test_fuzz.py::test_mutated_requests_are_served_or_refused",

@@ -20,7 +20,7 @@ test: $(VENV)/ready
 
 # What is likeliest to depend on the version of Python: all layers in plain Python, and the compiler.
 QUICK := $(addprefix tests/test_, bandit.py cli.py client.py client_alone.py core.py extras.py \
-	features.py fold.py ledger.py service.py service_openapi.py snapshot.py writer.py)
+	features.py fold.py ledger.py platforms.py service.py service_openapi.py snapshot.py)
 
 test-quick: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -n 2 -m "not compiled" $(QUICK)

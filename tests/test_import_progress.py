@@ -115,14 +115,17 @@ def test_a_small_file_with_many_rows_shows_how_far_it_is_and_can_be_interrupted(
 ):
     command = [sys.executable, "-m", "belated", "ledger", "import", shop, str(small_file)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    first = process.stderr.readline()
-    found = re.match(r"checking rows: (\d+)%, ([\d,]+), [\d,]+ a second", first)
-    assert found, first
-    part, rows = int(found[1]) / 100, int(found[2].replace(",", ""))
-    assert part == pytest.approx(rows / 2_000_000, abs=0.011)
-    process.send_signal(2)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
+    try:
+        first = process.stderr.readline()
+        found = re.match(r"checking rows: (\d+)%, ([\d,]+), [\d,]+ a second", first)
+        assert found, first
+        part, rows = int(found[1]) / 100, int(found[2].replace(",", ""))
+        assert part == pytest.approx(rows / 2_000_000, abs=0.011)
+        process.send_signal(2)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+    finally:
+        process.kill()
 
 
 def test_a_terminal_shows_a_bar(small_file, shop):

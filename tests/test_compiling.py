@@ -119,6 +119,19 @@ def test_a_service_stops_while_it_compiles(compiler):
     assert service.loop.held
 
 
+def test_a_service_compiles_itself_where_nothing_can_be_kept(monkeypatch):
+    done = []
+    monkeypatch.setattr(Learner, "is_compiled", property(lambda learner: bool(done)))
+    monkeypatch.setattr(Learner, "warm_up", lambda learner: done.append(learner.family))
+    monkeypatch.setattr(compiling, "is_writable", lambda: False)
+    monkeypatch.setattr(Compiling, "_compile_in_processes", lambda *_: pytest.fail("no place"))
+    with served() as (url, _), Client(url, retries=0) as client:
+        client.put_bandit("shop", SHOP)
+        client.change_actions("shop", ACTIONS)
+        assert client.decide("shop").action == "a"
+    assert done == [Gaussian()]
+
+
 def test_a_client_waits_for_a_compiler_whatever_its_retries():
     problem = {"type": "/problems/compiling", "title": "", "status": 503, "detail": ""}
     busy = httpx2.Response(503, json=problem, headers={"Retry-After": "1"})

@@ -49,7 +49,7 @@ def test_a_new_bandit_is_there_at_once_and_decides_when_it_can(compiler, capfd):
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 202
         assert http.get("/v1/bandits/shop").json()["n_decided"] == 0
         changed = http.patch("/v1/bandits/shop/actions", json={"put": ACTIONS})
-        assert changed.json() == {"actions": ACTIONS}
+        assert changed.json() == {"actions": ACTIONS, "next": None}
         assert http.get("/readyz").json() == {"status": "ok", "events_behind": 0, "compiling": 1}
         refused = http.post("/v1/bandits/shop/decisions", json={})
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")

@@ -180,7 +180,7 @@ def test_parameters_that_do_not_fit_each_other():
         Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(lam=1.0, alpha=1.0))
     with pytest.raises(ValueError, match=r"m1 = 2000\.0: expected a bound at which the slope"):
         Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(m1=2000.0))
-    for options in ({"m1": 40.0}, {"lam": 1e-20}, {"lam": 1e200}, {"kappa": 1e-300}):
+    for options in ({"m1": 40.0}, {"lam": 1e-10}, {"kappa": 1e-300}):
         with pytest.raises(ValueError, match="expected lam from 1e-09 and lam kappa from 1e-13"):
             Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(**options))
 

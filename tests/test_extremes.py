@@ -2,7 +2,7 @@
 
 import asyncio
 
-import httpx
+import httpx2
 import msgspec
 import numpy as np
 import pytest
@@ -99,10 +99,10 @@ def test_what_was_saved_before_the_bounds_is_read_back(tmp_path):
 def test_the_service_refuses_them_too():
     service = Service("memory://")
     service.read_log()
-    transport = httpx.ASGITransport(new_app(service))
+    transport = httpx2.ASGITransport(new_app(service))
 
     async def ask():
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             settings = {"family": "gaussian", "policy": "greedy:lam=1e308", "dim": 2}
             refused = await http.put("/v1/bandits/shop", json=settings)
             settings["policy"] = "greedy"

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-import httpx
+import httpx2
 import pytest
 
 from belated.ledger.memory import MemoryLedger
@@ -45,8 +45,8 @@ def test_an_outage_is_two_lines_however_many_requests_meet_it(caplog, in_thread,
         ledger = Breakable()
         service = Service("memory://", ledger=ledger)
         service.writer.in_thread = in_thread
-        transport = httpx.ASGITransport(new_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+        transport = httpx2.ASGITransport(new_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
             service.read_log()
             await http.put("/v1/bandits/shop", json={"family": "bernoulli", "dim": 2})
             await http.patch("/v1/bandits/shop/actions", json={"put": {"a": [1.0, 0.0]}})

@@ -162,7 +162,7 @@ def test_a_running_service_follows_the_commands(tmp_path):
         key = json.loads(created)
         headers = {"X-API-Key": key["key"]}
         until(lambda: httpx2.get(f"{url}v1/bandits").status_code == 401)
-        until(lambda: httpx2.get(f"{url}v1/bandits", headers=headers).text == '{"bandits":["new"]}')
+        until(lambda: httpx2.get(f"{url}v1/bandits", headers=headers).json()["bandits"] == ["new"])
         belated("keys", "revoke", key["id"], cwd=tmp_path)
         until(lambda: httpx2.get(f"{url}v1/bandits", headers=headers).status_code == 401)
         assert ended(process)[0] == 0

@@ -9,7 +9,6 @@ import pytest
 from belated.client import AsyncClient
 from belated.client import Client as HttpClient
 from belated.core.ranking import Ranking
-from belated.service.metrics import pending_by_age
 from belated.service.ranking import MOST_RANKED, MOST_SHOWN
 from running_service import served
 from test_service import ACTIONS, SECOND, Client
@@ -169,7 +168,7 @@ def test_rewards_of_a_conversion_loop_are_held_and_no_longer_waited_for():
     client.now += 5 * SECOND
     view = client("GET", "/v1/dashboard")["bandit"]
     assert view["missing"] == sum(bar["count"] for bar in view["pending"]) == 2
-    waiting = pending_by_age(client.service.fold("shop"), client.now)
+    waiting = client.service.fold("shop").pending_by_age(client.now)
     assert sum(waiting.counts) == 2, "the third has its reward, held until the window closes"
     assert client("GET", "/v1/bandits/shop")["n_pending"] == 3, "none has been learnt from"
 

@@ -227,6 +227,7 @@ class Loop:
 
     def swap(self, name: str, fold: "Fold") -> None:
         """Let a bandit go on as ``fold``, which has taken in what the present one has."""
+        fold.actions.count_in(self.unmatched[name])  # another loop may have made it
         self.folds[name] = fold
         self._kept.pop(name, None)
         self.rebuilding.pop(name, None)

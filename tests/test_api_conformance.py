@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -41,9 +42,11 @@ def server(tmp_path):
         key = live.call(
             "POST", "/v1/keys", {"name": "all", "scopes": ["read", "decide", "reward", "admin"]}
         ).body["key"]
-        call = Caller(live.port, key, timeout=300.0)  # the compiler has to work
+        call = Caller(live.port, key)
         call("PUT", "/v1/bandits/shop", {"family": "bernoulli", "dim": 2, "window": 1e6})
         call("PATCH", "/v1/bandits/shop/actions", {"put": {"a": [1, 0], "b": [0, 1]}})
+        while call("GET", "/readyz").body["compiling"]:
+            time.sleep(0.5)
         assert call("POST", "/v1/bandits/shop/decisions", {}).status == 200
         call.close()
         yield live, key

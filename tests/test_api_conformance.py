@@ -18,7 +18,7 @@ from live_server import Caller, LiveServer
 CONFIG = """
 [checks]
 negative_data_rejection.expected-statuses = [
-    400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429
+    400, 401, 403, 404, 405, 406, 409, 413, 414, 415, 422, 428, 429, 431
 ]
 """
 for _operation in (

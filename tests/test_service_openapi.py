@@ -40,7 +40,7 @@ def test_the_document_of_one_operation():
     }
     assert make["security"] == [{"apiKey": ["decide"]}, {"bearer": ["decide"]}]
     assert set(make["responses"]) == {
-        *["201", "400", "401", "403", "413", "415", "422", "429", "500"]
+        *["201", "400", "401", "403", "413", "414", "415", "422", "429", "431", "500"]
     }
     made = make["responses"]["201"]
     assert made["content"] == {
@@ -63,7 +63,8 @@ def test_every_error_is_documented_as_a_problem():
     assert "`/problems/unknown-thing`" in read["404"]["description"]
     assert "Retry-After" in read["429"]["headers"]
     assert "WWW-Authenticate" in read["401"]["headers"]
-    assert set(document["paths"]["/alive"]["get"]["responses"]) == {"200", "422", "500"}
+    alive = document["paths"]["/alive"]["get"]["responses"]
+    assert set(alive) == {"200", "414", "422", "431", "500"}
 
 
 def test_query_parameters_are_documented():

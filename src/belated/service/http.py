@@ -14,12 +14,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from belated.service.connections import Connections, OnlyHealth
-from belated.service.problems import Problem, ProblemType
+from belated.service.problems import (
+    ADDRESS_TOO_LONG,
+    HEADERS_TOO_LARGE,
+    Problem,
+    ProblemType,
+)
 
 NOT_HTTP = ProblemType(400, "malformed-request", "The request is not HTTP/1.1")
 TIMED_OUT = ProblemType(408, "request-timeout", "The request did not come in time")
-LINE_TOO_LONG = ProblemType(414, "address-too-long", "The address is too long")
-HEADERS_TOO_LARGE = ProblemType(431, "headers-too-large", "The headers are too large")
 TOO_MANY_PIPELINED = ProblemType(503, "too-many-pipelined", "Too many requests wait for answers")
 MOST_PIPELINED = 100  # requests of one connection that wait for the answer to an earlier one
 LINGER = 1.0  # seconds to read on after a refusal: closed sooner, a client would never read it
@@ -239,7 +242,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def _too_large(self) -> Problem:
         limits = self._limits
         if len(self.url) > limits.max_request_line:
-            return Problem(LINE_TOO_LONG, f"An address may have {limits.max_request_line} bytes.")
+            return Problem(
+                ADDRESS_TOO_LONG, f"An address may have {limits.max_request_line} bytes."
+            )
         most = f"{limits.max_headers} headers of {limits.max_header_bytes} bytes"
         return Problem(HEADERS_TOO_LARGE, f"A request may have {most} together.")
 

@@ -9,8 +9,10 @@ import msgspec
 
 from belated.core.arguments import wrong
 from belated.service.problems import (
+    ADDRESS_TOO_LONG,
     BODY_TOO_LARGE,
     FORBIDDEN,
+    HEADERS_TOO_LARGE,
     INTERNAL,
     INVALID,
     MALFORMED,
@@ -79,7 +81,7 @@ class Operation:
 
     def possible_problems(self, secured: bool) -> list[ProblemType]:
         """Those declared and those that every such operation can have, by status."""
-        found = {INVALID, INTERNAL, *self.problems}
+        found = {ADDRESS_TOO_LONG, HEADERS_TOO_LARGE, INVALID, INTERNAL, *self.problems}
         if self.body_type is not None:
             found |= {MALFORMED, BODY_TOO_LARGE, NOT_JSON}
         if secured and self.needs is not None:

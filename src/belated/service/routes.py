@@ -177,7 +177,13 @@ def _add_loop(api: Api, service: Service) -> None:
         (outcome,) = await service.write([draft])
         return StatusAnswer(outcome.status)
 
-    @api.route("GET", "/v1/parked", answers={200: ParkedList}, needs="read", problems=UNWELL)
+    @api.route(
+        "GET",
+        "/v1/parked",
+        answers={200: ParkedList},
+        needs="read",
+        problems=[NO_PAGE, *UNWELL],
+    )
     async def list_parked(query: Paging) -> ParkedList:
         """List the parked rewards: those that came before their decision was visible here.
 
@@ -185,7 +191,7 @@ def _add_loop(api: Api, service: Service) -> None:
         """
         after = NOBODY if query.after is None else from_text(query.after)
         if after is None:
-            raise Problem(INVALID, str(wrong("after", query.after, "the id of a decision")))
+            raise Problem(NO_PAGE, str(wrong("after", query.after, "`next` of a page")))
         found = await service.from_slow_store(lambda ledger: ledger.parked(query.limit, after))
         parked = [ParkedReward(to_text(w.id), iso(w.time), w.value) for w in found]
         return ParkedList(parked, parked[-1].decision_id if len(parked) == query.limit else None)

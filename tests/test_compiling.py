@@ -146,6 +146,8 @@ def test_a_client_waits_for_a_compiler_whatever_its_retries():
 def test_compilers_leave_what_the_service_needs(tmp_path, monkeypatch):
     """Two processes compile, the service loads, and the first events compile nothing more."""
     monkeypatch.setenv("BELATED_CACHE_DIR", str(tmp_path))
+    # Kernels of other tests are foreign sources, of which the two processes know nothing.
+    monkeypatch.setattr("belated.core.kernel_cache._foreign_sources", {})
     spec = Spec.of(2, Gaussian(), Greedy())
     Compiling(lambda name: None)._compile_in_processes(spec)
     kept = set(tmp_path.rglob("*.nbc"))

@@ -80,7 +80,7 @@ class Writer:
     ) -> None:
         self.loop, self._told = loop, told
         self.in_thread = in_thread
-        self.open_requests = 0  # being served, whether they will write or not
+        self.open_requests = 0  # whose bodies have been read, whether they will write or not
         self.commit_seconds = Histogram(COMMITS)
         self._queue: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None

@@ -437,11 +437,11 @@ def cold_starts(folder: Path) -> None:
 ## From nothing compiled to the first decision
 
 Printed by `python benchmarks/service.py cold`. Seconds since `belated serve` was called with an empty
-cache, by when a bandit of the default policy was made and when its first decision was answered.
-This happens once for a version of belated.
+cache, by when a bandit of the default policy was made, when its first decision was answered and when
+it began to learn. This happens once for a version of belated.
 
-| family | ready | bandit made | first decision |
-|---|---|---|---|""")
+| family | ready | bandit made | first decision | learns |
+|---|---|---|---|---|""")
     for family in ("bernoulli", "probit", "tanh"):
         cache, url = folder / f"cache-{family}", f"sqlite:///{folder}/cold-{family}.db"
         port, started = free_port(), time.perf_counter()
@@ -457,6 +457,9 @@ This happens once for a version of belated.
             client.put_bandit("shop", {"family": family, "dim": 2})
             seconds.append(time.perf_counter() - started)
             client.decide("shop", matrix=np.eye(2))
+            seconds.append(time.perf_counter() - started)
+            while not client.bandit("shop").n_decided:
+                time.sleep(0.1)
             seconds.append(time.perf_counter() - started)
         process.terminate()
         process.wait()

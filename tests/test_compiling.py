@@ -17,7 +17,7 @@ from belated.ledger.loop import Loop
 from belated.ledger.spec import Spec
 from belated.policies import Greedy
 from belated.service import compiling
-from belated.service.compiling import Compiling
+from belated.service.compiling import HALVES, Compiling
 from belated.service.running import Service
 from running_service import served
 
@@ -30,7 +30,8 @@ def compiler(monkeypatch):
     """A compiler that takes until the event is set, as if nothing had ever been compiled."""
     done = threading.Event()
     monkeypatch.setattr(Learner, "is_compiled", property(lambda learner: done.is_set()))
-    monkeypatch.setattr(Compiling, "_compile_in_processes", lambda *_: done.wait(60.0))
+    monkeypatch.setattr(Compiling, "_start_processes", lambda *_: dict.fromkeys(HALVES))
+    monkeypatch.setattr(Compiling, "_wait_for", lambda *_: done.wait(60.0))
     yield done
     done.set()
 
@@ -93,6 +94,24 @@ def test_what_others_write_meanwhile_is_taken_in_afterwards(tmp_path, compiler):
         other.ledger.close()
 
 
+def test_a_bandit_decides_before_it_can_learn(compiler, monkeypatch):
+    """What was decided and rewarded while learning was compiled is taken in afterwards."""
+    monkeypatch.setattr(Compiling, "_start_processes", lambda *_: {"learning": None})
+    with served() as (url, service), Client(url, retries=0) as client:
+        client.put_bandit("shop", SHOP)
+        client.change_actions("shop", ACTIONS)
+        decided = [client.decide("shop").decision_id for _ in range(3)]
+        assert client.reward(decided[0], 1.0) == "accepted"
+        assert service.loop.held
+        assert client.bandit("shop").n_decided == 0
+        compiler.set()
+        eventually(lambda: not service.loop.held)
+        state = client.bandit("shop")
+        assert (state.n_decided, state.n_observed) == (3, 1)
+        client.reward(decided[1], 0.0)
+        assert client.bandit("shop").n_observed == 2
+
+
 def test_a_start_says_what_it_waits_for(tmp_path, compiler):
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     loop = Loop(open_ledger(url))
@@ -122,9 +141,9 @@ def test_a_service_stops_while_it_compiles(compiler):
 def test_a_service_compiles_itself_where_nothing_can_be_kept(monkeypatch):
     done = []
     monkeypatch.setattr(Learner, "is_compiled", property(lambda learner: bool(done)))
-    monkeypatch.setattr(Learner, "warm_up", lambda learner: done.append(learner.family))
+    monkeypatch.setattr(Learner, "warm_up_learning", lambda learner: done.append(learner.family))
     monkeypatch.setattr(compiling, "is_writable", lambda: False)
-    monkeypatch.setattr(Compiling, "_compile_in_processes", lambda *_: pytest.fail("no place"))
+    monkeypatch.setattr(Compiling, "_start_processes", lambda *_: pytest.fail("no place"))
     with served() as (url, _), Client(url, retries=0) as client:
         client.put_bandit("shop", SHOP)
         client.change_actions("shop", ACTIONS)
@@ -149,7 +168,9 @@ def test_compilers_leave_what_the_service_needs(tmp_path, monkeypatch):
     # Kernels of other tests are foreign sources, of which the two processes know nothing.
     monkeypatch.setattr("belated.core.kernel_cache._foreign_sources", {})
     spec = Spec.of(2, Gaussian(), Greedy())
-    Compiling(lambda name: None)._compile_in_processes(spec)
+    compilers = Compiling(lambda name: None)
+    for process in compilers._start_processes(spec).values():
+        compilers._wait_for(process)
     kept = set(tmp_path.rglob("*.nbc"))
     assert spec.learner().is_compiled
     spec.learner().warm_up()

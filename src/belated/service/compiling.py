@@ -2,7 +2,7 @@
 
 The compiler works under one lock and holds up every other thread. Where the result can be kept on
 disk, two processes therefore do the work, one for choosing and one for learning, and the service
-only loads what they made.
+only loads what they made. Choosing is there first, and decisions need not wait for the rest.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ class Compiling:
     def __init__(self, done: Callable[[str], None]) -> None:
         self._done = done
         self.names: set[str] = set()  # of bandits whose kernels are being compiled
+        self.choosing: set[str] = set()  # of bandits that can decide, be they learning yet or not
         self._tasks: set[asyncio.Task[None]] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stopped = False
@@ -82,22 +83,28 @@ class Compiling:
         started = perf_counter()
         what = f"{spec.family['type']}, {spec.policy['type']}"
         _say(f"compiling the kernels of bandit {name!r} ({what}), once for this version of belated")
-        if is_writable():
-            self._compile_in_processes(spec)
-        if self._stopped:
-            raise RuntimeError("the service was told to stop while it compiled")
-        learner.warm_up()
+        processes = self._start_processes(spec) if is_writable() else {}
+        for half in HALVES:
+            if half in processes:
+                self._wait_for(processes[half])
+            if self._stopped:
+                raise RuntimeError("the service was told to stop while it compiled")
+            _warm_up(learner, half)
+            if half == "choosing":
+                self.choosing.add(name)
         _say(f"compiled the kernels of bandit {name!r} in {perf_counter() - started:.0f} s")
 
-    def _compile_in_processes(self, spec: Spec) -> None:
-        """Fill the cache. Whatever goes wrong here, the service compiles itself afterwards."""
-        processes = [_process(half, spec) for half in HALVES]
-        self._processes += processes
-        for process in processes:
-            said = process.communicate()[1]
-            self._processes.remove(process)
-            if process.returncode and not self._stopped:
-                log.warning("a compiler failed: %s", said.decode(errors="replace")[-500:])
+    def _start_processes(self, spec: Spec) -> "dict[str, subprocess.Popen[bytes]]":
+        """Begin to fill the cache. Whatever goes wrong there, the service compiles itself then."""
+        processes = {half: _process(half, spec) for half in HALVES}
+        self._processes += processes.values()
+        return processes
+
+    def _wait_for(self, process: "subprocess.Popen[bytes]") -> None:
+        said = process.communicate()[1]
+        self._processes.remove(process)
+        if process.returncode and not self._stopped:
+            log.warning("a compiler failed: %s", said.decode(errors="replace")[-500:])
 
     async def stop(self) -> None:
         """Give up what is under way."""
@@ -141,10 +148,15 @@ def _process(half: str, spec: Spec) -> "subprocess.Popen[bytes]":
     return process
 
 
+def _warm_up(learner: "Learner", half: str) -> None:
+    if half == "choosing":
+        learner.warm_up_choosing()
+    else:
+        learner.warm_up_learning()
+
+
 def _main() -> None:
-    learner = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec).learner()
-    halves = {"choosing": learner.warm_up_choosing, "learning": learner.warm_up_learning}
-    halves[sys.argv[1]]()
+    _warm_up(msgspec.json.decode(sys.stdin.buffer.read(), type=Spec).learner(), sys.argv[1])
 
 
 if __name__ == "__main__":

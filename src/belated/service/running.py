@@ -343,9 +343,9 @@ class Service:
         return fold
 
     def usable_fold(self, name: str) -> "Fold":
-        """The bandit of this name, once its kernels are there."""
+        """The bandit of this name, once it can decide: it may have to wait before it learns."""
         fold = self.fold(name)
-        if name in self.loop.held:
+        if name in self.loop.held and name not in self.compiling.choosing:
             raise compiling_problem(f"The kernels of bandit {name!r} are being compiled")
         return fold
 

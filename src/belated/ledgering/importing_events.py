@@ -1,6 +1,10 @@
 """A lossless export into a ledger that does not have its bandits, or has part of them."""
 
+import gc
 from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,23 +81,50 @@ def check_events(ledger: Ledger, path: Path) -> Plan:
 
 def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
     """As in the file, transaction by transaction: rewards that came together stay together."""
+    with (
+        progress("importing events", plan.events) as told,
+        _without_collector(),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        written: Future[None] = Future()
+        written.set_result(None)
+        for batches in _batches(path, plan, told):
+            written.result()  # raises what went wrong
+            # the store is at work while the next events are read
+            written = thread.submit(_commit, ledger, path, batches)
+        written.result()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing here makes cycles, and looking for them is a third of the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _batches(path: Path, plan: Plan, told: Callable[[int], None]) -> Iterator[list[list[Draft]]]:
+    """Transactions that are not there yet, about ``BATCH`` events at a time."""
     left = Counter(plan.skipped)
     batches: list[list[Draft]] = []
     tx = waiting = 0
-    with progress("importing events", plan.events) as told:
-        for line, row in read_events(path, Share()):
-            told(1)
-            if left[row.bandit] > 0:
-                left[row.bandit] -= 1
-                continue
-            if row.tx != tx and waiting >= BATCH:
-                _commit(ledger, path, batches)
-                batches, waiting = [], 0
-            if row.tx != tx or not batches:
-                batches.append([])
-            tx, waiting = row.tx, waiting + 1
-            batches[-1].append(_draft(_event(path, line, row), row.digest))
-    _commit(ledger, path, batches)
+    for line, row in read_events(path, Share()):
+        told(1)
+        if left[row.bandit] > 0:
+            left[row.bandit] -= 1
+            continue
+        if row.tx != tx and waiting >= BATCH:
+            yield batches
+            batches, waiting = [], 0
+        if row.tx != tx or not batches:
+            batches.append([])
+        tx, waiting = row.tx, waiting + 1
+        batches[-1].append(_draft(_event(path, line, row), row.digest))
+    yield batches
 
 
 def _commit(ledger: Ledger, path: Path, batches: list[list[Draft]]) -> None:

@@ -101,10 +101,6 @@ class KeyRing:
         """Let in whoever presents the secret of ``key``, or no longer: as the log says."""
         self._keys[key.id] = None if revoked else key
 
-    def valid(self) -> list[Key]:
-        """Those that are not revoked, in the order they were added."""
-        return [key for key in self._keys.values() if key is not None]
-
     def check(self, presented: str) -> Key | None:
         """The key that this text is, if it is one.
 

@@ -7,9 +7,8 @@ import pytest
 
 from belated.engine.worlds import theta_star_of
 from belated.experiments import auditing
-from belated.experiments.audit_claims import bound_rows, judge_audit
+from belated.experiments.audit_claims import FAILS, HOLDS, OPEN, bound_rows, judge_audit
 from belated.experiments.auditing import FULL, QUICK, plan_audit
-from belated.experiments.claims import FAILS, HOLDS, OPEN
 from belated.experiments.simulation import SCHEMA
 from belated.theory import STATEMENTS
 from test_cli import belated

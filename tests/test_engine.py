@@ -35,8 +35,8 @@ from belated.engine import (
 )
 from belated.engine.lanes import new_lanes, with_room
 from belated.engine.own import observer
-from belated.engine.worlds import theta_star_of
-from belated.environments import FixedArms, Sphere, UnitBall
+from belated.engine.worlds import open_streams, theta_star_of
+from belated.environments import FixedArms, Sphere, UnitBall, UnitBallOnce, sample
 from belated.estimators.ridge import RidgeFit
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay
@@ -335,6 +335,23 @@ def test_other_environments(environment):
     record = play_world(world([lane], environment=environment, horizon=300))
     late = record[0, -1, 0] - record[0, 150, 0]
     assert late < 0.7 * record[0, 150, 0]  # it learns
+
+
+def test_one_decision_set_for_a_run():
+    """Drawn from the stream of actions, the same in all rounds and blocks, another in each run."""
+    lane = Lane(DelayedOFUGLM(), Gaussian(0.1), Exponential(3.0))
+
+    def played(environment, run=0, **settings):
+        return play_world(world([lane], environment=environment, run=run, horizon=300), **settings)
+
+    once = played(UnitBallOnce(6))
+    rng = open_streams(world([lane], environment=UnitBallOnce(6), horizon=300)).actions
+    arms = FixedArms(sample(UnitBall(6), 3, rng))
+    assert same(played(arms), once)
+    assert same(played(UnitBallOnce(6), block_rounds=7), once)
+    assert not same(played(UnitBallOnce(6), run=1), once)
+    drawn = draw_world(UnitBallOnce(6), 3, 5, 1)
+    assert (drawn.actions == drawn.actions[0]).all()
 
 
 # ------------------------------------------------------------------------------------------ memory

@@ -15,9 +15,9 @@ import pytest
 import belated as package
 from belated import registry
 from belated.delays import Empirical, Exponential, Informative
-from belated.environments import FixedArms
+from belated.environments import FixedArms, UnitBall, UnitBallOnce
 from belated.experiments.config import delta_of, experiment_of
-from belated.experiments.paper import paper_experiment, stated_choices
+from belated.experiments.paper import Choices, paper_experiment, stated_choices
 from belated.experiments.settings import new_experiment
 from belated.experiments.simulation import SCHEMA, Results
 from belated.families import Bernoulli, Gaussian
@@ -213,17 +213,35 @@ def test_the_papers_grid():
     for policy in experiment.policies.values():
         assert policy.delta == 0.05 / 3
         assert (policy.m1, policy.lam) == (1.0, 1.0)
-    assert experiment.families == {"gaussian": Gaussian(sd=1.0), "bernoulli": Bernoulli()}
+    assert experiment.families == {"gaussian": Gaussian(sd=0.5), "bernoulli": Bernoulli()}
+    assert experiment.environment == UnitBallOnce(100)
+    # as the figures were made: R = 1 with logistic rewards, the inflation sqrt(G) / kappa
+    assert experiment.policy("delayed-ofu-glm", "gaussian").R is None
+    assert experiment.policy("delayed-ofu-glm", "bernoulli").R == 1.0
+    theirs = experiment.policy("ducb-ridge", "bernoulli")
+    assert (theirs.R, theirs.c) == (1.0, pytest.approx(5.0861612696))
+    assert experiment.policy("ducb-ridge", "gaussian").c == 1.0
+    assert set(experiment.identity()["variants"]) == {
+        "delayed-ofu-glm bernoulli",
+        "ducb-ridge bernoulli",
+    }
+    assert {20_000, 40_000, 60_000, 80_000} < set(experiment.checkpoints.tolist())
     # 2 policies x 2 families x 12 delays x 3 dimensions x 30 runs, and those without delay
     assert len(experiment.lanes()) * len(experiment.tasks()) == 4320 + 4 * 90
-    other = paper_experiment(only=["logistic,d=5", "E=500", "pareto"], pareto="pareto", noise=0.1)
+    choices = Choices(pareto="pareto", sets="per-round", theta_per_run=True)
+    other = paper_experiment(choices, only=["logistic,d=5", "E=500", "pareto"])
+    assert (other.environment, other.bayesian) == (UnitBall(100), True)
     assert list(other.delays) == ["constant:0", "pareto:500"]
     assert list(other.families) == ["bernoulli"]
     with pytest.raises(ValueError, match=r"only = 'd=6': expected any of linear, .*d=5"):
         paper_experiment(only=["d=6"])
     with pytest.raises(ValueError, match=r"pareto = 'typo': expected lomax"):
-        paper_experiment(pareto="typo")
-    stated = stated_choices(experiment, noise=1.0, m1=1.0, lam=1.0, pareto="lomax")
+        paper_experiment(Choices(pareto="typo"))
+    with pytest.raises(ValueError, match=r"sets = 'typo': expected per-run .* or per-round"):
+        paper_experiment(Choices(sets="typo"))
+    with pytest.raises(ValueError, match=r"R = -1"):
+        paper_experiment(Choices(logistic_R=-1.0))
+    stated = stated_choices(experiment, Choices())
     assert "Lomax" in stated["Pareto delays"][0]
 
 
@@ -238,22 +256,28 @@ def test_reproduce(tmp_path):
     assert [line.split(":")[0] for line in printed.splitlines() if line.startswith("claim")] == [
         f"claim {i}" for i in range(1, 6)
     ]
-    figures = {path.name for path in (out / "figures").iterdir()}
+    folder = out / "per-run"
+    figures = {path.name for path in (folder / "figures").iterdir()}
     assert {"regret-linear-exponential.png", "final-regret-linear.pdf"} <= figures
     page = (out / "report.html").read_text()
     assert "not stated; 1 is the smallest that the theorem allows" in page
-    assert json.loads((out / "manifest.json").read_text())
+    assert "The printed curves were read from 20,000 rounds on" in page
+    assert json.loads((folder / "manifest.json").read_text())
     refused = belated("reproduce", *TINY, "--seed", "2", "--out", str(out), check=False)
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "holds another experiment (seed is 1 there, 2 here)" in refused.stderr
-    part = next((out / "parts").glob("*.parquet"))
-    good, whole = part.read_bytes(), (out / "results.parquet").read_bytes()
+    part = next((folder / "parts").glob("*.parquet"))
+    good, whole = part.read_bytes(), (folder / "results.parquet").read_bytes()
     part.write_bytes(good[: len(good) // 2])
     again = belated("reproduce", *TINY, "--out", str(out))
     assert part.name in again.stderr
     assert part.read_bytes() == good
-    assert (out / "results.parquet").read_bytes() == whole
+    assert (folder / "results.parquet").read_bytes() == whole
+    assert "As printed and as written" not in page
+    belated("reproduce", *TINY, "--sets", "per-round", "--out", str(out))
+    assert "As printed and as written" in (out / "report.html").read_text()
+    assert (out / "per-round" / "results.parquet").read_bytes() != whole
 
 
 def test_simulate_from_a_file(tmp_path):
@@ -322,11 +346,13 @@ def test_reproduce_resumes(tmp_path, blow):
         [*command, str(broken)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 120
-    while not list(broken.glob("parts/*.parquet")) and time.monotonic() < deadline:
+    while not list(broken.glob("per-run/parts/*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(blow)
     _, errors = process.communicate(timeout=60)
-    finished = {part.name: part.stat().st_mtime_ns for part in broken.glob("parts/*.parquet")}
+    finished = {
+        part.name: part.stat().st_mtime_ns for part in broken.glob("per-run/parts/*.parquet")
+    }
     assert 0 < len(finished) < 12
     assert not (broken / "results.parquet").exists()
     if blow == signal.SIGINT:

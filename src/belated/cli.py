@@ -111,26 +111,36 @@ def reproduce(
     policy: Annotated[
         list[str] | None, typer.Option(help="One more policy, such as thompson.")
     ] = None,
-    noise: Annotated[float, typer.Option(help="Standard deviation of linear rewards.")] = 1.0,
+    sets: Annotated[
+        str, typer.Option(help="Decision sets: per-run (the figures) or per-round (the text).")
+    ] = "per-run",
+    noise: Annotated[float, typer.Option(help="Standard deviation of linear rewards.")] = 0.5,
+    logistic_r: Annotated[float, typer.Option(help="R of logistic rewards.")] = 1.0,
     m1: Annotated[float, typer.Option(help="Bound on the norm of theta_star.")] = 1.0,
     lam: Annotated[float, typer.Option(help="Ridge.")] = 1.0,
     pareto: Annotated[str, typer.Option(help="Reading of Pareto: lomax or pareto.")] = "lomax",
+    theta_per_run: Annotated[
+        bool, typer.Option("--theta-per-run", help="Draw theta_star in every run, not once.")
+    ] = False,
 ) -> None:
     """Run the paper's experiments: its figures, and a verdict on each of its claims."""
-    paper = _experiments().paper
+    tools = _experiments()
+    paper = tools.paper
     size = paper.FULL if full else paper.SMALL
     size = {
         "horizon": size["horizon"] if horizon is None else horizon,
         "runs": size["runs"] if runs is None else runs,
     }
-    choices = {"noise": noise, "m1": m1, "lam": lam, "pareto": pareto}
+    choices = paper.Choices(sets, noise, logistic_r, m1, lam, pareto, theta_per_run)
     experiment = paper.paper_experiment(
-        only=only or (), seed=seed, others=policy or (), **size, **choices
+        choices, only=only or (), seed=seed, others=policy or (), **size
     )
-    settings = paper.stated_choices(experiment, **choices)
-    _, claims = _play(experiment, out, threads, executor, settings, paper.DELTA)
-    for claim in claims:
-        typer.echo(f"claim {claim.number}: {claim.verdict}. {claim.title}")
+    settings = paper.stated_choices(experiment, choices)
+    with _resumable():
+        results = tools.simulation.play_experiment(experiment, out / sets, threads, executor)
+    typer.echo(f"drawing figures and writing {out / 'report.html'}")
+    for line in tools.reproducing.write_reproduction(results, out, sets, settings, paper.DELTA):
+        typer.echo(line)
 
 
 @app.command()

@@ -24,6 +24,18 @@ def sample(environment: Environment, dim: int, rng: np.random.Generator) -> Matr
     return actions
 
 
+def of_a_run(environment: Environment, dim: int, rng: np.random.Generator) -> Environment:
+    """The same, with its decision set, where that is drawn once for a run."""
+    if isinstance(environment, UnitBallOnce):
+        return FixedArms(sample(environment, dim, rng))
+    return environment
+
+
+def stays(environment: Environment) -> bool:
+    """Whether every round has the same decision set."""
+    return isinstance(environment, FixedArms | OneHot)
+
+
 def point_in_ball(dim: int, rng: np.random.Generator) -> Vector:
     """A point uniform in the unit ball, such as theta_star of the paper's experiments."""
     return sample(UnitBall(1), dim, rng)[0]
@@ -45,13 +57,19 @@ class FreshActions(NamedTuple):
 
 
 class UnitBall(FreshActions):
-    """K fresh points a round, uniform in the unit ball: the paper's experiments."""
+    """K fresh points a round, uniform in the unit ball: the text of the paper's experiments."""
 
     __slots__ = ()
 
     def norm_quantile(self, dim: int, u: float) -> float:
         """Quantile of the norm of an action: P(norm <= r) = r^dim."""
         return float(u ** (1.0 / dim))
+
+
+class UnitBallOnce(UnitBall):
+    """K points uniform in the unit ball, drawn once for a run: what the paper's figures show."""
+
+    __slots__ = ()
 
 
 class Sphere(FreshActions):
@@ -144,7 +162,7 @@ def _fill(actions: Matrix, inside: float, rng: np.random.Generator) -> None:
             actions[a, i] *= scale
 
 
-@draw_actions.case(UnitBall)
+@draw_actions.case(UnitBall, UnitBallOnce)
 def _unit_ball(environment: UnitBall, actions: Matrix, rng: np.random.Generator) -> None:
     _fill(actions, 1.0, rng)
 

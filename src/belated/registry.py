@@ -68,6 +68,7 @@ DELAYS = {
 }
 ENVIRONMENTS = {
     "unit-ball": "environments:UnitBall",
+    "unit-ball-once": "environments:UnitBallOnce",
     "sphere": "environments:Sphere",
     "fixed-arms": "environments:FixedArms",
     "one-hot": "environments:OneHot",

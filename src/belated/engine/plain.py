@@ -31,7 +31,7 @@ from belated.core.protocols import (
 from belated.core.steps import covers
 from belated.core.types import Integers, Matrix, Vector
 from belated.delays import arrival, check_dim, is_delay
-from belated.environments import point_in_ball, sample
+from belated.environments import of_a_run, point_in_ball, sample
 from belated.feedback import Conversions, Feedback, Identified, check_window
 
 
@@ -91,6 +91,7 @@ def draw_world(
         theta_star = point_in_ball(dim, streams[0])
     elif np.shape(theta_star) != (dim,) or not np.isfinite(theta_star).all():
         raise wrong("theta_star", theta_star, f"{dim} finite numbers")
+    environment = of_a_run(environment, dim, streams[1])
     sets = [sample(environment, dim, streams[1]) for _ in range(whole("rounds", rounds))]
     return World(
         np.asarray(theta_star, float),

@@ -44,7 +44,7 @@ from belated.engine.lanes import (
     with_room,
 )
 from belated.engine.own import OwnLane
-from belated.environments import point_in_ball
+from belated.environments import of_a_run, point_in_ball, stays
 from belated.feedback import Conversions, Feedback, Identified, check_feedback, with_window
 
 BLOCK_BYTES = 2**19  # of decision sets, where they have many lanes
@@ -337,6 +337,7 @@ def _play(
     rows = aligned_empty((B, K, d), float)
     coarse = aligned_empty((B, d + 1, columns(K)), np.float32)
     longest, z, best = np.empty(B), np.empty((B, K)), np.empty(B)
+    environment = of_a_run(world.environment, d, streams.actions)
     for start in range(0, T, B):
         n = min(B, T - start)
         rounds = slice(start, start + n)
@@ -349,7 +350,8 @@ def _play(
             streams.luck[rounds],
             streams.lateness[rounds],
         )
-        draw_block(world.environment, streams.theta_star, block, streams.actions)
+        if start == 0 or not stays(environment):  # else the block is as it was
+            draw_block(environment, streams.theta_star, block, streams.actions)
         for player in players:
             player.play(block, start)
         after_block(n)

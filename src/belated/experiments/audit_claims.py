@@ -10,24 +10,16 @@ import pandas as pd
 from belated.delays import expected_missing
 from belated.experiments import paper
 from belated.experiments.claim_texts import GROWTH_LIMIT, SETTLED
-from belated.experiments.claims import (
-    FAILS,
-    HOLDS,
-    OPEN,
-    Claim,
-    Row,
-    curves_of,
-    exponents,
-    in_brackets,
-    is_additive,
-    penalties,
-    share_of,
-)
+from belated.experiments.claims import Claim, share_of
+from belated.experiments.curves import Row, curves_of, in_brackets
 from belated.experiments.figures import OFU, family_name, law_name
+from belated.experiments.growth_claims import exponents, is_additive, penalties
 from belated.experiments.intervals import mean_interval
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM
 from belated.theory import STATEMENTS, regret_bound
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be judged"
 
 NumberlessClaim = tuple[str, str, str, list[Row], list[Row], str, str]
 

@@ -37,7 +37,9 @@ def law_name(law: str) -> str:
     return LAWS.get(law, law)
 
 
-def save_figures(frame: pd.DataFrame, folder: Path) -> list[Path]:
+def save_figures(
+    frame: pd.DataFrame, folder: Path, printed: pd.DataFrame | None = None
+) -> list[Path]:
     """Draw the paper's figures for whatever part of its grid the frame holds.
 
     Parameters
@@ -46,6 +48,8 @@ def save_figures(frame: pd.DataFrame, folder: Path) -> list[Path]:
         Results, one row per setting, run and checkpoint.
     folder : Path
         Where the files go; made if absent.
+    printed : pandas.DataFrame, optional
+        Numbers of another source, drawn as crosses: family, law, dim, expected, policy, t, regret.
 
     Returns
     -------
@@ -55,9 +59,19 @@ def save_figures(frame: pd.DataFrame, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, part, _ in _plan(frame):
-        figure = _final(part) if name.startswith("final") else _grid(part)
+        crosses = _matching(printed, part)
+        figure = _final(part, crosses) if name.startswith("final") else _grid(part, crosses)
         paths += save_figure(figure, folder / name)
     return paths
+
+
+def _matching(printed: pd.DataFrame | None, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of another source that belong to the settings and rounds of a frame."""
+    if printed is None:
+        return frame.iloc[:0]
+    keys = ["family", "law", "dim", "expected", "policy", "t"]
+    wanted = frame.assign(law=frame["law"].replace("pareto", "lomax"))[keys].drop_duplicates()
+    return printed.merge(wanted, on=keys)
 
 
 def save_figure(figure: "Figure", path: Path) -> list[Path]:
@@ -140,7 +154,7 @@ def file_name(*parts: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
 
 
-def _grid(frame: pd.DataFrame) -> "Figure":
+def _grid(frame: pd.DataFrame, printed: pd.DataFrame) -> "Figure":
     """Panels in the paper's layout, rows by dimension and columns by expected delay."""
     sizes = sorted(set(zip(frame["dim"], frame["n_actions"], strict=True)))
     delays = sorted(frame["expected"].unique())
@@ -150,15 +164,18 @@ def _grid(frame: pd.DataFrame) -> "Figure":
         for j, expected in enumerate(delays):
             here = (frame["dim"] == dim) & (frame["n_actions"] == n_actions)
             _curves(axes[i, j], frame[here & (frame["expected"] == expected)], styles)
+            crosses = printed[(printed["dim"] == dim) & (printed["expected"] == expected)]
+            for policy, points in crosses.groupby("policy"):
+                _crosses(axes[i, j], points["t"], points["regret"], styles[policy])
             size = _size_name(frame, dim, n_actions)
             axes[i, j].set_title(f"{size}, E[τ] = {expected:g}", fontsize=11)
     family, law = frame["family"].iloc[0], frame["law"].iloc[0]
     figure.suptitle(f"{family_name(family).capitalize()} bandit, {law_name(law)} delays")
-    finish(figure, axes, styles, "round t")
+    finish(figure, axes, styles | _cross_style(printed), "round t")
     return figure
 
 
-def _final(frame: pd.DataFrame) -> "Figure":
+def _final(frame: pd.DataFrame, printed: pd.DataFrame) -> "Figure":
     """Regret after the last round against the expected delay, a panel per dimension."""
     last = frame[frame["t"] == frame["t"].max()]
     sizes = sorted(set(zip(last["dim"], last["n_actions"], strict=True)))
@@ -175,10 +192,15 @@ def _final(frame: pd.DataFrame) -> "Figure":
             undelayed = (here["law"] == "constant") & (here["expected"] == 0)
             rows = here[(here["policy"] == policy) & ((here["law"] == law) | undelayed)]
             draw_line(one, rows, "expected", styles[name])
+            points = printed[(printed["dim"] == dim) & (printed["t"] == last["t"].iloc[0])]
+            points = points[points["law"] == ("lomax" if law == "pareto" else law)]
+            points = points[points["policy"] == policy]
+            _crosses(one, points["expected"], points["regret"], styles[name])
         one.set_title(_size_name(last, dim, n_actions), fontsize=11)
     family, rounds = family_name(last["family"].iloc[0]), last["t"].iloc[0]
     whose = "" if several else f", {last['policy'].iloc[0]}"
     figure.suptitle(f"{family.capitalize()} bandit{whose}: regret after {rounds:,} rounds")
+    styles |= _cross_style(printed)
     finish(figure, axes, styles, "expected delay (rounds)", from_zero=False)
     return figure
 
@@ -243,6 +265,18 @@ def _curves(axes: "Axes", frame: pd.DataFrame, styles: dict[str, dict[str, Any]]
     for i, (policy, style) in enumerate(styles.items()):
         shift = 0.05 + 0.2 * i / len(styles)
         draw_line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
+
+
+def _crosses(axes: "Axes", x: Any, y: Any, style: dict[str, Any]) -> None:
+    """Printed numbers, in the colour of the line they belong to."""
+    axes.plot(x, y, linestyle="none", marker="x", markersize=6, color=style["color"], zorder=3)
+
+
+def _cross_style(printed: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """The entry of the legend, where there is anything printed."""
+    if printed.empty:
+        return {}
+    return {"printed": {"color": "#000000", "linestyle": "none", "marker": "x", "label": "printed"}}
 
 
 def draw_line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:

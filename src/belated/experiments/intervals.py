@@ -1,7 +1,7 @@
 """Confidence intervals over runs: Student's, the jackknife's, and the exact one of a share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -55,6 +55,27 @@ def student_quantile(p: float, df: int) -> float:
     """Quantile of Student's t at ``p`` > 1/2, from that of df / (df + t^2), which is a beta."""
     x = beta_quantile(2.0 * (1.0 - p), 0.5 * df, 0.5)
     return math.sqrt(df * (1.0 - x) / x)
+
+
+def student_tail(t: float, df: int) -> float:
+    """Probability that Student's t is above ``t``."""
+    half = 0.5 * beta_cdf(df / (df + t * t), 0.5 * df, 0.5)
+    return half if t >= 0.0 else 1.0 - half
+
+
+def stratified_mean(strata: Sequence[ArrayLike]) -> tuple[Estimate, int]:
+    """Mean of the means of independent strata, each counted alike; and its degrees of freedom.
+
+    Unknown where a stratum has a single run.
+    """
+    runs = [np.asarray(stratum, float) for stratum in strata]
+    mean = float(np.mean([stratum.mean() for stratum in runs]))
+    if min(len(stratum) for stratum in runs) < 2:
+        return Estimate(mean, math.nan, math.nan), 0
+    variance = sum(float(stratum.var(ddof=1)) / len(stratum) for stratum in runs)
+    df = sum(len(stratum) - 1 for stratum in runs)
+    reach = student_quantile(0.975, df) * math.sqrt(variance) / len(runs)
+    return Estimate(mean, mean - reach, mean + reach), df
 
 
 def clopper_pearson(hits: int, trials: int) -> Estimate:

@@ -2,17 +2,22 @@
 
 T = 100,000 rounds, K = 100 actions from the unit ball, d in {5, 10, 20}, 30 runs, delta = 0.05 / 3,
 linear and logistic rewards; exponential, uniform and Pareto delays of mean 100, 250, 500 and 1000.
+Its text says that the actions are drawn in each round; its figures are those of one draw for a run.
+What it does not say was found by comparing with the figures: see docs/published.md.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from belated.core.arguments import wrong
 from belated.delays import Constant, Exponential, Lomax, Pareto, Uniform
+from belated.environments import UnitBall, UnitBallOnce
+from belated.experiments.labels import Labelled
 from belated.experiments.settings import Experiment, new_experiment
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge
 
+OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
 DIMS = (5, 10, 20)
 MEANS = (100.0, 250.0, 500.0, 1000.0)
 LAWS: dict[str, Any] = {"exponential": Exponential, "uniform": Uniform, "pareto": Lomax}
@@ -20,52 +25,82 @@ FAMILIES = ("linear", "logistic")
 DELTA = 0.05 / 3  # the paper's three events, 95 per cent together
 FULL = {"horizon": 100_000, "runs": 30}
 SMALL = {"horizon": 10_000, "runs": 10}
+K = 100
+CHECKPOINTS = 80  # among them the rounds at which the printed curves were read, and T / 16
+SETS = {"per-run": UnitBallOnce(K), "per-round": UnitBall(K)}
+PARETO = {"lomax": Lomax, "pareto": Pareto}
+
+
+class Choices(NamedTuple):
+    """What the paper leaves open, or says otherwise than its figures show; see ``stated``."""
+
+    sets: str = "per-run"
+    noise: float = 0.5
+    logistic_R: float = 1.0
+    m1: float = 1.0
+    lam: float = 1.0
+    pareto: str = "lomax"
+    theta_per_run: bool = False
+
+    def checked(self) -> "Choices":
+        """Raise where a choice is none."""
+        if self.sets not in SETS:
+            raise wrong("sets", self.sets, "per-run (the figures) or per-round (the text)")
+        if self.pareto not in PARETO:
+            raise wrong("pareto", self.pareto, "lomax (mean E) or pareto (type I, mean 1 + E)")
+        return self
+
+
+AS_PRINTED = Choices()
 
 
 def paper_experiment(
+    choices: Choices = AS_PRINTED,
     *,
     only: Sequence[str] = (),
     horizon: int = FULL["horizon"],
     runs: int = FULL["runs"],
     seed: int = 1,
-    noise: float = 1.0,
-    m1: float = 1.0,
-    lam: float = 1.0,
-    pareto: str = "lomax",
     others: Sequence[str] = (),
 ) -> Experiment:
     """The grid, or the part of it that ``only`` names.
 
     Parameters
     ----------
+    choices
+        What the paper leaves open; by default as its figures were found to have been made.
     only
         Any of ``linear``, ``logistic``, ``exponential``, ``uniform``, ``pareto``, ``d=5`` and
         ``E=100``; what is not mentioned of a kind is not narrowed.
     horizon, runs, seed
         Rounds, runs, and what makes them repeatable.
-    noise, m1, lam, pareto
-        Choices the paper does not state; see ``stated_choices``.
     others
         More policies by name, such as ``thompson``.
     """
-    if pareto not in ("lomax", "pareto"):
-        raise wrong("pareto", pareto, "lomax (mean E) or pareto (type I, mean 1 + E)")
+    choices = choices.checked()
     families, laws, dims, means = narrowed(only)
-    rewards = {"linear": Gaussian(sd=noise), "logistic": Bernoulli()}
-    kinds = {**LAWS, "pareto": Lomax if pareto == "lomax" else Pareto}
+    rewards = {"linear": Gaussian(sd=choices.noise), "logistic": Bernoulli()}
+    kinds = {**LAWS, "pareto": PARETO[choices.pareto]}
     delays = [kinds[law](mean) for law in laws for mean in means]
-    policies = [
-        DelayedOFUGLM(m1=m1, delta=DELTA, lam=lam),
-        DUCBRidge(m1=m1, delta=DELTA, lam=lam),
-    ]
+    common = {"m1": choices.m1, "delta": DELTA, "lam": choices.lam}
+    ours, theirs = DelayedOFUGLM(**common), DUCBRidge(**common)
+    kappa = Bernoulli().kappa(choices.m1)
+    logistic = {
+        OFU: ours._replace(R=choices.logistic_R),
+        DUCB: theirs._replace(R=choices.logistic_R, c=1.0 / kappa),
+    }
     return new_experiment(
-        [*policies, *others],
+        [Labelled(OFU, ours), Labelled(DUCB, theirs), *others],
         [rewards[family] for family in families],
         [Constant(0.0), *delays],  # no delay: what the penalty is measured against
         dims=dims,
         horizon=horizon,
         runs=runs,
         seed=seed,
+        environment=SETS[choices.sets],
+        checkpoints=CHECKPOINTS,
+        bayesian=choices.theta_per_run,
+        variants={(label, "bernoulli"): policy for label, policy in logistic.items()},
     )
 
 
@@ -95,37 +130,51 @@ def narrowed(
     return kept["family"], kept["law"], dims, [float(name[2:]) for name in kept["mean"]]
 
 
-def stated_choices(
-    experiment: Experiment, *, noise: float, m1: float, lam: float, pareto: str
-) -> dict[str, Any]:
+def stated_choices(experiment: Experiment, choices: Choices) -> dict[str, Any]:
     """What was run, for the report: a value, or a value and why it was chosen."""
-    lomax = pareto == "lomax"
+    once = choices.sets == "per-run"
+    theta_star = ("uniform in the unit ball, drawn once for a dimension", "as in the paper")
+    if choices.theta_per_run:
+        theta_star = ("uniform in the unit ball, drawn in every run", "to speak of all theta_star")
     return {
         "rounds T": experiment.horizon,
         "runs": experiment.runs,
         "actions K": experiment.environment.n_actions,
+        "decision sets": (
+            "drawn from the unit ball, once for a run" if once else "drawn in each round",
+            "as the figures show" if once else "as the text says",
+        ),
         "dimensions": list(experiment.dims),
         "policies": list(experiment.policies),
         "delays": list(experiment.delays),
         "delta": (f"{DELTA:.5f}", "0.05 / 3, as in the paper"),
         "seed": experiment.seed,
-        "theta_star": ("uniform in the unit ball, drawn once for a dimension", "as in the paper"),
+        "theta_star": theta_star,
         "noise of linear rewards": (
-            f"normal, standard deviation {noise:g}",
-            "not stated; 1 makes the paper's penalty and its ridge coincide",
+            f"normal, standard deviation and R {choices.noise:g}",
+            "not stated; 1/2 agrees with the figures",
         ),
-        "bound m1 on the norm of theta_star": (m1, "not stated; theta_star is in the unit ball"),
-        "ridge lam": (lam, "not stated; 1 is the smallest that the theorem allows"),
-        "R of logistic rewards": (0.5, "not stated; Hoeffding's bound for rewards in [0, 1]"),
+        "R of logistic rewards": (
+            choices.logistic_R,
+            "not stated; 1 agrees with the figures, 1/2 is Hoeffding's bound for rewards in [0, 1]",
+        ),
+        "bound m1 on the norm of theta_star": (
+            choices.m1,
+            "not stated; theta_star is in the unit ball",
+        ),
+        "ridge lam": (choices.lam, "not stated; 1 is the smallest that the theorem allows"),
         "Pareto delays": (
-            "Lomax, mean E[tau]" if lomax else "type I with x_m = 1, mean 1 + E[tau]",
+            "Lomax, mean E[tau]"
+            if choices.pareto == "lomax"
+            else "type I with x_m = 1, mean 1 + E[tau]",
             "the paper's shape (1 + E) / E gives mean E[tau] in the Lomax reading, 1 + E[tau] in "
             "that of its text",
         ),
         "competitor": (
-            "DUCB-GLCB with the ridge estimate of Delayed OFU-GLM, no exploration phase",
-            "reconstructed from memory of Zhou, Xu and Blanchet; the paper does not say which "
-            "variant it ran (ducb-literal is the other)",
+            "DUCB-GLCB with the ridge estimate of Delayed OFU-GLM, no exploration phase, and "
+            "sqrt(G) / kappa as what the bonus is inflated by",
+            "reconstructed; the paper does not say which variant it ran, this one agrees with the "
+            "figures (ducb-literal is another)",
         ),
         "estimate of logistic rewards": (
             "penalised maximum likelihood over the ball of radius m1",

@@ -16,12 +16,22 @@ from typing import Any
 
 import pandas as pd
 
-from belated.experiments.claims import FAILS, HOLDS, OPEN, Claim, Row, judge_claims
+from belated.experiments.claim_texts import RULE
+from belated.experiments.claims import Claim, judge_claims
+from belated.experiments.curves import Row
 from belated.experiments.figures import captions
 
 TITLE = "Delayed feedback in generalised linear bandits: the experiments, run again"
 LONG = 12  # rows; a longer table is folded away
-CLASSES = {HOLDS: "holds", FAILS: "fails", OPEN: "open"}
+# how verdicts are coloured, by how they begin
+CLASSES = {
+    "holds": "holds",
+    "supported": "holds",
+    "does not hold": "fails",
+    "mixed": "fails",
+    "contradicted": "fails",
+    "": "open",
+}
 HEADINGS = {
     "delays": "E[τ]",
     "dim": "d",
@@ -43,6 +53,7 @@ def write_report(
     settings: Mapping[str, Any],
     path: Path,
     delta: float = 0.05 / 3,
+    sections: str = "",
 ) -> list[Claim]:
     """Judge the claims on the results and write the page.
 
@@ -59,6 +70,8 @@ def write_report(
         The HTML file.
     delta : float
         Allowed probability that theta_star ever leaves the confidence set.
+    sections : str
+        More of the page, made by ``section``: it stands after the figures.
 
     Returns
     -------
@@ -75,7 +88,8 @@ def write_report(
         "policies, reward families and delays of one dimension and run share their random numbers, "
         "so differences are taken run by run. Intervals are at 95% confidence."
     )
-    write_page(path, TITLE, introduction, settings, claims, figures, captions(frame))
+    page = path, TITLE, introduction, settings, claims, figures, captions(frame)
+    write_page(*page, rule=RULE if claims else "", sections=sections)
     return claims
 
 
@@ -87,8 +101,13 @@ def write_page(
     claims: Sequence[Claim],
     figures: Sequence[Path],
     captions: Mapping[str, str],
+    rule: str = "",
+    sections: str = "",
 ) -> None:
-    """Write claims and figures as one file; ``captions`` by the name of a figure, no suffix."""
+    """Write claims and figures as one file; ``captions`` by the name of a figure, no suffix.
+
+    ``rule`` says what the verdicts mean; for ``sections`` see ``write_report``.
+    """
     template = Template(files(__package__).joinpath("report.html.template").read_text("utf-8"))
     page = template.substitute(
         title=escape(title),
@@ -96,7 +115,9 @@ def write_page(
         settings=_settings(settings),
         verdicts=_verdicts(claims),
         claims="\n".join(_claim(claim) for claim in claims),
+        rule=f"<p>{escape(rule)}</p>" if rule else "",
         figures=_figures(figures, captions),
+        sections=sections,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -142,6 +163,21 @@ def _table(rows: Sequence[Row], caption: str) -> str:
     )
 
 
+def section(title: str, text: str, tables: Mapping[str, Sequence[Row]]) -> str:
+    """A part of the page with its tables by caption; long ones are folded away."""
+    parts = [f"<h2>{escape(title)}</h2>", f"<p>{escape(text)}</p>"]
+    parts += [
+        _folded(_table(rows, caption), caption, len(rows)) for caption, rows in tables.items()
+    ]
+    return "\n".join(parts)
+
+
+def _folded(table: str, caption: str, rows: int) -> str:
+    if rows <= LONG:
+        return table
+    return f"<details><summary>{escape(caption)}: {rows} rows</summary>{table}</details>"
+
+
 def _settings(settings: Mapping[str, Any]) -> str:
     rows = []
     for name, entry in settings.items():
@@ -163,7 +199,8 @@ def _verdicts(claims: Sequence[Claim]) -> str:
 
 
 def _verdict(claim: Claim) -> str:
-    return f'<span class="verdict {CLASSES[claim.verdict]}">{escape(claim.verdict)}</span>'
+    look = next(look for start, look in CLASSES.items() if claim.verdict.startswith(start))
+    return f'<span class="verdict {look}">{escape(claim.verdict)}</span>'
 
 
 def _claim(claim: Claim) -> str:
@@ -179,8 +216,7 @@ def _claim(claim: Claim) -> str:
         parts.append(_table(claim.summary, "In short"))
     if claim.rows:
         table = _table(claim.rows, "Setting by setting")
-        fold = f"<details><summary>All {len(claim.rows)} settings</summary>{table}</details>"
-        parts.append(fold if len(claim.rows) > LONG else table)
+        parts.append(_folded(table, "Setting by setting", len(claim.rows)))
     return "\n".join(parts)
 
 

@@ -1,7 +1,7 @@
 """An experiment as data: who plays which worlds, and what is recorded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,12 @@ class Experiment:
     max_norm: float
     feedback: Feedback
     bayesian: bool = False
+    # by labels of policy and family: what plays such lanes in the place of the policy
+    variants: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+
+    def policy(self, label: str, family: str) -> Any:
+        """The policy of a label as it plays a family."""
+        return self.variants.get((label, family), self.policies[label])
 
     def tasks(self) -> list["WorldTask"]:
         """One world for each dimension and run."""
@@ -71,8 +77,13 @@ class Experiment:
             "max_norm": self.max_norm,
             "feedback": _described("FEEDBACK", self.feedback),
         }
-        # absent where it is not used: folders of earlier versions can still be gone on with
-        return identity | ({"bayesian": True} if self.bayesian else {})
+        # absent where they are not used: folders of earlier versions can still be gone on with
+        if self.bayesian:
+            identity["bayesian"] = True
+        if self.variants:
+            described = {" ".join(k): _described("POLICIES", v) for k, v in self.variants.items()}
+            identity["variants"] = described
+        return identity
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class WorldTask:
     def settings(self) -> WorldSettings:
         """What the engine needs."""
         e = self.experiment
-        lanes = [Lane(e.policies[p], e.families[f], e.delays[d]) for p, f, d in e.lanes()]
+        lanes = [Lane(e.policy(p, f), e.families[f], e.delays[d]) for p, f, d in e.lanes()]
         return WorldSettings(
             e.environment,
             self.dim,
@@ -127,8 +138,12 @@ def new_experiment(
     max_norm: float = 1.0,
     feedback: Any = "identified",
     bayesian: bool = False,
+    variants: Mapping[tuple[str, str], Any] | None = None,
 ) -> Experiment:
-    """Check everything before the first round is played; see ``simulate`` for the parameters."""
+    """Check everything before the first round is played; see ``simulate`` for the parameters.
+
+    ``variants``: see ``Experiment``.
+    """
     T = whole("horizon", horizon)
     if T > LONGEST_HORIZON:
         raise wrong("horizon", horizon, f"at most {LONGEST_HORIZON}")
@@ -152,6 +167,7 @@ def new_experiment(
         positive("max_norm", max_norm),
         feedback_named(feedback),
         bool(bayesian),
+        dict(variants or {}),
     )
     _check_fit(experiment)
     return experiment
@@ -192,8 +208,9 @@ def _check_fit(experiment: Experiment) -> None:
             raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
         for delay in experiment.delays.values():
             check_dim(delay, dim)
-        for label, policy in experiment.policies.items():
+        for label in experiment.policies:
             for family_label, family in experiment.families.items():
+                policy = experiment.policy(label, family_label)
                 reason = why_not(
                     policy, family, dim, experiment.horizon, max_norm, experiment.feedback
                 )

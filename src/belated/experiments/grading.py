@@ -1,0 +1,118 @@
+"""Graded verdicts: what many settings, and all of them together, say about one claim.
+
+A claim is put as "this number is below its limit", in every setting. Each setting is tested in both
+directions, at 2.5% a side, and Holm's correction keeps the chance of one false finding among all
+settings of a direction at that. The pool of all settings is tested by itself: it is one number, so
+nothing has to be corrected, and it sees what no single setting can.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from belated.experiments.intervals import Estimate, beta_cdf, student_quantile, student_tail
+
+LEVEL = 0.025  # of each side
+LOWER, EQUAL, HIGHER, OPEN = "lower", "equal", "higher", "open"
+EVERYWHERE = "supported everywhere"
+OVERALL = "supported overall"
+MIXED = "mixed"
+CONTRADICTED = "contradicted"
+UNCONFIRMED = "not contradicted, too few runs to confirm"
+NOT_JUDGED = "cannot be judged"
+
+
+class Evidence(NamedTuple):
+    """How well a number is known to be below its limit, or above; NaN where it is not known."""
+
+    p_lower: float  # the chance of data this low or lower, were the number at its limit
+    p_higher: float
+    equal: bool = False  # whether it is known to be at its limit, up to the margin
+
+    @property
+    def alone(self) -> str:
+        """The finding where this is the only test."""
+        return findings([self])[0]
+
+
+def student_test(estimate: Estimate, runs: int, limit: float, margin: float = 0.0) -> Evidence:
+    """Test of an estimate that has Student's interval over ``runs`` runs."""
+    if not math.isfinite(estimate.low):
+        return Evidence(math.nan, math.nan)
+    error = (estimate.high - estimate.value) / student_quantile(1.0 - LEVEL, runs - 1)
+    gap = estimate.value - limit
+    if error == 0.0:
+        p_higher = 0.0 if gap > 0.0 else 0.5 if gap == 0.0 else 1.0
+    else:
+        p_higher = student_tail(gap / error, runs - 1)
+    equal = max(limit - estimate.low, estimate.high - limit) <= margin
+    return Evidence(1.0 - p_higher, p_higher, equal)
+
+
+def binomial_test(hits: int, trials: int, limit: float) -> Evidence:
+    """Exact test of a share."""
+    p_lower = 1.0 - beta_cdf(limit, hits + 1, trials - hits) if hits < trials else 1.0
+    p_higher = beta_cdf(limit, hits, trials - hits + 1) if hits > 0 else 1.0
+    return Evidence(p_lower, p_higher)
+
+
+def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
+    """Which hypotheses Holm's procedure rejects; NaN is never rejected.
+
+    >>> holm([0.001, 0.02, 0.013])
+    [True, False, False]
+    """
+    known = np.nan_to_num(np.asarray(p_values, float), nan=1.0)
+    rejected, left = [False] * len(known), len(known)
+    for i in np.argsort(known):
+        if known[i] > level / left:
+            break
+        rejected[i], left = True, left - 1
+    return rejected
+
+
+def findings(tests: Sequence[Evidence]) -> list[str]:
+    """What each setting shows, all of them taken together."""
+    lower, higher = holm([t.p_lower for t in tests]), holm([t.p_higher for t in tests])
+    return [
+        LOWER if low else HIGHER if high else EQUAL if test.equal else OPEN
+        for test, low, high in zip(tests, lower, higher, strict=True)
+    ]
+
+
+def graded(found: Sequence[str], pooled: str, supports: Collection[str] = (LOWER,)) -> str:
+    """The verdict on a claim.
+
+    Parameters
+    ----------
+    found
+        What each setting shows.
+    pooled
+        What all of them show together.
+    supports
+        The findings that support the claim; ``HIGHER`` and the rest speak against it, ``OPEN``
+        for neither.
+
+    Examples
+    --------
+    >>> graded(["lower"] * 3, "lower"), graded(["lower", "open"], "lower")
+    ('supported everywhere', 'supported overall, 1 of 2 settings open')
+    >>> graded(["lower", "higher"], "lower"), graded(["higher", "open"], "higher")
+    ('mixed', 'contradicted')
+    >>> graded(["open", "lower"], "open")
+    'not contradicted, too few runs to confirm'
+    """
+    for_it = [finding in supports for finding in found]
+    against = [finding != OPEN and not good for finding, good in zip(found, for_it, strict=True)]
+    if not found:
+        return NOT_JUDGED
+    if not any(against):
+        if pooled in supports:
+            left = for_it.count(False)
+            return EVERYWHERE if not left else f"{OVERALL}, {left} of {len(found)} settings open"
+        return UNCONFIRMED if pooled == OPEN else CONTRADICTED
+    if any(for_it) or pooled in supports:
+        return MIXED
+    return CONTRADICTED

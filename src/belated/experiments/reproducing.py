@@ -1,0 +1,117 @@
+"""The paper's experiments beside the paper's own numbers, in one report.
+
+A folder may hold both readings of the decision sets: drawn once for a run, as the printed figures
+show, and in each round, as the text says. The report is about the one that was just played, and
+puts the other beside it where that was played before.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from belated.experiments.claims import Claim, judge_claims
+from belated.experiments.figures import FAMILIES, family_name, law_name, save_figures
+from belated.experiments.paper import SETS
+from belated.experiments.published import readings
+from belated.experiments.report import section, write_report
+from belated.experiments.simulation import Results
+
+CURVE = ["family", "law", "dim", "expected", "policy"]
+
+
+def write_reproduction(
+    results: Results, out: Path, sets: str, settings: dict[str, Any], delta: float
+) -> list[str]:
+    """Draw the figures, write ``published.csv`` and ``report.html``; returns what to tell."""
+    frames = {sets: results.frame()} | _other_readings(out, sets)
+    beside = beside_print(frames)
+    beside.to_csv(out / sets / "published.csv", index=False)
+    figures = save_figures(frames[sets], out / sets / "figures", printed=printed_numbers())
+    sections = _printed_section(beside, frames) + _verdicts_section(frames, delta)
+    claims = write_report(
+        frames[sets], figures, settings, out / "report.html", delta=delta, sections=sections
+    )
+    folder, report = out / sets, out / "report.html"
+    told = [f"results: {folder / 'results.parquet'}, report: {report}"]
+    return [*told, *map(_told, claims), *_told_ratios(beside, sets)]
+
+
+def printed_numbers() -> pd.DataFrame:
+    """All numbers of the paper's figures, under the names that results have."""
+    table = pd.DataFrame(readings())
+    families = {named: family for family, named in FAMILIES.items()}
+    table["family"] = table["family"].map(families)
+    table["law"] = table["delays"].replace("pareto", "lomax")
+    names = {"d": "dim", "mean_delay": "expected", "round": "t"}
+    return table.drop(columns="delays").rename(columns=names)
+
+
+def _other_readings(out: Path, sets: str) -> dict[str, pd.DataFrame]:
+    """Results of the readings of the decision sets that were played before."""
+    paths = {other: out / other / "results.parquet" for other in SETS if other != sets}
+    return {other: Results.load(path).frame() for other, path in paths.items() if path.exists()}
+
+
+def beside_print(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Every printed number that was also measured: mean, standard error and measured / printed.
+
+    ``frames`` by reading of the decision sets; a curve that a reading lacks is missing there.
+    """
+    table = printed_numbers().rename(columns={"regret": "printed"})
+    keys = [*CURVE, "t"]
+    seen = []
+    for sets, frame in frames.items():
+        frame = frame.assign(law=frame["law"].replace("pareto", "lomax"))  # readings of one law
+        runs = frame.groupby(keys)["regret"].agg(["mean", "sem"]).reset_index()
+        names = {"mean": f"measured, {sets}", "sem": f"standard error, {sets}"}
+        table = table.merge(runs.rename(columns=names), on=keys, how="left")
+        table[f"ratio, {sets}"] = table[f"measured, {sets}"] / table["printed"]
+        seen.append(table[f"measured, {sets}"].notna())
+    return table[pd.concat(seen, axis=1).any(axis=1)].reset_index(drop=True)
+
+
+def _printed_section(beside: pd.DataFrame, frames: dict[str, pd.DataFrame]) -> str:
+    title = "Printed and measured"
+    if beside.empty:
+        last = int(printed_numbers()["t"].min())
+        return section(title, f"The printed curves were read from {last:,} rounds on: --full.", {})
+    rows = []
+    for values in beside.to_dict("records"):
+        family, law = family_name(values.pop("family")), law_name(values.pop("law"))
+        rows.append({"figure": values.pop("figure"), "family": family, "law": law} | values)
+    final = [row for row in rows if row["t"] == beside["t"].max()]
+    text = (
+        "Numbers read off the published figures, beside the means of these runs. Crosses in the "
+        "figures above are the printed ones. The paper fixes one unknown theta_star for each "
+        "dimension, so levels differ by what another theta_star changes: docs/published.md."
+    )
+    return section(title, text, {"After the last round": final, "All rounds": rows})
+
+
+def _verdicts_section(frames: dict[str, pd.DataFrame], delta: float) -> str:
+    if len(frames) < 2:
+        return ""
+    judged = {sets: judge_claims(frame, delta) for sets, frame in frames.items()}
+    rows = []
+    for claims in zip(*judged.values(), strict=True):
+        verdicts = {f"sets {s}": c.verdict for s, c in zip(judged, claims, strict=True)}
+        differ = "yes" if len(set(verdicts.values())) > 1 else "no"
+        rows.append({"claim": claims[0].title} | verdicts | {"they differ": differ})
+    text = "Each claim in both readings of the decision sets."
+    return section("As printed and as written", text, {"Verdicts": rows})
+
+
+def _told(claim: Claim) -> str:
+    return f"claim {claim.number}: {claim.verdict}. {claim.title}"
+
+
+def _told_ratios(beside: pd.DataFrame, sets: str) -> list[str]:
+    """How measured and printed numbers compare after the last round, for each policy and family."""
+    last = beside[beside["t"] == beside["t"].max()]
+    return [
+        f"measured / printed, {family_name(family)}, {policy}: "
+        f"{ratio.min():.2f} to {ratio.max():.2f} in {len(ratio)} settings"
+        for (family, policy), part in last.groupby(["family", "policy"])
+        if len(ratio := part[f"ratio, {sets}"].dropna())
+    ]

@@ -45,7 +45,7 @@ class FreshActions(NamedTuple):
 
 
 class UnitBall(FreshActions):
-    """K fresh points a round, uniform in the unit ball: the paper's experiments."""
+    """K fresh points a round, uniform in the unit ball: the paper's experiments as written."""
 
     __slots__ = ()
 

@@ -20,6 +20,7 @@ from belated.delays import (
     Never,
     PacketLoss,
     Uniform,
+    quantile,
     sample,
 )
 from belated.engine import Lane, WorldSettings, audit_world, draw_world, play, seed_of_run
@@ -28,6 +29,7 @@ from belated.engine.worlds import theta_star_of
 from belated.environments import UnitBall
 from belated.policies import DelayedOFUGLM, Greedy
 from belated.theory import STATEMENTS, audit, delay_bounds, regret_bound
+from belated.theory.bounds import sub_exponential
 
 T, DELTA = 100_000, 0.05 / 3
 
@@ -129,6 +131,38 @@ def test_the_printed_minimum_breaks():
     assert share == pytest.approx(0.36, abs=0.1)
     assert (largest > bounds.latest_corrected).mean() <= DELTA
     assert (np.ceil(largest) > bounds.latest).mean() <= 4 * DELTA
+
+
+@pytest.mark.parametrize("delay", [Exponential(7.0), Uniform(7.0), Constant(7.0)], ids=repr)
+def test_sub_exponential_parameters_are_valid(delay):
+    """E[exp(g (tau - E[tau]))] <= exp(v^2 g^2 / 2) for |g| <= 1 / b, Assumption 3 of the paper."""
+    v, b = sub_exponential(delay)
+    share = (np.arange(20_000) + 0.5) / 20_000  # the mean over quantiles stands for the integral
+    tau = np.array([quantile(delay, u) for u in share])
+    for g in np.linspace(-1.0, 1.0, 41) * (1.0 / b if b else 5.0):
+        assert np.exp(g * (tau - tau.mean())).mean() <= math.exp(v * v * g * g / 2.0) + 1e-12
+
+
+def test_uniform_delays_exceed_the_printed_bound():
+    """With b = 0 the printed minimum says that no delay exceeds its mean; half of them do."""
+    bounds = delay_bounds(Uniform(50.0), T, DELTA)
+    assert bounds.latest_printed == 50.0
+    assert Uniform(50.0).survival(bounds.latest_printed) == 0.5
+    assert Uniform(50.0).survival(bounds.latest_corrected) == 0.0
+    assert bounds.latest == 100.0
+
+
+def test_expected_regret_asks_for_a_finite_mean_only():
+    """Remark 1 of the paper: delta = 1 / T, and no tail of the delay but its mean."""
+    d, horizon = 3, 2000
+    bound = regret_bound(Gaussian(), Lomax(20.0), dim=d, horizon=horizon)
+    assert math.isnan(bound.printed)
+    late = delay_bounds(Lomax(20.0), horizon, 1.0 / horizon)
+    width = 1.0 + math.sqrt(d * bound.L + 2.0 * math.log(horizon))
+    sums = math.sqrt(2.0 * d * horizon * bound.L) + d * bound.L * (
+        1.0 + late.missing + late.expected_missing
+    )
+    assert bound.expected == pytest.approx(2.0 * width * sums + 2.0 * bound.gap)
 
 
 def test_bad_arguments():

@@ -12,11 +12,11 @@ from belated.environments import UnitBall
 STATEMENTS = {
     "R1": "theta_star is in the confidence set",
     "R2": "the regret of a round is at most 2 L_mu radius ||x||_{W^-1}",
-    "R3": "W^-1 = V^-1 + V^-1 Z W^-1",
-    "R4": "Z <= G X^2 I and V <= (1 + G X^2 / lam) W",
-    "R5": "x'Mx <= ||x||^2_{W^-1} trace(V^-1 Z)",
-    "R6": "product elliptical potential",
-    "R7": "elliptical potential",
+    "R3": "W^-1 = V^-1 + V^-1 Z W^-1 (Lemma 2)",
+    "R4": "Z <= G X^2 I and V <= (1 + G X^2 / lam) W (Lemmas 10 and 11)",
+    "R5": "x'Mx <= ||x||^2_{W^-1} trace(V^-1 Z) (proof of Lemma 3)",
+    "R6": "sum of ||x||_M, the product elliptical potential (Lemma 3)",
+    "R7": "elliptical potential (Lemma 14)",
     "R8": "sum of ||x||_{W^-1}, the two potentials together",
     "R9": "the regret is at most its certificate",
 }

@@ -45,7 +45,11 @@ class SubExponential(NamedTuple):
 
 
 def sub_exponential(delay: Delay) -> SubExponential | None:
-    """Valid parameters where we know them; None for a law whose tail is too heavy, or unknown."""
+    """Valid parameters where we know them; None for a law whose tail is too heavy, or unknown.
+
+    Uniform and constant delays are sub-Gaussian, so b is 0: the printed minimum is then 0, and
+    only the maximum is a bound. See sections 2 and 10 of docs/erratum.md.
+    """
     m = delay.mean
     known: dict[type, SubExponential] = {
         Exponential: SubExponential(2.0 * m, 2.0 * m),
@@ -65,8 +69,8 @@ class DelayBounds:
     missing: float  # no G_t is larger, with probability 1 - delta
     missing_anytime: float  # the same at round T of a bound that holds for all t at once
     latest: float  # no delay is larger, in whole rounds, with probability 1 - delta; at most T
-    missing_printed: float  # E[tau] + psi_T, the paper's; infinite where E[tau] is
-    latest_printed: float  # E[tau] + D_T, the paper's minimum; not a number without (v, b)
+    missing_printed: float  # E[tau] + psi_T, Lemma 4; infinite where E[tau] is
+    latest_printed: float  # E[tau] + D_T, Lemma 5; E[tau] where b = 0, not a number without (v, b)
     latest_corrected: float  # E[tau] + the maximum, with the union over T rounds paid for
 
 

@@ -83,7 +83,12 @@ def check_recovery(server, url, known_id, acknowledged):
     assert answer.body["logged"]
     acknowledged.append(answer.body["decision_id"])
     assert reward(server, known_id).body == {"statuses": ["accepted"]}
-    assert server.call("GET", "/readyz").status == 200
+    for _ in range(300):  # the log is looked at again a little later
+        answer = server.call("GET", "/readyz")
+        if answer.status == 200:
+            break
+        time.sleep(0.02)
+    assert answer.status == 200, answer
     assert metric(server, "belated_store_down") == 0.0
     assert server.process.is_alive()
     ledger = open_ledger(url)

@@ -82,8 +82,8 @@ def paper_experiment(
     rewards = {"linear": Gaussian(sd=choices.noise), "logistic": Bernoulli()}
     kinds = {**LAWS, "pareto": PARETO[choices.pareto]}
     delays = [kinds[law](mean) for law in laws for mean in means]
-    common = {"m1": choices.m1, "delta": DELTA, "lam": choices.lam}
-    ours, theirs = DelayedOFUGLM(**common), DUCBRidge(**common)
+    ours = DelayedOFUGLM(m1=choices.m1, delta=DELTA, lam=choices.lam)
+    theirs = DUCBRidge(m1=choices.m1, delta=DELTA, lam=choices.lam)
     kappa = Bernoulli().kappa(choices.m1)
     logistic = {
         OFU: ours._replace(R=choices.logistic_R),

@@ -120,7 +120,7 @@ def test_half_a_set_does_not_cover():
 
 @pytest.mark.compiled
 def test_informative_delays_break_coverage():
-    """Rewards of one half and less never return: no set holds, and this one loses theta_star."""
+    """Rewards of one half and less never return: no set is guaranteed, and this one is lost."""
     runs, policy = 100, DelayedOFUGLM(delta=DELTA)
     failed = failures(policy, Gaussian(), Informative(threshold=0.5), rounds=300, runs=runs)
     assert too_many(failed, runs)

@@ -82,6 +82,7 @@ def test_figure_5_of_the_paper():
 
     After 5000 rounds the figure shows 980 for D-UCB with a threshold of 10, and 430 for
     PatientBandits with alpha = 0.1 and 0.5; 1000 is what playing the other arm costs.
+    Its D-UCB is a censored variant of ``ConversionsUCB``, told the same law and threshold.
     """
     means, tails, T = (0.6, 0.8), (1.0, 0.3), 5000
     assert regret(ConversionsUCB(Tail(0.7), 10), means, tails, T, window=10) > 930

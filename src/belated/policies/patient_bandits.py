@@ -53,7 +53,7 @@ class PatientBandits(NamedTuple):
     one on: a delay of u rounds shows after u + 1 of them, in print after u. The last term has room
     for that: with a = min(alpha, 1/2), the N missing shares add up to at most ``1 + sum over m < N
     of m^-a <= 2 N^(1 - a)``. Figure 5 of the paper comes out as printed in order and shape; its
-    Figure 4, with equal delays, shows a third of the regret that the printed width has.
+    Figure 4, with equal delays, shows a third or a quarter of what the printed width loses.
     Adapt-PatientBandits, the paper's Algorithm 2, which estimates alpha, is not here.
 
     References

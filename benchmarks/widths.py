@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from belated import Bandit, Bernoulli, registry
-from belated.core.protocols import mean, radius
+from belated.core.protocols import claims_set, mean
 from belated.core.steps import covers
 from belated.delays import Exponential, arrival, quantile
 from belated.engine import World, draw_world
@@ -30,7 +30,7 @@ REPORTED: dict[float, dict[str, float]] = {
 def make(name: str, m1: float) -> Any:
     """The policy with its defaults, told the bound on the norm."""
     kind = registry.load(registry.POLICIES, name)
-    if "m1" not in kind._fields or kind not in radius.cases:
+    if "m1" not in kind._fields or not claims_set(kind()):
         raise SystemExit(f"{name}: expected a policy with a bound m1 and a confidence set")
     values: dict[str, Any] = {"m1": m1}
     if "delta" in kind._fields:

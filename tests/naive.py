@@ -721,7 +721,7 @@ def policy_elimination_load(policies, weights, P, mu, K):
 
 
 class OTFLin:
-    """OTFLinUCB and OTFLinTS from ALGORITHMS E.1 and E.2, everything recomputed every round.
+    """Algorithms 1 and 2 of Vernade et al. (2020), everything recomputed every round.
 
     With ``stale`` the norms of actions are those at the last renewal, or when they were played.
     """
@@ -748,7 +748,7 @@ class OTFLin:
     def f(self):
         t = len(self.x) + 1
         growth = self.d * math.log((self.d * self.lam + t) / (self.d * self.lam))
-        return math.sqrt(2 * math.log(1 / self.delta) + growth)
+        return math.sqrt(self.lam) + math.sqrt(2 * math.log(1 / self.delta) + growth)
 
     def play(self, x):
         self.x.append(x)
@@ -768,9 +768,9 @@ class OTFLin:
         return np.array([x @ theta + width * math.sqrt(x @ V_inv @ x) for x in actions])
 
     def draw(self, normals, scale=1.0):
-        """A parameter from N(theta, w^2 V^-1): V = U'U, theta + w U^-1 z."""
-        U = np.linalg.cholesky(self.V).T
-        return self.theta + scale * (self.f() + self.bias()) * np.linalg.solve(U, normals)
+        """A parameter from N(theta, scale^2 beta V^-1): V = U'U, theta + w U^-1 z."""
+        U, beta = np.linalg.cholesky(self.V).T, 1 + self.bias() / self.f()
+        return self.theta + scale * math.sqrt(beta) * np.linalg.solve(U, normals)
 
 
 def dfm_loss(x, converted, time, w_c, w_d):

@@ -118,9 +118,11 @@ def test_ducb_ridge_plays_its_formula(guaranteed):
     assert decision.score == pytest.approx(scores.max())
     assert pytest.approx(bandit.V) == bandit._state.memory.V
     low, high = bandit.interval(actions[0])
+    assert bandit.interval_kind == ("confidence" if guaranteed else "posterior")
+    if not guaranteed:
+        return
     wider = naive.sqrt_beta(bandit.W, lam, m1, 0.5, 1.0, delta)
-    G += 1
-    wider = math.sqrt(wider**2 + 4 * G * m1**2) if guaranteed else wider + c * math.sqrt(G)
+    wider = math.sqrt(wider**2 + 4 * (G + 1) * m1**2)
     V_inv = np.linalg.inv(bandit.V)
     assert (high - low) / 2 == pytest.approx(wider * math.sqrt(actions[0] @ V_inv @ actions[0]))
 

@@ -3,6 +3,7 @@
 import inspect
 import math
 import re
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -236,14 +237,26 @@ def test_bold_returns_rewards_to_the_copy_that_decided():
     run, _ = played(BOLD("ucb1"))
     free, owner = [], {}
     for t in range(1, T + 1):
-        slow, n = free.pop() if free else (naive.UCB1(K), 1)
+        made, slow, n = free.pop(0) if free else (t, naive.UCB1(K), 1)
         assert run.index[t - 1] == slow.select(n), t
-        owner[t] = slow, n
+        owner[t] = made, slow, n
         for s in range(1, t + 1):
             if run.arrives[s - 1] == t:
-                slow, n = owner.pop(s)
+                made, slow, n = owner.pop(s)
                 slow.update(run.index[s - 1], run.reward[s - 1])
-                free.append((slow, n + 1))
+                free.append((made, slow, n + 1))
+                free.sort(key=itemgetter(0))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_bold_picks_a_copy_whatever_the_order_of_returns(first):
+    """Algorithm 1: independently of past predictions, of which an order of returns may tell."""
+    player, actions = BOLD(Spy()).start(2, np.random.default_rng(0)), np.eye(2)
+    rows = [player.choose(actions, 1), player.choose(actions, 2)]
+    for k in (first, 1 - first):
+        player.observe(actions[rows[k]], 1.0, k + 1)
+    player.choose(actions, 3)
+    assert [copy.rounds for copy in player.copies] == [2, 1]
 
 
 @pytest.mark.parametrize("base", BASES)

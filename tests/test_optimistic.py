@@ -14,7 +14,7 @@ from belated import Bandit, Bernoulli, Binomial, Bounded, Gaussian, Poisson, Pro
 from belated.core import pruning, pruning_mean
 from belated.core.linalg import grow
 from belated.core.products import dot
-from belated.core.protocols import mean, reward_quantile
+from belated.core.protocols import claims_set, mean, reward_quantile
 from belated.core.pruning import decision_set, new_cap, renew
 from belated.core.pruning_mean import most_optimistic_mean
 from belated.core.state import OBSERVED
@@ -499,10 +499,12 @@ def test_exploration_ends_when_the_returned_design_has_full_rank(kind):
 
 def test_ucb_glm_golden_value():
     """ALGORITHMS C.4: d = 5, T = 100,000, sigma = 1/2, kappa = sigma'(1), delta = 0.05 / 3."""
-    policy = UCBGLM(m1=1.0, delta=0.05 / 3, horizon=100_000)
+    policy = UCBGLM(m1=1.0, delta=0.05 / 3, horizon=100_000, guaranteed=False)  # as printed
     bandit = Bandit(5, family=Bernoulli(), policy=policy)
     assert bandit.sqrt_beta == pytest.approx(14.0644, abs=5e-5)
     assert bandit.radius == math.inf
+    proved = Bandit(5, family=Bernoulli(), policy=UCBGLM(delta=0.05 / 3, horizon=100_000))
+    assert proved.sqrt_beta == pytest.approx(math.sqrt(3.0) * 14.0644 + 1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize("guaranteed", [False, True])
@@ -554,6 +556,7 @@ def test_ucb_glm_width_is_too_small_unless_guaranteed():
     delta, fails = 0.001, {}
     for guaranteed in (False, True):
         policy = UCBGLM(delta=delta, horizon=2, guaranteed=guaranteed)
+        assert claims_set(policy) == guaranteed
         bandit = Bandit(1, family=Gaussian(), policy=policy)
         bandit.learn(bandit.decide([[1.0]]).id, 0.3)
         bandit.decide([[1.0]])

@@ -8,7 +8,7 @@ from scipy import stats
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, Gaussian, Poisson, registry
 from belated.core.own import is_own
-from belated.core.protocols import derivatives, mean, radius, refusal, reward_quantile
+from belated.core.protocols import claims_set, derivatives, mean, refusal, reward_quantile
 from belated.core.ranking import RankedAction, verdict
 from belated.policies import UCBGLM, Greedy, LinTS, LinUCB, OTFLinUCB, Thompson
 
@@ -56,8 +56,7 @@ def policies():
 def test_every_policy_gives_an_interval_in_reward_units(policy, family):
     bandit, actions = fed(policy, family), np.eye(3)
     before = bandit.fingerprint()
-    claimed = type(policy) in radius.cases
-    assert bandit.interval_kind == ("confidence" if claimed else "posterior")
+    assert bandit.interval_kind == ("confidence" if claims_set(policy) else "posterior")
     for row in bandit.ranking(actions):
         low, high = bandit.interval(actions[row.index])
         assert low <= row.mean <= high

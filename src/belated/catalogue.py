@@ -6,7 +6,7 @@ from typing import Any
 
 from belated import registry
 from belated.core.own import is_own
-from belated.core.protocols import Family, check_family, feedback_of, radius
+from belated.core.protocols import Family, check_family, claims_set, feedback_of, radius
 
 SECTIONS = ("Parameters", "Assumptions", "Cost", "Deviations", "References")
 HEAD = """\
@@ -46,8 +46,8 @@ def page() -> str:
     lines = ["| policy | what it does | feedback | set |", "|---|---|---|---|"]
     for name, kind in kinds.items():
         summary = sections(kind)[""].split("\n")[0].replace("|", "\\|")
-        has_set = "yes" if kind in radius.cases else "no"
-        lines.append(f"| [{name}](#{name}) | {summary} | {feedback_of(kind())} | {has_set} |")
+        feedback, claim = feedback_of(kind()), _claim(kind)
+        lines.append(f"| [{name}](#{name}) | {summary} | {feedback} | {claim} |")
     entries = [_entry(name, kind) for name, kind in kinds.items()]
     return "\n".join([HEAD, *lines, "", *entries])
 
@@ -58,7 +58,7 @@ def _entry(name: str, kind: Any) -> str:
     facts = [
         f"- **Class:** `{home}`",
         f"- **Feedback:** {feedback_of(kind())}",
-        f"- **Confidence set:** {'yes' if kind in radius.cases else 'no'}",
+        f"- **Confidence set:** {_claim(kind)}",
         f"- **Rewards:** {', '.join(_learns_from(kind))}",
     ]
     parts = [f"## {name}", said[""], "\n".join(facts)]
@@ -70,6 +70,13 @@ def _entry(name: str, kind: Any) -> str:
             text = text.replace(".\n", ".\\\n")  # each on a line of its own
         parts += [f"**{title}**", text]
     return "\n\n".join(parts) + "\n"
+
+
+def _claim(kind: Any) -> str:
+    """Whether the policy has a confidence set: with its defaults, if ``guaranteed``, or never."""
+    if claims_set(kind()):
+        return "yes"
+    return "if `guaranteed`" if kind in radius.cases else "no"
 
 
 def _learns_from(kind: Any) -> list[str]:

@@ -388,7 +388,8 @@ class Informative(NamedTuple):
     """The delay depends on the reward: one law up to ``threshold``, another above it.
 
     The theory excludes this. With successes at once and failures late (the default: never), the
-    returned rewards are a biased sample and no confidence set here covers theta_star.
+    returned rewards are a biased sample, and none of the confidence sets here is guaranteed to
+    cover theta_star. ``OPSE``, a policy on arms without such a set, allows it.
     """
 
     above: Any = Constant(0.0)

@@ -155,7 +155,10 @@ class Knowledge:
 
     @property
     def radius(self) -> float:
-        """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled."""
+        """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
+
+        That of a confidence set, unless the policy has a parameter ``guaranteed`` that is False.
+        """
         return self._width(radius)
 
     def _width(self, which: Generic[float]) -> float:

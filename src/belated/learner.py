@@ -16,9 +16,9 @@ from belated.core.protocols import (
     Family,
     Policy,
     choose,
+    claims_set,
     derivatives,
     mean,
-    radius,
     revise,
 )
 from belated.core.pruning import DecisionSet, decision_set
@@ -101,7 +101,7 @@ class Learner:
     @property
     def has_set(self) -> bool:
         """Whether the policy has a confidence set."""
-        return type(self.policy) in radius.cases
+        return claims_set(self.policy)
 
     def stream(self, rng: np.random.Generator) -> np.random.Generator | None:
         """``rng`` for a policy that draws from it, None for the others: they are faster so."""

@@ -41,6 +41,7 @@ POLICIES = {
     "odaaf": "policies.odaaf:ODAAF",
     "conversions-ucb": "policies.conversions:ConversionsUCB",
     "conversions-kl-ucb": "policies.conversions:ConversionsKLUCB",
+    "patient-bandits": "policies.patient_bandits:PatientBandits",
     "delayed-elimination": "policies.elimination:DelayedElimination",
     "opse": "policies.elimination:OPSE",
     "policy-elimination": "policies.policy_elimination:PolicyElimination",

@@ -260,9 +260,18 @@ def sqrt_beta(policy: Any, state: State) -> float:
 def radius(policy: Any, state: State) -> float:
     """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
 
-    NaN for a policy without a confidence set.
+    NaN for a policy without a width. Whether it is proved to hold, ``claims_set`` says.
     """
     return np.nan
+
+
+def claims_set(policy: Any) -> bool:
+    """Whether the policy, with its present parameters, claims a confidence set.
+
+    A policy with a parameter ``guaranteed`` claims one only where that is True: with any other
+    value its width is one that nobody has proved.
+    """
+    return type(policy) in radius.cases and bool(getattr(policy, "guaranteed", True))
 
 
 @generic_with_default

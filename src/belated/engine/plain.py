@@ -24,6 +24,7 @@ from belated.core.protocols import (
     Delay,
     Environment,
     Family,
+    claims_set,
     delay_quantile_of,
     mean,
     reward_quantile,
@@ -166,4 +167,6 @@ def mean_rewards(family: Family, world: World) -> Matrix:
 def _covers(bandit: Any, theta_star: Vector) -> bool:
     """Whether theta_star is in the confidence set; False where there is none."""
     state = getattr(bandit, "_state", None)
-    return state is not None and bool(covers(bandit.policy, state, theta_star))
+    if state is None or not claims_set(bandit.policy):
+        return False
+    return bool(covers(bandit.policy, state, theta_star))

@@ -20,9 +20,9 @@ from belated.core.protocols import (
     Environment,
     Family,
     Policy,
+    claims_set,
     draw_actions,
     mean,
-    radius,
     remember,
     with_horizon,
 )
@@ -216,7 +216,7 @@ def is_randomised(policy: Policy) -> bool:
 
 def has_set(policy: Policy) -> bool:
     """Whether the policy has a confidence set."""
-    return type(policy) in radius.cases
+    return claims_set(policy)
 
 
 def has_certificate(policy: Policy) -> bool:

@@ -65,7 +65,7 @@ class Size(NamedTuple):
 
 
 QUICK = Size(
-    policies=(OFU, "ducb-ridge", "gloc", "ada-ofu-ecolog", "glb-omd"),
+    policies=(OFU, "ducb-ridge:guaranteed=true", "gloc", "ada-ofu-ecolog", "glb-omd"),
     families=("gaussian", "bernoulli"),
     delays=("constant:0", "exponential:20", "uniform:20", "lomax:20", "packet:0.9"),
     dims=(2,),

@@ -27,6 +27,7 @@ from belated.policies.ofuglb import OFUGLB, OFULogR
 from belated.policies.ofuglb_e import OFUGLBe
 from belated.policies.oful import OFUL, OFULRarely
 from belated.policies.otf_lin import OTFLinTS, OTFLinUCB
+from belated.policies.patient_bandits import PatientBandits
 from belated.policies.policy_elimination import PolicyElimination
 from belated.policies.polya_gamma import PolyaGamma
 from belated.policies.qpm_d import QPMD
@@ -70,6 +71,7 @@ __all__ = [
     "OFULogR",
     "OTFLinTS",
     "OTFLinUCB",
+    "PatientBandits",
     "PolicyElimination",
     "PolyaGamma",
     "Thompson",

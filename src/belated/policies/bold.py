@@ -1,5 +1,6 @@
 """BOLD of Joulani, Gyorgy and Szepesvari (2013): as many copies of an algorithm as are waiting."""
 
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,9 @@ from belated.policies.arms import base_policy
 class BOLD(NamedTuple):
     """BOLD: a copy of an algorithm for every reward that is waited for.
 
-    Each decision is made by a copy of the base that waits for no reward, a new one where there is
-    none. The reward goes to the copy that made the decision. So each copy sees a game without
-    delay. Without delay this is the base. It plays in simulations only.
+    Each decision is made by a copy of the base that waits for no reward: the oldest of them, a new
+    one where there is none. The reward goes to the copy that made the decision. So each copy sees a
+    game without delay. Without delay this is the base. It plays in simulations only.
 
     Parameters
     ----------
@@ -28,9 +29,10 @@ class BOLD(NamedTuple):
 
     Assumptions
     -----------
-    Those of the base, on the rounds of each copy, which delays must not choose by their rewards.
-    The regret is the sum of those of the copies; there is one more than the most rewards that are
-    missing at once.
+    Those of the base, on the rounds of each copy, and delays that do not depend on the decisions:
+    then which rounds a copy plays does not, either (Joulani et al., Theorem 1 and its footnote).
+    The regret is at most the sum of those of the copies, M f(n / M) for M copies and a base with
+    the concave bound f; there is one copy more than the most rewards that are missing at once.
 
     Cost
     ----
@@ -38,8 +40,9 @@ class BOLD(NamedTuple):
 
     Deviations
     ----------
-    The loop is from memory of the paper, whose text was not checked. Of several idle copies the
-    one that became idle last decides. Copies share one random stream.
+    This is Algorithm 1. It asks for an idle copy that is picked "independently of past
+    predictions" and leaves open which; here it is the one that was made first. Copies share one
+    random stream.
 
     References
     ----------
@@ -80,19 +83,20 @@ class BOLDPlayer:
     def __init__(self, policy: BOLD, dim: int, rng: np.random.Generator) -> None:
         self.base, self.dim, self.rng = base_policy("base", policy.base), dim, rng
         self.copies: list[Copy] = []
-        self.idle: list[Copy] = []
-        self.waiting: dict[int, Copy] = {}  # by round
+        self.idle: list[int] = []  # a heap of indices: the order of returns must not decide
+        self.waiting: dict[int, int] = {}  # copies by round
 
     def choose(self, actions: Matrix, t: int) -> int:
         """The row to play in round ``t``."""
         if not self.idle:
             self.copies.append(Copy(started(self.base, self.dim, self.rng)))
-            self.idle.append(self.copies[-1])
-        copy = self.waiting[t] = self.idle.pop()
-        return copy.choose(actions)
+            self.idle.append(len(self.copies) - 1)
+        index = self.waiting[t] = heappop(self.idle)
+        return self.copies[index].choose(actions)
 
     def observe(self, x: Vector, y: float, t: int) -> None:
         """The reward of round ``t`` returned."""
-        copy = self.waiting.pop(t)
+        index = self.waiting.pop(t)
+        copy = self.copies[index]
         copy.tell(x, y, copy.rounds)
-        self.idle.append(copy)
+        heappush(self.idle, index)

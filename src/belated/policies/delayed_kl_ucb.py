@@ -42,7 +42,9 @@ class DelayedKLUCB(NamedTuple):
 
     Deviations
     ----------
-    The rule is from memory of the paper, whose abstract alone was checked. Which of several arms
+    The rule is equation (6) of Joulani et al. with the bound of KL-UCB. Their bound on its regret
+    is in an extended version of the paper, which we could not read; the bound of KL-UCB is from
+    memory of Garivier and Cappe (2011), which we could not read either. Which of several arms
     without a reward to play is our choice. ``log log t`` counts as 0 while it is negative.
 
     References

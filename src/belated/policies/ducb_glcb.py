@@ -1,8 +1,8 @@
 """DUCB-GLCB of Zhou, Xu and Blanchet (2019): the bonus inflated by the rewards still missing.
 
 Reconstructed from memory of the paper (Zhou, Xu, Blanchet: Learning in Generalized Linear
-Contextual Bandits with Stochastic Delays, NeurIPS 2019; Blanchet, Xu, Zhou, arXiv 2003.05174), not
-checked against its text. The inflation follows from
+Contextual Bandits with Stochastic Delays, NeurIPS 2019; Blanchet, Xu, Zhou, arXiv 2003.05174),
+which we could not read. The inflation follows from
 
     ||e||_V^2 = ||e||_W^2 + sum over missing rounds of (x'e)^2 <= ||e||_W^2 + G ||e||^2,
 
@@ -59,14 +59,15 @@ class DUCBRidge(NamedTuple):
         Factor of the inflation; 1 is the paper's, which needs ``||theta - theta_star|| <= 1``.
     guaranteed
         Take ``sqrt(beta + 4 G m1^2 max_norm^2)`` instead: a width that is proved, for an estimate
-        in the ball of radius m1.
+        in the ball of radius m1. Without it no confidence set is claimed.
     max_norm
         Filled in from the bandit.
 
     Assumptions
     -----------
-    Those of Delayed OFU-GLM. The default width also needs ``c >= max_norm ||theta - theta_star||``
-    in every round, which nothing enforces; with ``guaranteed`` the ball of radius m1 does.
+    With ``guaranteed``: those of Delayed OFU-GLM. The default width also needs ``c >= max_norm
+    ||theta - theta_star||`` in every round, which nothing enforces: it is a rule for playing, and
+    no set is claimed with it. In the ball of radius m1 the distance may be ``2 m1``.
 
     Cost
     ----
@@ -75,9 +76,9 @@ class DUCBRidge(NamedTuple):
 
     Deviations
     ----------
-    Reconstructed from memory of the paper, not checked against its text: the bonus and the matrix
-    with confidence. The paper explores first and has no ridge, see ``DUCBLiteral``. The width of
-    the returned rewards is that of Delayed OFU-GLM.
+    Reconstructed from memory of Zhou et al. (2019), which we could not read: the bonus and the
+    matrix with confidence. The paper explores first and has no ridge, see ``DUCBLiteral``. The
+    width of the returned rewards is that of Delayed OFU-GLM.
 
     References
     ----------
@@ -168,11 +169,12 @@ class DUCBLiteral(NamedTuple):
 
     Deviations
     ----------
-    Reconstructed from memory of the paper, not checked against its text. The bonus and the matrix
-    are remembered with confidence, the length of the exploration is not: the paper's constants are
-    unspecified, so the condition its proof uses stands in for them. The first term of the width,
-    that of UCB-GLM, is too small in general (see ``UCBGLM``), and so is the set: in short logistic
-    runs it loses theta_star far more often than delta. None is claimed.
+    Reconstructed from memory of Zhou et al. (2019), which we could not read. The bonus and the
+    matrix are remembered with confidence, the length of the exploration is not: the paper's
+    constants are unspecified, so the condition its proof uses stands in for them. The first term
+    of the width, that printed in Theorem 2 of Li et al. (2017), is too small in general (see
+    ``UCBGLM``), and so is the set: in short logistic runs it loses theta_star far more often than
+    delta. None is claimed.
 
     References
     ----------

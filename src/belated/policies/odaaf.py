@@ -44,7 +44,8 @@ class ODAAF(NamedTuple):
     Assumptions
     -----------
     Rewards in [0, 1], with a mean of their own for each arm. Delays are independent, identically
-    distributed, and independent of the rewards; their expected value is known.
+    distributed, and independent of the rewards; their expected value is known (Assumption 1 of the
+    paper; a bound is its Assumption 2, the variance its Assumption 3).
 
     Cost
     ----
@@ -52,9 +53,13 @@ class ODAAF(NamedTuple):
 
     Deviations
     ----------
-    n_m agrees with a public implementation; the rest is from memory of the paper. The bridge and
-    the rounds after the last phase play the arm with the best average. A horizon of 10 rounds or
-    fewer has no phase: the first arm is played.
+    This is Algorithm 1, with n_m of equations (14), (18) for ``max_delay`` and (25) for
+    ``variance``, all in the supplement. Algorithm 1 prints ``while |T_j(m)| <= n_m``, one round
+    more than the n_m of its text, which is what is played here. It leaves open which arm plays the
+    bridge, here the one with the best average; with the expected delay alone it needs no bridge,
+    says its Section 4.1, and its experiments play none then: here there always is one. The end of
+    the phases at ``T tol^2 <= e``, below which the logarithm means nothing, is ours: a horizon of
+    10 rounds or fewer has no phase, and the first arm is played.
 
     References
     ----------

@@ -3,7 +3,8 @@
 A decision of which nothing has come back within the window did not convert; of a younger one that
 is not known yet. Both learn from the first day on by counting every decision in the design matrix,
 as if what has not come back were a zero, and by adding to the width what that may cost: the norms
-of the actions whose window is still open.
+of the actions whose window is still open. Numbers of equations and algorithms are those of the
+paper (PMLR 119, vernade20a).
 """
 
 import math
@@ -130,7 +131,7 @@ class OTFLinUCB(NamedTuple):
     Plays ``argmax x'theta + (2 f + B) ||x||_{V^-1}`` in round t, with V the design matrix of all
     rounds before, theta = V^-1 b, b the sum of the actions whose conversion has returned,
 
-        f = sqrt(2 log(1 / delta) + d log(1 + t max_norm^2 / (d lam))),
+        f = sqrt(lam) + sqrt(2 log(1 / delta) + d log(1 + t max_norm^2 / (d lam))),
 
     and B the sum of ``||a||_{V^-1}`` over the last ``window`` actions a, whose conversions may
     still come. theta estimates ``tau theta_star``, tau the share of conversions that come within
@@ -143,7 +144,7 @@ class OTFLinUCB(NamedTuple):
         Rounds a conversion is waited for, m; finite. A simulation fills in that of its feedback.
         Who runs a bandit must not hand it conversions that come later.
     delta
-        Probability: the width holds in a round with probability 1 - 2 delta.
+        Probability: the width holds in all rounds at once with probability 1 - 2 delta.
     lam
         Ridge in V.
     width_scale
@@ -157,10 +158,12 @@ class OTFLinUCB(NamedTuple):
 
     Assumptions
     -----------
-    The mean reward is linear in the action, x'theta_star in [0, 1]; delays are independent and of
-    one law, and depend on neither action nor reward; ``sqrt(lam) ||theta_star|| <= f``. The mean
-    of a family here is a function of x'theta_star: that is linear in one-hot actions, whose
-    coefficients are then the mean rewards, and in general not in others.
+    The mean reward is linear in the action, x'theta_star in [0, 1], with ``||theta_star|| <= 1``;
+    delays are independent and of one law, and depend on neither action nor reward. The mean of a
+    family here is a function of x'theta_star: that is linear in one-hot actions, whose coefficients
+    are then the mean rewards, and in general not in others. Their norm may exceed 1: up to
+    ``1 + f / sqrt(lam)`` the width holds all the same, because noise of rewards in [0, 1] is half
+    of what the paper allows for.
 
     Cost
     ----
@@ -169,11 +172,13 @@ class OTFLinUCB(NamedTuple):
 
     Deviations
     ----------
+    This is Algorithm 1: the estimate of equation (2), the width of (3) and (4), the index of (6).
     For a logistic family the linear mean is a working model, exact for one-hot actions only: it
     has no constant, unless a feature is constant, and sigma(0) is 1/2.
-    Norms behind B may be those of an earlier V, see ``exact``. ``max_norm`` other than 1 enters
-    f. Index and width are as a blog post quotes the theorems, with the square root
-    that their public code leaves out of the norms; the paper's body was not consulted.
+    Norms behind B may be those of an earlier V, see ``exact``; Section 5 of the paper advises
+    those of the rounds in which the actions were played, which are larger. ``max_norm`` other than
+    1, which the paper has, enters f. With the width as printed the regret of Figure 1 cannot be
+    had: in its world OTFLinUCB loses some seven times as much, more than uniform play.
 
     References
     ----------
@@ -229,9 +234,9 @@ class OTFLinUCB(NamedTuple):
 class OTFLinTS(NamedTuple):
     """Thompson sampling where only conversions return, within a window (Vernade et al. 2020).
 
-    Plays what is best for a parameter drawn from N(theta, (scale (f + B))^2 V^-1), in the notation
-    of ``OTFLinUCB``: f grows with log t, B is the sum of the norms of the actions whose window is
-    still open.
+    Plays what is best for a parameter drawn from ``N(theta, scale^2 beta V^-1)`` with ``beta = 1 +
+    B / f``, in the notation of ``OTFLinUCB``: f grows with log t, B is the sum of the norms of the
+    actions whose window is still open.
 
     Parameters
     ----------
@@ -242,7 +247,8 @@ class OTFLinTS(NamedTuple):
 
     Assumptions
     -----------
-    None: no guarantee is claimed. The linear mean is that of ``OTFLinUCB``.
+    None: no guarantee is claimed, and the paper has none: it calls beta "rather heuristic". The
+    linear mean is that of ``OTFLinUCB``.
 
     Cost
     ----
@@ -250,9 +256,10 @@ class OTFLinTS(NamedTuple):
 
     Deviations
     ----------
-    The standard deviation f + B is remembered from the paper, with middling confidence; its
-    authors' code scales the covariance in another way. Hence ``scale``. The rest as in
-    ``OTFLinUCB``.
+    This is Algorithm 2; ``scale`` is ours, and 1 is the paper's. Algorithm 2 prints the norms
+    behind B in the V of the round in which an action was played, the text of Section 7 in the
+    present V: ``exact`` has the latter, the default norms in between. In the world of Figure 1 it
+    loses some 1.5 times what the figure shows. The rest as in ``OTFLinUCB``.
 
     References
     ----------
@@ -334,10 +341,10 @@ def _remember(policy: Any, state: State, x: Vector) -> None:
 
 @kernel
 def _noise(policy: Any, state: State) -> float:
-    """The f of the round to come."""
+    """The f of the round to come, equation (4)."""
     d, t = state.theta.shape[0], state.counts[DECIDED] + 1
     growth = math.log1p(t * policy.max_norm * policy.max_norm / (d * policy.lam))
-    return math.sqrt(d * growth - 2.0 * math.log(policy.delta))
+    return math.sqrt(policy.lam) + math.sqrt(d * growth - 2.0 * math.log(policy.delta))
 
 
 @choose.case(OTFLinUCB)
@@ -359,7 +366,7 @@ def _choose_ts(
         sample[i] = rng.standard_normal()
     cholesky(memory.V, 0.0, U)
     solve_upper(U, sample)
-    sd = policy.scale * (_noise(policy, state) + memory.scalars[WAITING])
+    sd = policy.scale * math.sqrt(1.0 + memory.scalars[WAITING] / _noise(policy, state))
     for i in range(d):
         sample[i] = state.theta[i] + sd * sample[i]
     row, score, _, _ = most_optimistic(sample, memory.V_inv, memory.cap, 0.0, actions, state.work)

@@ -32,7 +32,7 @@ class QPMD(NamedTuple):
     Rewards of an arm are independent and identically distributed, and so are those that have
     returned: delays do not depend on the rewards. Then the regret exceeds that of the base by at
     most the sum over arms of the gap times the expected largest number of its rewards that are
-    missing at once.
+    missing at once (Joulani et al., Theorem 6, equation (4)).
 
     Cost
     ----
@@ -40,8 +40,7 @@ class QPMD(NamedTuple):
 
     Deviations
     ----------
-    The loop is from memory of the paper and agrees with a public implementation; the paper's text
-    was not checked.
+    None: this is Algorithm 2. Its queues are first in, first out, too.
 
     References
     ----------

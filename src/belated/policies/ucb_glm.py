@@ -1,4 +1,7 @@
-"""UCB-GLM of Li, Lu and Zhou (2017): explore, then a bonus of fixed width."""
+"""UCB-GLM of Li, Lu and Zhou (2017): explore, then a bonus of fixed width.
+
+Numbers of equations are those of the paper (PMLR 70); Lemma 8 is in its supplement.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -19,11 +22,11 @@ class UCBGLM(NamedTuple):
     """Explore until every direction was seen, then ``x'theta + a ||x||_{W^-1}`` with a fixed a.
 
     Plays at random until ``lambda_min(sum of x x') >= explore_until`` over the rounds whose reward
-    has returned; then theta is the unpenalised maximum likelihood estimate of those rewards, and
+    has returned; then theta is the maximum likelihood estimate of those rewards in the ball of
+    radius m1, and with T the number of rounds
 
-        a = (R / kappa) sqrt((d / 2) log(1 + 2 T max_norm^2 / (d explore_until)) + log(1 / delta))
-
-    with T the number of rounds.
+        a = sqrt(lam) m1 + (R / kappa) sqrt(3 b),
+        b = (d / 2) log(1 + 2 T max_norm^2 / (d explore_until)) + log(1 / delta).
 
     Parameters
     ----------
@@ -41,8 +44,9 @@ class UCBGLM(NamedTuple):
     explore_until
         Least eigenvalue of the returned design that ends the exploration.
     guaranteed
-        Take ``sqrt(3) a + sqrt(lam) m1``, and the estimate in the ball of radius m1: a width that
-        is proved.
+        True, the default: the width above, which is proved. False: the printed one of Theorem 2,
+        ``a = (R / kappa) sqrt(b)``, and the estimate of equation (6), which no ball confines. That
+        width is not proved and too small, so no confidence set is claimed then.
     lam
         A ridge that keeps the first matrices invertible, so small that it does not matter later.
     tol
@@ -52,11 +56,8 @@ class UCBGLM(NamedTuple):
 
     Assumptions
     -----------
-    With ``guaranteed=True``: ``||theta_star|| <= m1``, R-sub-Gaussian noise, and delays that do not
-    depend on the reward. Without it the width is too small for the claim: with Gaussian noise, d =
-    1, T = 2, delta = 0.001 and one action of length 1 it fails after the first reward with
-    probability 0.005. The paper also needs actions drawn independently of each other while it
-    explores.
+    ``||theta_star|| <= m1``, R-sub-Gaussian noise, and delays that do not depend on the reward. The
+    paper also needs actions drawn independently of each other while it explores.
 
     Cost
     ----
@@ -65,9 +66,18 @@ class UCBGLM(NamedTuple):
 
     Deviations
     ----------
-    Sums run over returned rewards. The paper explores for a number of rounds that rests on
-    unspecified constants; here it ends with the condition that its width rests on. The width is
-    from a public implementation of its Theorem 2, not from its text.
+    Sums run over returned rewards. Algorithm 1 explores for tau rounds, which Theorem 2 leaves
+    with an unspecified constant C; here the exploration ends with the condition that Lemma 3
+    rests on, ``lambda_min >= 1`` in print and ``explore_until`` here.
+
+    The printed width is too small. Lemma 3 has ``(R / kappa) sqrt(b)``, with ``max_norm =
+    explore_until = 1``; its proof rests on Lemma 8, which bounds the noise by ``4 R^2 b``: a factor
+    of 2 was lost on the way, and Theorem 2 takes over what is left. With Gaussian noise, d = 1,
+    T = 2, delta = 0.001 and one action of length 1 the printed width fails after the first reward
+    with probability 0.005. Here 4 became 3, by a ridge of ``explore_until / 2`` in place of Lemma
+    8's last step. The paper's kappa is the least slope over ``||theta - theta_star|| <= 1``
+    (Assumption 1), and nothing in Lemma 3's proof keeps the estimate there; the ball of radius m1
+    does, with the kappa above.
 
     References
     ----------
@@ -81,7 +91,7 @@ class UCBGLM(NamedTuple):
     R: float | None = None
     horizon: int | None = None
     explore_until: float = 1.0
-    guaranteed: bool = False
+    guaranteed: bool = True
     lam: float = 1e-6
     tol: float = 1e-2
     max_norm: float | None = None
@@ -108,7 +118,7 @@ class UCBGLM(NamedTuple):
         return self._replace(kappa=kappa, R=R, horizon=T, max_norm=max_norm)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """The maximum likelihood estimate, penalised by next to nothing."""
+        """The maximum likelihood estimate, in the ball if guaranteed, next to no penalty."""
         return penalised_mle(
             family,
             dim,
@@ -124,7 +134,7 @@ class UCBGLM(NamedTuple):
 # The proved width. With M the sum of x x' over returned rounds, e = explore_until, M >= e I and S
 # the sum of x times noise, ||S||^2 in the norm of M^-1 is at most 3/2 of that in the norm of
 # (M + e/2 I)^-1, which by the method of mixtures is at most R^2 (log det(I + 2 M / e) + 2 log(1 /
-# delta)) in all rounds at once: 3 R^2 times what stands under the root of a. The rest is the
+# delta)) in all rounds at once: 3 R^2 b. Lemma 8 has (1 - 1/2)^-1 for our 3/2. The rest is the
 # variational inequality of Delayed OFU-GLM; the ridge adds sqrt(lam) m1.
 
 

@@ -89,10 +89,21 @@ def is_additive(row: Row) -> bool | None:
 def exponents(summary: list[Row]) -> str:
     """Exponents of pooled penalties in words."""
     return "; ".join(
-        f"{row['policy']} ({row['family']}) {row['exponent']:.2f} "
-        f"[{row['low']:.2f}, {row['high']:.2f}]"
+        f"{row['policy']} ({row['family']}) "
+        f"{_with_interval(Estimate(row['exponent'], row['low'], row['high']))}"
         for row in summary
     )
+
+
+def _with_interval(power: Estimate) -> str:
+    """An exponent in words.
+
+    >>> _with_interval(Estimate(0.5, 0.4, 0.6)), _with_interval(UNKNOWN)
+    ('0.50 [0.40, 0.60]', 'undefined')
+    """
+    if math.isnan(power.low):
+        return "undefined" if math.isnan(power.value) else f"{power.value:.2f} [unknown]"
+    return f"{power.value:.2f} [{power.low:.2f}, {power.high:.2f}]"
 
 
 def additive_penalty(curves: dict[Lane, Any]) -> Measured:
@@ -205,8 +216,8 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[str, str]:
     steep = [place(r) for r, its in zip(rows, found, strict=True) if its == HIGHER]
     unclear = [place(r) for r, its in zip(rows, found, strict=True) if its == OPEN]
     return graded(found, pooled, supports=(LOWER, EQUAL)), (
-        f"Exponent of the mean relative penalty over all settings: {power.value:.2f} "
-        f"[{power.low:.2f}, {power.high:.2f}]; one by one they run {spread}, at most linear in "
+        f"Exponent of the mean relative penalty over all settings: {_with_interval(power)}; one "
+        f"by one they run {spread}, at most linear in "
         f"{len(rows) - len(steep) - len(unclear)} of {len(rows)} settings, Holm-adjusted, faster "
         f"in {len(steep)}{in_brackets(steep)}, open in {len(unclear)}{in_brackets(unclear)}."
     )

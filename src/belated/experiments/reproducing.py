@@ -74,10 +74,11 @@ def beside_print(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def _printed_section(beside: pd.DataFrame, frames: dict[str, pd.DataFrame]) -> str:
     title = "Printed and measured"
     if beside.empty:
-        last = int(printed_numbers()["t"].min())
-        return section(title, f"The printed curves were read from {last:,} rounds on: --full.", {})
+        first = int(printed_numbers()["t"].min())
+        return section(title, f"The printed curves were read from {first:,} rounds on: --full.", {})
     rows = []
-    for values in beside.to_dict("records"):
+    shown = beside.drop(columns=["band_low", "band_high"])
+    for values in shown.rename(columns={"reading_error": "reading error"}).to_dict("records"):
         family, law = family_name(values.pop("family")), law_name(values.pop("law"))
         rows.append({"figure": values.pop("figure"), "family": family, "law": law} | values)
     final = [row for row in rows if row["t"] == beside["t"].max()]

@@ -75,7 +75,7 @@ class OFUGLB(NamedTuple):
     ----------
     The paper's estimate is not penalised; theta_hat here is, by lam, and is certified to within
     tol. The set around it is as likely to hold, and a little larger: L is higher there. Lip is the
-    exact maximum. The paper's text was not consulted.
+    exact maximum. The formulas are from the authors' code; Lee et al. (2024) could not be read.
 
     References
     ----------

@@ -15,8 +15,8 @@ import naive
 from belated import Bandit, registry
 from belated.core.protocols import with_horizon
 from belated.delays import Constant
-from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
-from belated.environments import FixedArms, UnitBall
+from belated.engine import draw_world, play
+from belated.environments import UnitBall
 from belated.families import Bernoulli
 from belated.policies import GLMFPL, AdaOFUECOLog, LogUCB1, OFULogR, Thompson
 

@@ -1,18 +1,18 @@
 """Logistic-UCB-1 of Faury, Abeille, Calauzenes and Fercoq (2020).
 
-Why the set holds. Let F be the logistic loss of the returned rewards plus ``alpha / 2 ||theta||^2``,
-H its Hessian, the paper's (4), and g the map of its (3), the sum of mu(x'theta) x plus alpha theta:
-the gradient of F is g(theta) - g(theta_hat), theta_hat the minimiser over all of R^d. Let theta be
-the minimiser over the ball and e = theta_star - theta. theta_star is in the ball, so the
-variational inequality says (g(theta) - g(theta_hat))'e >= 0. The mean value theorem gives
+Why the set holds. Let F be the logistic loss of the returned rewards plus ``alpha / 2
+||theta||^2``, H its Hessian, the paper's (4), and g the map of its (3), the sum of mu(x'theta) x
+plus alpha theta: the gradient of F is g(theta) - g(theta_hat), theta_hat the minimiser over all of
+R^d. Let theta be the minimiser over the ball and e = theta_star - theta. theta_star is in the ball,
+so the variational inequality says (g(theta) - g(theta_hat))'e >= 0. The mean value theorem gives
 g(theta_star) - g(theta) = G e with G the average of H over the segment, and therefore
 
     ||e||_G^2 = (g(theta_star) - g(theta))'e <= (g(theta_star) - g(theta_hat))'e
              <= ||g(theta_star) - g(theta_hat)||_{G^-1} ||e||_G.
 
 Lemma 10 of the paper is G >= H(theta_star) / (1 + 2 S), and its Lemma 1 bounds the norm of
-g(theta_star) - g(theta_hat) for H(theta_star)^-1 by gamma, in all rounds at once with probability
-1 - delta. Hence ||e||_G <= sqrt(1 + 2 S) gamma; G >= kappa W turns that into the set. The printed
+g(theta_star) - g(theta_hat) for H(theta_star)^-1 by gamma, in all rounds at once with probability 1
+- delta. Hence ||e||_G <= sqrt(1 + 2 S) gamma; G >= kappa W turns that into the set. The printed
 Lemma 2 has 2 sqrt(1 + 2 S): its projection (8) moves the estimate by up to gamma once more.
 """
 
@@ -42,8 +42,8 @@ class LogUCB1(NamedTuple):
         gamma = sqrt(alpha) (m1 + 1/2)
                 + (2 / sqrt(alpha)) [log(1 / delta) + (d / 2) log(1 + n / (4 d alpha)) + d log 2].
 
-    For a ``max_norm`` of X the same holds for x / X, X theta and alpha / X^2. That is Algorithm 1 of
-    the paper with gamma from its Section 3.2; the proof is in ``policies/log_ucb.py``.
+    For a ``max_norm`` of X the same holds for x / X, X theta and alpha / X^2. That is Algorithm 1
+    of the paper with gamma from its Section 3.2; the proof is in ``policies/log_ucb.py``.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class LogUCB1(NamedTuple):
     delta
         Probability with which the confidence set may ever fail.
     alpha
-        Ridge in the loss, lambda in the paper. The default is ``d log(2 + horizon) max_norm^2``, the
-        choice of the paper's Theorem 2, where a horizon is known, else ``d max_norm^2``: the set
-        holds for any.
+        Ridge in the loss, lambda in the paper. The default is ``d log(2 + horizon) max_norm^2``,
+        the choice of the paper's Theorem 2, where a horizon is known, else ``d max_norm^2``: the
+        set holds for any.
     lam
         Filled in: ``alpha / kappa``, the ridge of W.
     tol
@@ -82,8 +82,8 @@ class LogUCB1(NamedTuple):
     without delay. The estimate over the ball stands for the paper's projection (8), which saves the
     factor of 2 in its bonus, ``(1/4) sqrt(4 + 8 S) sqrt(kappa) gamma ||x||`` (Lemma 2, with the
     paper's kappa and S = m1). Theorem 2 sets lambda = d log T, ours is d log(2 + T), so that one
-    round has a ridge, too. Logistic-UCB-2 (Algorithm 2) is not offered: its admissible log-odds
-    are one more constraint a round.
+    round has a ridge, too. Logistic-UCB-2 (Algorithm 2) is not offered: its admissible log-odds are
+    one more constraint a round.
 
     References
     ----------

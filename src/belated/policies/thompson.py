@@ -22,9 +22,9 @@ class Thompson(NamedTuple):
     W^-1) with ridge ``lam = sd^2 / prior_sd^2``; for other families it is Laplace's, N(theta,
     a(phi) H^-1) with theta the posterior mode and H the Hessian there, up to ``drift``. Missing
     rewards are ignored, and nothing is inflated for them: this is DTS-GLCB, the Thompson sampling
-    of Blanchet, Xu and Zhou for delayed rewards. For rewards with a(phi) = 1 it is GLM-TSL of Kveton
-    et al. (2020), their (4) and (5) in their Algorithm 1 with a = scale, plus a prior. No confidence
-    set.
+    of Blanchet, Xu and Zhou for delayed rewards. For rewards with a(phi) = 1 it is GLM-TSL of
+    Kveton et al. (2020), their (4) and (5) in their Algorithm 1 with a = scale, plus a prior. No
+    confidence set.
 
     Parameters
     ----------
@@ -52,12 +52,11 @@ class Thompson(NamedTuple):
 
     Deviations
     ----------
-    DTS-GLCB is from memory of Blanchet et al. (2024), which could not be read: a posterior given the
-    returned rewards, drawn from without inflation. GLM-TSL has no prior; it explores until the
+    DTS-GLCB is from memory of Blanchet et al. (2024), which could not be read: a posterior given
+    the returned rewards, drawn from without inflation. GLM-TSL has no prior; it explores until the
     least eigenvalue of the sum of x x' reaches what its Theorem 3 says, or, in the experiments of
     its paper, plays d independent actions first, where here the prior does for both. Prior and
-    approximation are ours; ``PolyaGamma`` draws from the exact
-    posterior of logistic rewards.
+    approximation are ours; ``PolyaGamma`` draws from the exact posterior of logistic rewards.
 
     References
     ----------

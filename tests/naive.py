@@ -1019,5 +1019,5 @@ class LogUCB1(_Undelayed):
     def scores(self, actions):
         theta = mle("bernoulli", self.X, self.y, self.lam, self.S)
         V_inv = np.linalg.inv(self.design(self.kap * self.lam))
-        bonus = 0.25 * math.sqrt(self.kap) * (1 + 2 * self.S) * self.gamma()
+        bonus = 0.25 * math.sqrt(self.kap * (1 + 2 * self.S)) * self.gamma()
         return most_optimistic_mean("bernoulli", theta, V_inv, bonus, actions)

@@ -80,9 +80,13 @@ class ConversionsUCB(NamedTuple):
 
     Deviations
     ----------
-    The formulas are from memory of the paper, whose abstract alone was checked; the width follows
-    from Hoeffding's inequality. Here a pull of round s has shown its success in round t with
-    probability F(t - 1 - s), not F(t - s): what returns in a round is used from the next one on.
+    The formulas are from memory of Vernade et al. (2017), of which the abstract alone could be
+    read; the width follows from Hoeffding's inequality. What others print of it agrees: it knows
+    the law of the delay, the same for all arms, and a threshold m (Gael et al. 2020, Section 8),
+    and F(m) enters its width (Vernade et al. 2020, Remark 2). Gael et al. play a censored variant,
+    which uses no pull before m rounds have passed; this one weighs pulls from the first round on.
+    Here a pull of round s has shown its success in round t with probability F(t - 1 - s), not F(t -
+    s): what returns in a round is used from the next one on.
 
     References
     ----------

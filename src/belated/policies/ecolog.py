@@ -11,10 +11,14 @@ max_norm and H_{i+1} = H_i + mu'(x'theta_{i+1}) x x',
     ||theta_{i+1} - theta*||^2_{H_{i+1}} <= ||theta_i - theta*||^2_{H_i}
         + 2 eta (l_i(theta*) - l_i(theta_{i+1})) - ||theta_{i+1} - theta_i||^2_{H_i}.
 
-Summed from theta_1 = 0, what is left to bound is the sum of l_i(theta*) - l_i(bar_i), for points
-bar_i that do not depend on y_i. Its exponential is a product of likelihood ratios, a martingale of
-mean 1 (at most 1 for rewards between 0 and 1, since e^(-uy) is convex in y), so by Ville's
-inequality the sum never exceeds log(1 / delta), with probability 1 - delta.
+The step is the paper's (28), (2 + D)^-1 ||.||^2_H + l with D = 2 m1 max_norm the diameter of the
+ball; the first inequality is its Lemma 3, the second its Proposition 6, both together its Lemma 4
+without the error of its solver. Summed from theta_1 = 0, what is left to bound is the sum of
+l_i(theta*) - l_i(bar_i), for points bar_i that do not depend on y_i. Its exponential is a product
+of likelihood ratios, a martingale of mean 1 (at most 1 for rewards between 0 and 1, since e^(-uy)
+is convex in y), so by Ville's inequality the sum never exceeds log(1 / delta), with probability 1 -
+delta. That replaces the paper's Lemma 5, whose bound is (1 + m1) nu / 2 + 2 m1^2 / (1 + m1) with
+its (13), nu = 1/2 + 2 log(2 sqrt(n / 4 + 1) / delta), for actions of length 1.
 """
 
 import math
@@ -61,8 +65,9 @@ class AdaOFUECOLog(NamedTuple):
 
         radius^2 = lam m1^2 + 2 eta log(1 / delta) + 2 eta sum of (l(bar) - l(theta)),
 
-    eta = 1 + m1 max_norm. The point bar solves the same problem with the losses of both rewards, so
-    it does not depend on which came back.
+    eta = 1 + m1 max_norm: Algorithm 2 of the paper, with Procedure 2 for the step. The point bar,
+    its (30), solves the same problem with the losses of both rewards, so it does not depend on
+    which came back.
 
     Parameters
     ----------
@@ -73,9 +78,10 @@ class AdaOFUECOLog(NamedTuple):
     lam
         Ridge in H. Default 1, and as much more as keeps mu' at bar below twice mu' at theta.
     literal
-        The formulas of the published code instead: eta = 1 and ``radius^2 = 2 lam m1^2 + (1 + S)^2
-        gamma + 2 (1 + S) sum of (l(bar) - l(theta))``, ``gamma = sqrt(lam) / 2 + (2 / sqrt(lam))
-        log(2 sqrt(1 + n max_norm^2 / (4 lam)) / delta)``, S = m1 max_norm. Not proved.
+        The formulas of the authors' code instead, which are not those of the paper: eta = 1 and
+        ``radius^2 = 2 lam m1^2 + (1 + S)^2 gamma + 2 (1 + S) sum of (l(bar) - l(theta))``, ``gamma
+        = sqrt(lam) / 2 + (2 / sqrt(lam)) log(2 sqrt(1 + n max_norm^2 / (4 lam)) / delta)``, S = m1
+        max_norm. Not proved.
     subtract
         Take the sum of ``||theta_new - theta||_H^2`` off radius^2, which the proof allows.
     eta, max_norm
@@ -95,14 +101,20 @@ class AdaOFUECOLog(NamedTuple):
     Deviations
     ----------
     Rewards are processed in the order in which they return, ties in the order of decisions: the
-    estimate depends on that order, the guarantee does not. The published code takes eta = 1, for
-    which the telescoping sum behind the set does not close; eta = 1 + m1 max_norm closes it. The
-    first two terms of radius^2 are ours, smaller than those of the code at lam = 1 and proved in
-    ``policies/ecolog.py``. The code subtracts an unsquared norm of theta - bar; we do not. The
-    paper's condition, mu' at bar at most twice mu' at theta, matters for its regret bound only. It
-    cannot fail for m1 max_norm <= 1.76, nor with the default lam; the code stops where it does,
-    here the row is learned from like any other, and counted. The paper's own text was not
-    consulted. The index is on the scale of x'theta.
+    estimate depends on that order, the guarantee does not. The paper's step weighs the distance
+    with 1 / (2 + D), D = 2 m1 max_norm on the ball, which is our 1 / (2 eta): no deviation. Its
+    radius, (15) in Appendix A.1, is deterministic, ``4 + 4 log n + 16 S^2 + (2 + 2 S)^2 nu / 2 + 8
+    (1 + S) d log(1 + n / d)`` with nu of (13), and for it Proposition 7 claims a probability of 1 -
+    2 delta. Its last term falls short of the proof: Lemmas 4 and 6 with condition C1 give ``8 (1 +
+    S) (1 + 2 S) d log(1 + n / (4 d))``. Ours keeps the sum that those lemmas bound, as the authors'
+    code does, starts from theta = 0 and has likelihood ratios for Lemma 5; it is proved in
+    ``policies/ecolog.py``. Where C1 fails, mu' at bar above twice mu' at theta, Algorithm 2 sets
+    the reward aside and shrinks the ball with all that were set aside, and the code stops; here the
+    row is learned from like any other, and counted if it breaks C0, C1 for the reward that came.
+    Our radius does not rest on C1; the paper's and its regret bound do. C1 cannot fail for m1
+    max_norm <= 1.76, nor with the default lam; the paper has lam = 1. The code takes eta = 1, for
+    which the telescoping sum behind the set does not close, and subtracts an unsquared norm of
+    theta - bar; we do not. The index is on the scale of x'theta, as in Algorithm 2.
 
     References
     ----------

@@ -37,7 +37,7 @@ class DelayedElimination(NamedTuple):
 
     Deviations
     ----------
-    The rule is from memory of the paper, whose abstract alone was checked.
+    The rule is from memory of Lancewicki et al. (2021), of which the abstract alone could be read.
 
     References
     ----------
@@ -85,7 +85,8 @@ class OPSE(NamedTuple):
 
     Deviations
     ----------
-    The rule is derived here, from rewards in [0, 1]; the paper's was not checked.
+    The rule is derived here, from rewards in [0, 1]; that of Lancewicki et al. (2021) could not be
+    read.
 
     References
     ----------

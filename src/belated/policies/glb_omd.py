@@ -89,10 +89,10 @@ class GLBOMD(NamedTuple):
     Deviations
     ----------
     Experimental. Rewards are processed in the order in which they return, ties in the order of
-    decisions: the estimate depends on that order, the guarantee does not. The radius of the paper
-    is from memory with little confidence and serves only where ``literal`` asks for it; ours is
-    computed from the data and proved in ``policies/glb_omd.py``, for any lam. The paper's regret
-    bound is not claimed for it.
+    decisions: the estimate depends on that order, the guarantee does not. The radius of Zhang et
+    al. (2025), which could not be read, is from memory with little confidence and serves only where
+    ``literal`` asks for it; ours is computed from the data and proved in ``policies/glb_omd.py``,
+    for any lam. The paper's regret bound is not claimed for it.
 
     References
     ----------

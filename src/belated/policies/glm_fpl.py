@@ -31,21 +31,27 @@ class GLMFPL(NamedTuple):
 
     Plays at random until the returned rounds span the space, ``lambda_min(sum of x x') >=
     explore_until``. Then plays ``argmax x'theta_z``, where theta_z is the penalised maximum
-    likelihood estimate of the rewards y_i + z_i, the z_i drawn anew in every round from
-    N(0, (scale R)^2). Only ``sum of z_i x_i`` matters, and its law is N(0, (scale R)^2 sum of x x')
-    exactly: one Cholesky factor instead of a pass over the data. For Gaussian rewards theta_z is
-    exact; for other families it is solved as in ``EVILL``. No confidence set.
+    likelihood estimate of the rewards y_i + z_i, the z_i drawn anew in every round from N(0, (scale
+    R)^2). Only ``sum of z_i x_i`` matters, and its law is N(0, (scale R)^2 sum of x x') exactly:
+    one Cholesky factor instead of a pass over the data. For Gaussian rewards theta_z is exact; for
+    other families it is solved as in ``EVILL``. No confidence set. This is (6) of the paper in its
+    Algorithm 1, with a = scale R: for rewards of 0 and 1 the default is a = 1/2, the paper's
+    informal design of Section 5.1.
 
     Parameters
     ----------
     scale
-        Size of the noise that is added, in units of R; 0 is greedy.
+        Size of the noise that is added, in units of R; 0 is greedy. That of the paper's Theorem 5
+        is ``(L / kappa) sqrt(d log(T / d) + 2 log T)``, L and kappa the largest and the least slope
+        of the mean; its experiments set kappa = L.
     lam
         Ridge: the penalty is ``lam / 2 ||theta||^2``.
     R
         Scale of the noise of a reward; that of the family by default.
     explore_until
-        Least eigenvalue of the returned design that ends the exploration.
+        Least eigenvalue of the returned design that ends the exploration. Theorem 5 asks for the
+        largest of 1, ``4 (R / kappa)^2 (d log(T / d) + 2 log T)`` and ``8 (scale R / kappa)^2 log
+        T``; the paper's experiments play d independent actions.
     drift
         As in ``EVILL``.
 
@@ -59,9 +65,11 @@ class GLMFPL(NamedTuple):
 
     Deviations
     ----------
-    A ridge, where the paper has none. The paper's scale, which grows with d and log T, and the
-    length of its exploration are not taken over: from memory, unverified. Exploration counts
-    returned rewards. theta_z minimises a Taylor model with the error that ``EVILL`` states.
+    A ridge, where the paper has none. Scale and length of exploration are by default not those of
+    Theorem 5, which the paper itself calls too conservative (Section 4.5); the theorem is for
+    actions with one entry that is not zero, without delay. Actions are explored at random, not by a
+    basis, and exploration counts returned rewards. theta_z minimises a Taylor model with the error
+    that ``EVILL`` states.
 
     References
     ----------

@@ -65,7 +65,11 @@ class GLMUCB(NamedTuple):
     Sums run over returned rewards, and n + 1 stands for the paper's t: the two are equal without
     delay. The estimate over the ball stands for the paper's projection; half of rho would do then,
     and is not taken. The paper starts with d independent actions; here any are played until they
-    span the space. The formula is from public code and memory.
+    span the space. rho is from public code and memory of Filippi et al. (2010), which could not be
+    read. What others print of it agrees: a projection in the norm of W (Faury et al. 2020, Remark
+    1; Li et al. 2017, Section 4.1), a first phase that makes W invertible (Li et al., Section 4.1),
+    and a regret of order ``(1 / kappa) d sqrt(T) log(T)^(3/2)`` (Faury et al., Table 1), which is
+    rho times the sum of the norms.
 
     References
     ----------

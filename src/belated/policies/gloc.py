@@ -71,10 +71,11 @@ class GLOC(NamedTuple):
     Deviations
     ----------
     Rewards are processed in the order in which they return, ties in the order of decisions: the
-    estimate depends on that order, the guarantee does not. The theorem is from memory; its formula
-    follows from the regret of the steps, Lemma 2 of Abbasi-Yadkori et al. (2012) and the square
-    completed, which is how it was checked. B keeps the paper's first term, which allows for any
-    first iterate; ours is zero.
+    estimate depends on that order, the guarantee does not. The theorem is from memory of Jun et al.
+    (2017), which could not be read; Faury et al. (2022, Appendix B.3) say of it that a step and,
+    with it, the radius have a factor 1 / kappa, as here. Its formula follows from the regret of the
+    steps, Lemma 2 of Abbasi-Yadkori et al. (2012) and the square completed, which is how it was
+    checked. B keeps the paper's first term, which allows for any first iterate; ours is zero.
 
     References
     ----------

@@ -52,8 +52,10 @@ class LinTS(NamedTuple):
 
     Deviations
     ----------
-    v is from memory of the paper. W and theta count returned rewards only; t stays the number of
-    the round, because it stands for a union bound over rounds. ``lam`` may differ from 1.
+    v is from memory of Agrawal and Goyal (2013), which could not be read; Kveton et al. (2020,
+    Sections 4.5 and 5.1) say of it that it inflates by the order of sqrt(d log T), and that ``v =
+    R`` is what is played in practice. W and theta count returned rewards only; t stays the number
+    of the round, because it stands for a union bound over rounds. ``lam`` may differ from 1.
 
     References
     ----------

@@ -48,8 +48,8 @@ class LinUCB(NamedTuple):
 
     Deviations
     ----------
-    Sums run over returned rewards. The formula is from memory of the paper. K may change from round
-    to round.
+    Sums run over returned rewards. The formula is from memory of Chu et al. (2011), which could not
+    be read. K may change from round to round.
 
     References
     ----------

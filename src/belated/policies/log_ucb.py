@@ -1,4 +1,20 @@
-"""Logistic-UCB-1 of Faury, Abeille, Calauzenes and Fercoq (2020)."""
+"""Logistic-UCB-1 of Faury, Abeille, Calauzenes and Fercoq (2020).
+
+Why the set holds. Let F be the logistic loss of the returned rewards plus ``alpha / 2
+||theta||^2``, H its Hessian, the paper's (4), and g the map of its (3), the sum of mu(x'theta) x
+plus alpha theta: the gradient of F is g(theta) - g(theta_hat), theta_hat the minimiser over all of
+R^d. Let theta be the minimiser over the ball and e = theta_star - theta. theta_star is in the ball,
+so the variational inequality says (g(theta) - g(theta_hat))'e >= 0. The mean value theorem gives
+g(theta_star) - g(theta) = G e with G the average of H over the segment, and therefore
+
+    ||e||_G^2 = (g(theta_star) - g(theta))'e <= (g(theta_star) - g(theta_hat))'e
+             <= ||g(theta_star) - g(theta_hat)||_{G^-1} ||e||_G.
+
+Lemma 10 of the paper is G >= H(theta_star) / (1 + 2 S), and its Lemma 1 bounds the norm of
+g(theta_star) - g(theta_hat) for H(theta_star)^-1 by gamma, in all rounds at once with probability 1
+- delta. Hence ||e||_G <= sqrt(1 + 2 S) gamma; G >= kappa W turns that into the set. The printed
+Lemma 2 has 2 sqrt(1 + 2 S): its projection (8) moves the estimate by up to gamma once more.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -9,7 +25,7 @@ from belated.core.pruning import DecisionSet
 from belated.core.pruning_mean import most_optimistic_mean
 from belated.core.state import OBSERVED, SLACK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import checked_tolerance, is_logistic, least_slope_of
+from belated.policies.constants import checked_tolerance, is_logistic, known_horizon, least_slope_of
 
 STEEPEST = 0.25  # slope of the logistic function at zero
 
@@ -22,11 +38,12 @@ class LogUCB1(NamedTuple):
     of the returned rewards plus ``alpha / 2 ||theta||^2`` over the ball of radius m1, ``W = (alpha
     / kappa) I + sum of x x'`` over the same n rounds, and, for actions of length at most 1,
 
-        sqrt_beta = kappa^-1/2 (1 + 2 m1) gamma,
+        sqrt_beta = kappa^-1/2 (1 + 2 m1)^1/2 gamma,
         gamma = sqrt(alpha) (m1 + 1/2)
                 + (2 / sqrt(alpha)) [log(1 / delta) + (d / 2) log(1 + n / (4 d alpha)) + d log 2].
 
-    For a ``max_norm`` of X the same holds for x / X, X theta and alpha / X^2.
+    For a ``max_norm`` of X the same holds for x / X, X theta and alpha / X^2. That is Algorithm 1
+    of the paper with gamma from its Section 3.2; the proof is in ``policies/log_ucb.py``.
 
     Parameters
     ----------
@@ -35,8 +52,9 @@ class LogUCB1(NamedTuple):
     delta
         Probability with which the confidence set may ever fail.
     alpha
-        Ridge in the loss, lambda in the paper; default d max_norm^2. The authors' code also has d
-        log(2 + n), a ridge that changes with every reward; it is not offered.
+        Ridge in the loss, lambda in the paper. The default is ``d log(2 + horizon) max_norm^2``,
+        the choice of the paper's Theorem 2, where a horizon is known, else ``d max_norm^2``: the
+        set holds for any.
     lam
         Filled in: ``alpha / kappa``, the ridge of W.
     tol
@@ -44,7 +62,9 @@ class LogUCB1(NamedTuple):
         The radius is widened by what the certificate says.
     max_norm, kappa, family
         Filled in from the bandit; ``kappa`` is the least slope of the mean over ``|x'theta| <=
-        max_norm m1``.
+        max_norm m1``, the inverse of the paper's.
+    horizon
+        Number of rounds, which only sets ``alpha``. A simulation fills it in.
 
     Assumptions
     -----------
@@ -58,9 +78,12 @@ class LogUCB1(NamedTuple):
 
     Deviations
     ----------
-    Sums run over returned rewards. The estimate over the ball stands for the paper's projection,
-    which saves a factor of 2 in the width. The same proof would allow ``sqrt(1 + 2 m1)`` for ``1 +
-    2 m1``, which is not taken. gamma is from the authors' code, not from the text.
+    Sums run over returned rewards, and their number n stands for the paper's t, which is one more
+    without delay. The estimate over the ball stands for the paper's projection (8), which saves the
+    factor of 2 in its bonus, ``(1/4) sqrt(4 + 8 S) sqrt(kappa) gamma ||x||`` (Lemma 2, with the
+    paper's kappa and S = m1). Theorem 2 sets lambda = d log T, ours is d log(2 + T), so that one
+    round has a ridge, too. Logistic-UCB-2 (Algorithm 2) is not offered: its admissible log-odds are
+    one more constraint a round.
 
     References
     ----------
@@ -76,6 +99,7 @@ class LogUCB1(NamedTuple):
     max_norm: float | None = None
     kappa: float | None = None
     family: Any = None
+    horizon: int | None = None
 
     @property
     def randomised(self) -> bool:
@@ -90,6 +114,7 @@ class LogUCB1(NamedTuple):
             alpha=None if self.alpha is None else positive("alpha", self.alpha),
             lam=None if self.lam is None else positive("lam", self.lam),
             tol=checked_tolerance(self.tol),
+            horizon=None if self.horizon is None else known_horizon(self),
         )
 
     def refuses(self, family: Family) -> str:
@@ -102,7 +127,10 @@ class LogUCB1(NamedTuple):
         check_family(self, family)
         self = self.checked()
         kappa = least_slope_of(self, family, max_norm)
-        alpha = self.alpha if self.alpha is not None else dim * max_norm**2
+        alpha = self.alpha
+        if alpha is None:
+            rounds = 1.0 if self.horizon is None else math.log(2.0 + self.horizon)
+            alpha = dim * rounds * max_norm**2
         lam = alpha / kappa
         if self.lam is not None and not math.isclose(self.lam, lam, rel_tol=1e-9):
             raise wrong("lam", self.lam, f"None or alpha / kappa = {lam!r}; pass alpha=")
@@ -124,7 +152,7 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     growth = 0.5 * d * math.log1p(n / (4.0 * d * root * root))
     noise = growth - math.log(policy.delta) + d * math.log(2.0)
     gamma = root * (S + 0.5) + 2.0 / root * noise
-    return (1.0 + 2.0 * S) * gamma / math.sqrt(policy.kappa)
+    return math.sqrt((1.0 + 2.0 * S) / policy.kappa) * gamma
 
 
 @radius.case(LogUCB1)

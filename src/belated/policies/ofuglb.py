@@ -75,7 +75,7 @@ class OFUGLB(NamedTuple):
     ----------
     The paper's estimate is not penalised; theta_hat here is, by lam, and is certified to within
     tol. The set around it is as likely to hold, and a little larger: L is higher there. Lip is the
-    exact maximum. The paper's text was not consulted.
+    exact maximum. The formulas are from the authors' code; Lee et al. (2024) could not be read.
 
     References
     ----------
@@ -124,10 +124,11 @@ class OFULogR(NamedTuple):
         gamma = sqrt(lam) (m1 + 1/2)
                 + (2 / sqrt(lam)) (log(1 / delta) + (d / 2) log(1 + n / (4 d lam)) + d log 2),
 
-    F the negative log-likelihood of the n returned rewards plus ``lam / 2 ||theta||^2``. (For
-    max_norm 1; otherwise lam stands for lam / max_norm^2 and m1 for m1 max_norm.) Until many
-    thousands of rewards have returned that set holds the whole ball, and the longest action is
-    played; ``OFUGLB`` supersedes it.
+    F the negative log-likelihood of the n returned rewards plus ``lam / 2 ||theta||^2``: the set
+    (11) of the paper's Appendix B.3, played as in its Algorithm 2. (For max_norm 1; otherwise lam
+    stands for lam / max_norm^2 and m1 for m1 max_norm.) Until many thousands of rewards have
+    returned that set holds the whole ball, and the longest action is played; ``OFUGLB`` supersedes
+    it.
 
     Parameters
     ----------
@@ -150,14 +151,23 @@ class OFULogR(NamedTuple):
     Deviations
     ----------
     theta_hat is the minimiser over the ball, certified to within tol, not over all of R^d: F is no
-    lower there, so the set only grows. lam is d log n at the horizon from the first round on. The
-    formulas are from the authors' code and from memory of the papers, whose text was not
-    consulted; the code has gamma^2 / lam, which looks like a mistake.
+    lower there, so the set only grows. lam is d log(2 + T) at the horizon T from the first round
+    on. The paper has d log t: the proof of its Theorem 4, which allows for a ridge that changes,
+    takes the mean of a mixture whose law depends on the stopping time as if it did not. gamma is
+    that of Faury et al. (2020, Section 3.2), which is what Theorem 4 and the trace bound of Lemma
+    11 give. The printed (10) is ``sqrt(lam) (m1 + 1/2) + (d / sqrt(lam)) log((4 / delta) (1 + t /
+    (16 d lam)))``, and does not follow from them: mu' <= 1/4 bounds the trace by t / 4, not t / 16,
+    and in one dimension log(1 / delta) has lost a factor of 2. It is below ours for d = 1 and d =
+    2, and above it in high dimensions. The main text has ``lam ||theta||^2`` in the loss; Appendix
+    A and the gradient have half of that, and so do we. The authors' code has gamma^2 / lam where
+    (11) has gamma^2 / sqrt(lam).
 
     References
     ----------
     M. Abeille, L. Faury, C. Calauzenes: Instance-Wise Minimax-Optimal Algorithms for Logistic
     Bandits. AISTATS 2021.
+    L. Faury, M. Abeille, C. Calauzenes, O. Fercoq: Improved Optimistic Algorithms for Logistic
+    Bandits. ICML 2020.
     """
 
     m1: float = 1.0

@@ -93,8 +93,8 @@ class OFUGLBe(NamedTuple):
     The paper's estimate is not penalised. Ours is, by the ridge that the Hessian needs anyway; the
     set is proved for it at the top of this file. Its constant, lam m1^2 / 2, is sharper than that
     of the unpenalised estimate with a ridge added, 2 lam m1^2 / (1 + M Z) and more, up to M Z = 3.
-    Lip is the exact maximum instead of the paper's bounds on it. The paper's text was not
-    consulted; the formulas are from the authors' code and a later paper.
+    Lip is the exact maximum instead of the paper's bounds on it. Lee et al. (2024) could not be
+    read; the formulas are from the authors' code and a later paper.
 
     References
     ----------

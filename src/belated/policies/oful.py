@@ -151,9 +151,10 @@ class OFULRarely(NamedTuple):
 
     Deviations
     ----------
-    Sums run over returned rewards. As we remember the paper, it keeps the optimistic parameter of
-    the last switch, which is optimistic for the actions of that round only; here estimate, matrix
-    and width are kept, and the actions of every round are scored with them.
+    Sums run over returned rewards. From memory of Abbasi-Yadkori et al. (2011), which could not be
+    read, the paper keeps the optimistic parameter of the last switch, which is optimistic for the
+    actions of that round only; here estimate, matrix and width are kept, and the actions of every
+    round are scored with them.
 
     References
     ----------

@@ -66,9 +66,10 @@ class PolicyElimination(NamedTuple):
 
     Deviations
     ----------
-    From memory of the paper, whose text was not checked. The number of returned rewards stands for
-    the round in b and mu; without delay that is the same. Its RandomizedUCB, which would need no
-    list of policies, is not offered.
+    From memory of Dudik et al. (2011), which could not be read; Joulani et al. (2013, Table 1) say
+    that a constant delay adds tau sqrt(log T) to its regret. The number of returned rewards stands
+    for the round in b and mu; without delay that is the same. Its RandomizedUCB, which would need
+    no list of policies, is not offered.
 
     References
     ----------

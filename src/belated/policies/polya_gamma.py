@@ -80,9 +80,10 @@ class PolyaGamma(NamedTuple):
 
     Deviations
     ----------
-    DTS-GLCB (from memory) with Gibbs sampling: draws of successive rounds are dependent, and the
-    chain follows a posterior that moves as rewards return, ``sweeps`` sweeps behind. The posterior
-    mode is kept beside it, as the estimate that is reported; it does not enter the choice.
+    DTS-GLCB, from memory of Blanchet et al. (2024), which could not be read, with Gibbs sampling:
+    draws of successive rounds are dependent, and the chain follows a posterior that moves as
+    rewards return, ``sweeps`` sweeps behind. The posterior mode is kept beside it, as the estimate
+    that is reported; it does not enter the choice.
 
     References
     ----------

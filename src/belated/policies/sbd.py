@@ -40,8 +40,8 @@ class SBD(NamedTuple):
 
     Deviations
     ----------
-    The idea is from memory of the paper, the rules are our reading of it and were not checked
-    against its text: take this as an algorithm in the style of SBD. Its heuristic is fixed.
+    The idea is from memory of Mandel et al. (2015), which could not be read; the rules are our
+    reading of it: take this as an algorithm in the style of SBD. Its heuristic is fixed.
 
     References
     ----------

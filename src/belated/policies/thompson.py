@@ -22,14 +22,18 @@ class Thompson(NamedTuple):
     W^-1) with ridge ``lam = sd^2 / prior_sd^2``; for other families it is Laplace's, N(theta,
     a(phi) H^-1) with theta the posterior mode and H the Hessian there, up to ``drift``. Missing
     rewards are ignored, and nothing is inflated for them: this is DTS-GLCB, the Thompson sampling
-    of Blanchet, Xu and Zhou for delayed rewards. No confidence set.
+    of Blanchet, Xu and Zhou for delayed rewards. For rewards with a(phi) = 1 it is GLM-TSL of
+    Kveton et al. (2020), their (4) and (5) in their Algorithm 1 with a = scale, plus a prior. No
+    confidence set.
 
     Parameters
     ----------
     prior_sd
         Standard deviation of each coordinate of theta_star before any reward.
     scale
-        Factor on the standard deviation of the draw; 0 is greedy.
+        Factor on the standard deviation of the draw; 0 is greedy. Kveton et al. prove their Theorem
+        3 for ``(R sqrt(L) / kappa) sqrt(d log(T / d) + 2 log T)``, L and kappa the largest and the
+        least slope of the mean, and play 1 in practice.
     drift
         The covariance is within the factors ``e^-drift`` and ``e^drift`` of Laplace's.
     lam, a_phi
@@ -48,14 +52,18 @@ class Thompson(NamedTuple):
 
     Deviations
     ----------
-    DTS-GLCB is from memory of the paper, unverified: a posterior given the returned rewards, drawn
-    from without inflation. Prior and approximation are ours; ``PolyaGamma`` draws from the exact
-    posterior of logistic rewards.
+    DTS-GLCB is from memory of Blanchet et al. (2024), which could not be read: a posterior given
+    the returned rewards, drawn from without inflation. GLM-TSL has no prior; it explores until the
+    least eigenvalue of the sum of x x' reaches what its Theorem 3 says, or, in the experiments of
+    its paper, plays d independent actions first, where here the prior does for both. Prior and
+    approximation are ours; ``PolyaGamma`` draws from the exact posterior of logistic rewards.
 
     References
     ----------
     O. Chapelle, L. Li: An Empirical Evaluation of Thompson Sampling. NeurIPS 2011.
     D. Russo, B. Van Roy: Learning to Optimize via Posterior Sampling. Math. Oper. Res. 2014.
+    B. Kveton, M. Zaheer, Cs. Szepesvari, L. Li, M. Ghavamzadeh, C. Boutilier: Randomized
+    Exploration in Generalized Linear Bandits. AISTATS 2020.
     J. Blanchet, R. Xu, Z. Zhou: Delay-Adaptive Learning in Generalized Linear Contextual Bandits.
     Math. Oper. Res. 2024.
     """

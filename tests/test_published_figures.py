@@ -23,8 +23,11 @@ THE_PAPER_DISAGREES = {("linear", "uniform", 10, 250.0), ("linear", "uniform", 1
 SETTINGS = list(product(FAMILIES, LAWS, DIMS, MEANS))
 
 
-def curve(family, law, d, mean, policy):
-    return [printed(family, law, d, mean, policy, round) for round in ROUNDS]
+def curve(*wanted):
+    """The readings along one curve: those of the figures that draw regret against the round."""
+    return [
+        reading for reading in readings() if reading[1:6] == wanted and reading.figure in CURVES
+    ]
 
 
 def test_every_curve_and_every_point_is_there_once():

@@ -28,9 +28,10 @@ Figure    5     10    20
 ========  ====  ====  ====
 
 The reading error is half a pixel, for the axis, and twice the standard error of the fit; it is at
-least one pixel where another curve of the policy is less than one pixel away. Bands are given for
-Figures 3 and 4 and for the competitor after the last round. Figures 3 and 5 contradict each other
-for d = 10 and uniform delays of mean 250 (1,240 and 1,282) and 500 (1,290 and 1,355).
+least one pixel where another curve of the policy is less than one pixel away or the fit left more
+than 6 of 255 levels of colour. Bands are given for Figures 3 and 4 and for the competitor after the
+last round. Figures 3 and 5 contradict each other for d = 10 and uniform delays of mean 250 (1,240
+and 1,282) and 500 (1,290 and 1,355).
 """
 
 import csv
@@ -59,11 +60,7 @@ class Reading(NamedTuple):
 
 @cache
 def readings() -> tuple[Reading, ...]:
-    """Every number that was read, in the order of the figures.
-
-    >>> len(readings())
-    792
-    """
+    """All 792 numbers, in the order of the figures."""
     text = files(__package__).joinpath("published.csv").read_text("utf-8")
     return tuple(_reading(row) for row in csv.DictReader(text.splitlines()))
 

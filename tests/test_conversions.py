@@ -344,7 +344,7 @@ def test_bad_parameters():
 def test_longer_actions_widen_the_noise():
     """f counts squared norms: log(1 + t X^2 / (d lam))."""
     bandit = Bandit(2, family=Bernoulli(), policy=OTFLinUCB(window=3), max_norm=3.0)
-    width = 2 * math.sqrt(2 * math.log(20) + 2 * math.log(1 + 9 / 2))
+    width = 2 * (1 + math.sqrt(2 * math.log(20) + 2 * math.log(1 + 9 / 2)))
     assert bandit.decide([[1.0, 0.0]]).width == pytest.approx(width)
 
 

@@ -241,7 +241,7 @@ TWINS = [
         naive.GLMUCB("bernoulli", 3, **LOGISTIC, **EXPLORING, practical=True),
     ),
     (
-        UCBGLM(delta=DELTA, horizon=T, tol=1e-10),
+        UCBGLM(delta=DELTA, horizon=T, tol=1e-10, guaranteed=False),  # as printed
         Bernoulli(),
         naive.UCBGLM("bernoulli", 3, sigma=0.5, T=T, delta=DELTA, **EXPLORING | {"ball": math.inf}),
     ),

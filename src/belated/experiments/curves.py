@@ -73,7 +73,8 @@ def grouped(rows: list[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
 def place(row: Row) -> str:
     """Setting of a row in words; rows on a whole law have no expected delay."""
     delay = f" {row['expected']:g}" if "expected" in row else ""
-    return f"{row['policy']}, {row['family']}, d = {row['dim']}, {row['law']}{delay}"
+    against = f" against {row['against']}" if "against" in row else ""
+    return f"{row['policy']}, {row['family']}, d = {row['dim']}, {row['law']}{delay}{against}"
 
 
 def in_brackets(places: list[str]) -> str:

@@ -230,7 +230,7 @@ def test_interrupt(tmp_path, plays, spec, module):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=15)
+    _, errors = process.communicate(timeout=60)
     assert errors == "stopped\n"
     workers, deadline = [int(file.suffix[1:]) for file in plays.iterdir()], time.monotonic() + 15
     while any(map(is_alive, workers)):  # Ray's need a moment longer than the process that ended

@@ -19,12 +19,13 @@ test: $(VENV)/ready
 	$(BIN)/pytest -n 2 -m compiled
 
 # What is likeliest to depend on the version of Python: all layers in plain Python, and the compiler.
-QUICK := $(addprefix tests/test_, bandit.py cli.py client.py client_alone.py core.py extras.py \
-	features.py fold.py ledger.py platforms.py service.py service_openapi.py snapshot.py)
+QUICK := $(addprefix tests/, bandit/test_bandit.py client core/test_core.py core/test_extras.py \
+	core/test_platforms.py commands/test_cli.py features/test_features.py learner ledger/test_fold.py \
+	ledger/test_ledger.py service/test_service.py service/http/test_openapi.py)
 
 test-quick: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -n 2 -m "not compiled" $(QUICK)
-	$(BIN)/pytest -q -n 2 -m compiled tests/test_core.py tests/test_products.py
+	$(BIN)/pytest -q -n 2 -m compiled tests/core/test_core.py tests/numerics/test_products.py
 
 # The quick tests on every Python from 3.11 to 3.14 that is installed.
 test-pythons:
@@ -33,7 +34,7 @@ test-pythons:
 # contextualbandits comes without wheels: this compiles it, and then tests all adapters.
 test-peers: $(VENV)/ready
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet contextualbandits
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_peers.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/peers/test_peers.py
 
 # belated-client, the client without the compiled core: a wheel in dist/.
 client-wheel: $(VENV)/ready

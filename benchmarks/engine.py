@@ -16,9 +16,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from belated import registry
 from belated.core.nested import aligned_empty
-from belated.core.protocols import Family
-from belated.core.pruning import columns
-from belated.delays import Constant, Exponential, quantile
 from belated.engine import (
     Lane,
     WorldSettings,
@@ -29,10 +26,13 @@ from belated.engine import (
 )
 from belated.engine.lanes import Block
 from belated.engine.worlds import draw_block, open_streams, rounds_of_a_block
-from belated.environments import UnitBall, UnitBallOnce
 from belated.experiments.paper import DIMS, paper_experiment
 from belated.families import Bernoulli, Gaussian
+from belated.model.protocols import Family
+from belated.numerics.pruning import columns
 from belated.policies import DelayedOFUGLM
+from belated.worlds.delays import Constant, Exponential, quantile
+from belated.worlds.environments import UnitBall, UnitBallOnce
 from naive import PlainBandit  # type: ignore[import-not-found]
 
 K, T, DELTA = 100, 100_000, 0.05 / 3
@@ -152,7 +152,7 @@ def print_plain() -> list[float]:
         "Microseconds a round beyond drawing, exponential delays of mean 100, of a lane that is alone in\n"
         "its world and of one of twelve. The plain bandit keeps W^-1 by rank-one updates and, for\n"
         "logistic rewards, refits by Newton's method at every arrival to the same tolerance\n"
-        "(tests/naive.py); its linear refit is one Newton step, which is exact.\n\n"
+        "(tests/naive/__init__.py); its linear refit is one Newton step, which is exact.\n\n"
         "| rewards | alone | of twelve | plain NumPy | ratio alone | ratio of twelve |\n"
         "|---|---|---|---|---|---|"
     )
@@ -271,8 +271,8 @@ LIMITS = """
 - Small kernels are compiled into their callers. A call hands over every array of a state one by one;
   with a dozen calls a round that was a large part of it at d = 5. Rare work (anchors, passes
   over the data) stays outside, because Numba optimises whatever a caller contains once more.
-- Where most of the time goes, loops are written in the compiler's own terms (`core/products.py`,
-  `core/bounds.py`, `estimators/third_derivative.py`, `estimators/inner_products.py`): vectors of 5 to 20
+- Where most of the time goes, loops are written in the compiler's own terms (`numerics/lowered/products.py`,
+  `numerics/lowered/score_bounds.py`, `numerics/lowered/third_derivative.py`, `numerics/lowered/inner_products.py`): vectors of 5 to 20
   numbers are too short for the loops a compiler makes.
 - The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
   widths decide, all squares are computed at once. What is left of it is the largest part of a linear

@@ -13,20 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service import DIM, actions
-
 from belated import Bernoulli
 from belated.ledger import open_ledger
-from belated.ledger.deciding import NOTHING_SAID
 from belated.ledger.events import Draft, Kind
-from belated.ledger.loop import Loop
+from belated.ledger.proposing import NOTHING_SAID
+from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
-from belated.ledgering.exporting import Selection, export
-from belated.ledgering.importing_events import check_events, write_events
+from belated.ledger.tools.exporting import Selection, export
+from belated.ledger.tools.importing_events import check_events, write_events
 from belated.policies import Greedy
+from service import DIM, actions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from postgres_server import Postgres, binaries  # type: ignore[import-not-found]
+from support.postgres_server import Postgres, binaries  # type: ignore[import-not-found]
 
 DECISIONS = 30_000  # each with its reward; every event is a transaction of its own
 RUNS = 3
@@ -35,10 +34,10 @@ RUNS = 3
 def exported(folder: Path) -> Path:
     """A log such as a service under little load writes it."""
     ledger = open_ledger(f"sqlite:///{folder}/shop.db")
-    loop = Loop(ledger, seed=1)
-    loop.configure("shop", Spec.of(DIM, Bernoulli(), Greedy()))
-    loop.register("shop", actions())
-    decided = [loop.propose("shop", NOTHING_SAID).draft for _ in range(DECISIONS)]
+    replica = Replica(ledger, seed=1)
+    replica.configure("shop", Spec.of(DIM, Bernoulli(), Greedy()))
+    replica.register("shop", actions())
+    decided = [replica.propose("shop", NOTHING_SAID).draft for _ in range(DECISIONS)]
     ledger.commit_all([[draft] for draft in decided])
     rewards = [Draft(Kind.REWARDED, "shop", draft.id, draft.time, 1.0) for draft in decided]
     ledger.commit_all([[reward] for reward in rewards])

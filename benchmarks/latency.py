@@ -22,15 +22,15 @@ import msgspec
 import numpy as np
 import uvloop
 from load import request
-from service import DIM, K, actions, running
 
 from belated import Bernoulli, DelayedOFUGLM
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import to_text
-from belated.ledger.loop import Loop
+from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
-from belated.ledger.sqlite import SQLiteLedger
+from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.service.serving import ServeSettings, serve
+from service import DIM, K, actions, running
 
 EVENTS = int(os.environ.get("EVENTS", "1000000"))
 UPLOADED = EVENTS // 10  # rewards
@@ -59,15 +59,15 @@ def server(port: int, url: str, folder: str) -> None:
 def fill(url: str) -> list[str]:
     """A log of ``EVENTS`` events; returns the decisions that wait for a reward."""
     ledger = SQLiteLedger(url.removeprefix("sqlite:///"))
-    loop = Loop(ledger, seed=1)
-    loop.configure("shop", Spec.of(DIM, Bernoulli(), DelayedOFUGLM()))
-    loop.register("shop", actions())
+    replica = Replica(ledger, seed=1)
+    replica.configure("shop", Spec.of(DIM, Bernoulli(), DelayedOFUGLM()))
+    replica.register("shop", actions())
     vectors, rng = np.array(list(actions().values())), np.random.default_rng(2)
     pending: list[str] = []
     decided = (EVENTS + UPLOADED) // 2
     for start in range(0, decided, 10_000):
         chosen = rng.integers(K, size=min(10_000, decided - start))
-        drafts = [_drawn(loop, vectors, int(k), start + n) for n, k in enumerate(chosen)]
+        drafts = [_drawn(replica, vectors, int(k), start + n) for n, k in enumerate(chosen)]
         ledger.commit(drafts)
         waiting = len(drafts) * UPLOADED // decided + 1
         pending += [to_text(draft.id) for draft in drafts[:waiting]]
@@ -79,14 +79,14 @@ def fill(url: str) -> list[str]:
     return pending
 
 
-def _drawn(loop: Loop, vectors: np.ndarray, k: int, n: int) -> Draft:
+def _drawn(replica: Replica, vectors: np.ndarray, k: int, n: int) -> Draft:
     subject = f"subject-{n % SUBJECTS}"
     body = Decided(vectors[k].tobytes(), f"action-{k}", k, 1.0, n, "p", 0.0, 0.0, 0.0)
     return Draft(
         Kind.DECIDED,
         "shop",
-        loop.ids(),
-        loop.clock(),
+        replica.ids(),
+        replica.clock(),
         body=msgspec.msgpack.encode(body),
         subject=subject,
     )

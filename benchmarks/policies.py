@@ -3,8 +3,8 @@
 Prints a section of documentation: ``make docs`` appends it to docs/performance.md.
 """
 
-from belated.core.own import is_own
 from belated.experiments.comparison import TIMED_ROUNDS, new_comparison, time_lanes
+from belated.model.plain_policy import is_own
 
 D, K = 10, 100
 EXEMPT = {

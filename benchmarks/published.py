@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from belated.experiments.claims import judge_claims
-from belated.experiments.figures import family_name, law_name
+from belated.experiments.judging.claims import judge_claims
 from belated.experiments.paper import DELTA, Choices, paper_experiment
+from belated.experiments.reporting.figures import family_name, law_name
 from belated.experiments.reproducing import CURVE, beside_print, printed_numbers
 from belated.experiments.simulation import play_experiment
 

@@ -37,13 +37,13 @@ from belated.client import Client
 from belated.ledger import snapshots
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import Ids, to_text
-from belated.ledger.loop import Loop, system_clock
-from belated.ledger.migrations import scripts
+from belated.ledger.replica import Replica, system_clock
 from belated.ledger.spec import Spec
-from belated.ledger.sqlite import SQLiteLedger
-from belated.service.messages import BanditSettings
+from belated.ledger.stores.migrations import scripts
+from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.service.serving import ServeSettings, serve
 from belated.service.settings import spec_of
+from belated.wire import BanditSettings
 
 K, DIM, CONNECTIONS = 100, 20, 64
 SECONDS, ROUNDS = 0.6, 21  # many short turns: the speed of a shared machine changes by the second
@@ -251,12 +251,12 @@ def with_contexts(url: str) -> None:
         "interactions": [("hour", "kind"), ("age", "kind"), ("price", "kind")],
     }
     settings = {"family": "bernoulli", "features": features}
-    loop = Loop(SQLiteLedger(url.removeprefix("sqlite:///")))
-    loop.catch_up()
-    loop.configure("contextual", spec_of(msgspec.convert(settings, BanditSettings)))
+    replica = Replica(SQLiteLedger(url.removeprefix("sqlite:///")))
+    replica.catch_up()
+    replica.configure("contextual", spec_of(msgspec.convert(settings, BanditSettings)))
     offers = {f"offer-{k}": {"price": k % 11, "kind": "abcd"[k % 4]} for k in range(K)}
-    loop.register("contextual", offers)
-    loop.ledger.close()
+    replica.register("contextual", offers)
+    replica.ledger.close()
 
 
 def context_requests() -> Iterator[bytes]:
@@ -323,9 +323,9 @@ def _row(name: str, loads: list[Load], raw: list[Load]) -> str:
 def fill(url: str, n: int, family: Any, rewarded: bool = False) -> list[bytes]:
     """A ledger with ``n`` decisions."""
     ledger = SQLiteLedger(url.removeprefix("sqlite:///"))
-    loop = Loop(ledger, seed=1)
-    loop.configure("shop", Spec.of(DIM, family, DelayedOFUGLM()))
-    loop.register("shop", actions())
+    replica = Replica(ledger, seed=1)
+    replica.configure("shop", Spec.of(DIM, family, DelayedOFUGLM()))
+    replica.register("shop", actions())
     vectors = np.array(list(actions().values()))
     ids, rng = [], np.random.default_rng(2)
     for start in range(0, n, 10_000):
@@ -336,8 +336,8 @@ def fill(url: str, n: int, family: Any, rewarded: bool = False) -> list[bytes]:
                 Draft(
                     Kind.DECIDED,
                     "shop",
-                    loop.ids(),
-                    loop.clock(),
+                    replica.ids(),
+                    replica.clock(),
                     body=msgspec.msgpack.encode(body),
                 )
             )
@@ -411,12 +411,12 @@ def start_times(folder: Path, events: int) -> None:
     empty = min(ready(f"sqlite:///{folder}/empty-{k}.db") for k in range(3))
     url = f"sqlite:///{folder}/many.db"
     fill(url, events // 2, Bernoulli(), rewarded=True)
-    loop = Loop(SQLiteLedger(url.removeprefix("sqlite:///")))
+    replica = Replica(SQLiteLedger(url.removeprefix("sqlite:///")))
     started = time.perf_counter()
-    loop.catch_up()
+    replica.catch_up()
     replay = time.perf_counter() - started
-    snapshots.save(loop, folder / "snapshots")
-    loop.ledger.close()
+    snapshots.save(replica, folder / "snapshots")
+    replica.ledger.close()
     many = min(ready(url, str(folder / "snapshots")) for _ in range(3))
     print(f"""
 ## From the start of the process to ready

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from belated.environments import UnitBall
-from belated.experiments.audit_claims import judge_thompson
-from belated.experiments.audit_figures import draw_penalty
 from belated.experiments.auditing import plan_audit
+from belated.experiments.judging.audit_claims import judge_thompson
+from belated.experiments.reporting.audit_figures import draw_penalty
 from belated.experiments.simulation import play_experiment
+from belated.worlds.environments import UnitBall
 
 PICTURE = Path(__file__).parent.parent / "docs" / "thompson.png"
 

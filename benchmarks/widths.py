@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from belated import Bandit, Bernoulli, registry
-from belated.core.protocols import claims_set, mean
-from belated.core.steps import covers
-from belated.delays import Exponential, arrival, quantile
 from belated.engine import World, draw_world
-from belated.environments import UnitBall
+from belated.model.protocols import claims_set, mean
+from belated.model.steps import covers
+from belated.worlds.delays import Exponential, arrival, quantile
+from belated.worlds.environments import UnitBall
 
 NAMES = ("delayed-ofu-glm", "ada-ofu-ecolog", "ofuglb-e", "ofuglb", "gloc")
 DIM, ROUNDS, SEEDS, DELTA, LATE = 3, 1000, 3, 0.05, Exponential(20.0)

@@ -11,12 +11,12 @@ import numpy as np
 
 from belated.checks import check_policy
 from belated.core.arguments import parameters, positive, probability
-from belated.core.products import dot
-from belated.core.protocols import Estimator, Family, choose
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import State
 from belated.estimators import LazyNewton
 from belated.families import Bernoulli, Gaussian
+from belated.model.protocols import Estimator, Family, choose
+from belated.model.state import State
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import DecisionSet, most_optimistic
 
 
 @parameters

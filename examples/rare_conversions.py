@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from belated.checks import check_family
 from belated.core.arguments import parameters
-from belated.core.protocols import (
+from belated.model.protocols import (
     Support,
     cumulant,
     derivatives,
@@ -18,7 +18,7 @@ from belated.core.protocols import (
     reward_quantile,
     self_concordance,
 )
-from belated.core.special import sigmoid
+from belated.numerics.special import sigmoid
 
 
 @parameters

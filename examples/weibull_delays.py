@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from belated.checks import check_delay
 from belated.core.arguments import parameters, positive
-from belated.core.protocols import delay_quantile
+from belated.model.protocols import delay_quantile
 
 
 @parameters

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Gaussian, Poisson, Probit, Tanh
-from belated.delays import (
+from belated.worlds.delays import (
     Exponential,
     Lomax,
     Pareto,

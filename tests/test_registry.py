@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from belated import Bandit, checks, registry
-from belated.core.protocols import check_family, refusal
-from belated.delays import Empirical, Informative, Lomax, Pareto, Scaled, Uniform
+from belated.commands.warm import COMMON
 from belated.engine import is_own
 from belated.families import Bernoulli, Binomial, Gaussian, Poisson
-from belated.warm import COMMON
+from belated.model.protocols import refusal, refuse_family
+from belated.worlds.delays import Empirical, Informative, Lomax, Pareto, Scaled, Uniform
 
 
 def families():
@@ -52,7 +52,7 @@ def test_refusals(name):
         if refusal(policy, family):
             refused += 1
             with pytest.raises(ValueError, match=type(policy).__name__):
-                check_family(policy, family) if is_own(policy) else policy.resolve(family, 3, 1.0)
+                refuse_family(policy, family) if is_own(policy) else policy.resolve(family, 3, 1.0)
     assert refused < len(families())
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from belated.families import Tanh as Tanh
     from belated.features import Features as Features
     from belated.features import Transformed as Transformed
+    from belated.learner.files import SnapshotError as SnapshotError
     from belated.policies import DelayedOFUGLM as DelayedOFUGLM
-    from belated.snapshot import SnapshotError as SnapshotError
 
 __version__ = "0.1.0"
 
@@ -61,7 +61,7 @@ _HOMES = {
     "RankedAction": "core.ranking",
     "Ranking": "core.ranking",
     "Results": "experiments.simulation",
-    "SnapshotError": "snapshot",
+    "SnapshotError": "learner.files",
     "Tanh": "families",
     "Transformed": "features",
     "UnknownDecisionError": "core.events",

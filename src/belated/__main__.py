@@ -1,5 +1,5 @@
 """``python -m belated``."""
 
-from belated.cli import main
+from belated.commands.main import main
 
 main()

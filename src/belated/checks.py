@@ -5,7 +5,7 @@
 checks, so that a test runner can show each as a test of its own.
 
 >>> from belated import Bernoulli, DelayedOFUGLM
->>> from belated.delays import Exponential
+>>> from belated.worlds.delays import Exponential
 >>> check_delay(Exponential(10.0))
 >>> check_family(Bernoulli())
 >>> check_policy(DelayedOFUGLM(), Bernoulli())
@@ -20,7 +20,21 @@ from typing import Any
 import numpy as np
 
 from belated.bandit import Bandit
-from belated.core.protocols import (
+from belated.engine import (
+    RECORD,
+    Lane,
+    OwnPlayer,
+    Player,
+    Run,
+    World,
+    WorldSettings,
+    draw_world,
+    is_own,
+    play,
+    play_world,
+    seed_of_run,
+)
+from belated.model.protocols import (
     Delay,
     Family,
     Policy,
@@ -36,25 +50,11 @@ from belated.core.protocols import (
     self_concordance,
     with_horizon,
 )
-from belated.core.pruning import decision_set
-from belated.core.state import LOG_DET
-from belated.delays import Constant, Exponential, Never, dim_of, is_known_in_advance
-from belated.engine import (
-    RECORD,
-    Lane,
-    OwnPlayer,
-    Player,
-    Run,
-    World,
-    WorldSettings,
-    draw_world,
-    is_own,
-    play,
-    play_world,
-    seed_of_run,
-)
-from belated.environments import UnitBall
-from belated.feedback import feedback_for
+from belated.model.state import LOG_DET
+from belated.numerics.pruning import decision_set
+from belated.worlds.delays import Constant, Exponential, Never, dim_of, is_known_in_advance
+from belated.worlds.environments import UnitBall
+from belated.worlds.feedback import feedback_for
 
 ROUNDS, ACTIONS, DIM = 80, 6, 3
 THETA_STAR = np.linspace(-0.5, 0.5, DIM)

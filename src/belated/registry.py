@@ -32,19 +32,19 @@ POLICIES = {
     "ofulog-r": "policies.ofuglb:OFULogR",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
-    "delayed-ucb1": "policies.delayed_ucb1:DelayedUCB1",
-    "delayed-kl-ucb": "policies.delayed_kl_ucb:DelayedKLUCB",
-    "beta-thompson": "policies.beta_thompson:BetaThompson",
-    "qpm-d": "policies.qpm_d:QPMD",
-    "bold": "policies.bold:BOLD",
-    "sbd": "policies.sbd:SBD",
-    "odaaf": "policies.odaaf:ODAAF",
-    "conversions-ucb": "policies.conversions:ConversionsUCB",
-    "conversions-kl-ucb": "policies.conversions:ConversionsKLUCB",
-    "patient-bandits": "policies.patient_bandits:PatientBandits",
-    "delayed-elimination": "policies.elimination:DelayedElimination",
-    "opse": "policies.elimination:OPSE",
-    "policy-elimination": "policies.policy_elimination:PolicyElimination",
+    "delayed-ucb1": "policies.arms.delayed_ucb1:DelayedUCB1",
+    "delayed-kl-ucb": "policies.arms.delayed_kl_ucb:DelayedKLUCB",
+    "beta-thompson": "policies.arms.beta_thompson:BetaThompson",
+    "qpm-d": "policies.arms.qpm_d:QPMD",
+    "bold": "policies.arms.bold:BOLD",
+    "sbd": "policies.arms.sbd:SBD",
+    "odaaf": "policies.arms.odaaf:ODAAF",
+    "conversions-ucb": "policies.arms.conversions:ConversionsUCB",
+    "conversions-kl-ucb": "policies.arms.conversions:ConversionsKLUCB",
+    "patient-bandits": "policies.arms.patient_bandits:PatientBandits",
+    "delayed-elimination": "policies.arms.elimination:DelayedElimination",
+    "opse": "policies.arms.elimination:OPSE",
+    "policy-elimination": "policies.arms.policy_elimination:PolicyElimination",
 }
 FAMILIES = {
     "gaussian": "families.gaussian:Gaussian",
@@ -56,28 +56,28 @@ FAMILIES = {
     "poisson": "families.poisson:Poisson",
 }
 DELAYS = {
-    "exponential": "delays:Exponential",
-    "uniform": "delays:Uniform",
-    "lomax": "delays:Lomax",
-    "pareto": "delays:Pareto",
-    "geometric": "delays:Geometric",
-    "constant": "delays:Constant",
-    "packet": "delays:PacketLoss",
-    "empirical": "delays:Empirical",
-    "never": "delays:Never",
-    "informative": "delays:Informative",
+    "exponential": "worlds.delays:Exponential",
+    "uniform": "worlds.delays:Uniform",
+    "lomax": "worlds.delays:Lomax",
+    "pareto": "worlds.delays:Pareto",
+    "geometric": "worlds.delays:Geometric",
+    "constant": "worlds.delays:Constant",
+    "packet": "worlds.delays:PacketLoss",
+    "empirical": "worlds.delays:Empirical",
+    "never": "worlds.delays:Never",
+    "informative": "worlds.delays:Informative",
 }
 ENVIRONMENTS = {
-    "unit-ball": "environments:UnitBall",
-    "unit-ball-once": "environments:UnitBallOnce",
-    "sphere": "environments:Sphere",
-    "fixed-arms": "environments:FixedArms",
-    "one-hot": "environments:OneHot",
+    "unit-ball": "worlds.environments:UnitBall",
+    "unit-ball-once": "worlds.environments:UnitBallOnce",
+    "sphere": "worlds.environments:Sphere",
+    "fixed-arms": "worlds.environments:FixedArms",
+    "one-hot": "worlds.environments:OneHot",
 }
 FEEDBACK = {
-    "identified": "feedback:Identified",
-    "conversions": "feedback:Conversions",
-    "aggregated": "feedback:Aggregated",
+    "identified": "worlds.feedback:Identified",
+    "conversions": "worlds.feedback:Conversions",
+    "aggregated": "worlds.feedback:Aggregated",
 }
 
 
@@ -189,7 +189,7 @@ def _value(text: str) -> Any:
 def spell(registry: dict[str, str], params: Any) -> str:
     """Text that ``parse`` reads, for parameters that are numbers: what differs from the defaults.
 
-    >>> from belated.delays import Exponential
+    >>> from belated.worlds.delays import Exponential
     >>> spell(DELAYS, Exponential(500.0))
     'exponential:500'
     """

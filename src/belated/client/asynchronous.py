@@ -8,9 +8,9 @@ import httpx2
 
 from belated.client import calls
 from belated.client.calls import Attempts, Call, Features
+from belated.core.events import Status
 from belated.core.ranking import Ranking
-from belated.ledger.events import Status
-from belated.service.messages import (
+from belated.wire import (
     ActionList,
     BanditSettings,
     BanditState,

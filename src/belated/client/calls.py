@@ -16,9 +16,9 @@ import httpx2
 import msgspec
 
 from belated.core.arguments import positive, shown, whole, wrong
+from belated.core.events import Status
 from belated.core.ranking import Ranking
-from belated.ledger.events import Status
-from belated.service.messages import (
+from belated.wire import (
     ActionChange,
     ActionList,
     ActionRow,

@@ -1,7 +1,23 @@
 """What passes between a bandit and its caller. Plain data: no Numba here."""
 
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal
+
+# How the story of a decision stands.
+Standing = Literal["pending", "rewarded", "expired", "late", "cancelled"]
+
+
+class Status(StrEnum):
+    """What became of a reward or of another draft that was handed to a ledger."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"  # the log holds it already: nothing changes
+    CONFLICT = "conflict"  # the log holds something else for this decision
+    UNKNOWN = "unknown"  # no such decision
+    EXPIRED = "expired"  # kept, but it came after the window
+    PARKED = "parked"  # kept until its decision becomes visible
+    INVALID = "invalid"  # not a reward that this bandit can have
 
 
 class UnknownDecisionError(ValueError):

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 from numba.extending import overload
 
+from belated.core.compiler.parts import as_part
 from belated.core.jit import INLINED, OPTIONS, is_lean, kernel
-from belated.core.parts import as_part
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)

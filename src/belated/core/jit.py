@@ -5,8 +5,8 @@ from typing import Any, TypeVar, cast
 
 from numba import config
 
-from belated.core.kernel_cache import is_ours, note_source
-from belated.core.parts import Kernel
+from belated.core.compiler.kernel_cache import is_ours, note_source
+from belated.core.compiler.parts import Kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 

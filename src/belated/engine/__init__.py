@@ -1,9 +1,8 @@
 """Playing bandits against simulated worlds: one in plain Python, or many lanes, compiled."""
 
-from belated.core.own import OwnPolicy, is_own
 from belated.engine.lanes import RECORD, Batched
-from belated.engine.own import OwnPlayer
-from belated.engine.plain import Player, Run, World, draw_world, mean_rewards, play
+from belated.engine.plain_lane import OwnPlayer
+from belated.engine.reference import Player, Run, World, draw_world, mean_rewards, play
 from belated.engine.worlds import (
     LONGEST_HORIZON,
     Lane,
@@ -13,6 +12,7 @@ from belated.engine.worlds import (
     play_world,
     seed_of_run,
 )
+from belated.model.plain_policy import OwnPolicy, is_own
 
 __all__ = [
     "LONGEST_HORIZON",

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.jit import kernel
-from belated.core.linalg import exceeds, grow
 from belated.core.nested import stacked
-from belated.core.products import dot, matvec, quadratic
-from belated.core.state import DECIDED, OBSERVED, REFACTOR_EVERY, State
 from belated.core.types import Integers, Matrix, Vector
+from belated.model.state import DECIDED, OBSERVED, REFACTOR_EVERY, State
+from belated.numerics.linalg import exceeds, grow
+from belated.numerics.lowered.products import dot, matvec, quadratic
 
 NAMES = tuple(f"R{i}" for i in range(1, 10))
 LOG_DET, POTENTIAL, BY_M, BY_W, LATE, MOST_MISSING = 0, 1, 2, 3, 4, 5  # slots of Audit.sums

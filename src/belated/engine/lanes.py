@@ -16,7 +16,9 @@ from belated.core.arguments import parameters, positive
 from belated.core.generic import generic_with_default
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.nested import at, stacked
-from belated.core.protocols import (
+from belated.core.types import Coarse, Integers, Matrix, Vector
+from belated.engine.audit import Audit, audit_decision, audit_regret
+from belated.model.protocols import (
     Estimator,
     Policy,
     choose,
@@ -29,12 +31,10 @@ from belated.core.protocols import (
     reward_of_luck,
     set_norm,
 )
-from belated.core.pruning import DecisionSet
-from belated.core.state import DECIDED, OBSERVED, PASSES, History, State
-from belated.core.steps import catch_up, covers, first_state, take_reward
-from belated.core.types import Coarse, Integers, Matrix, Vector
-from belated.delays import dim_of, is_informative
-from belated.engine.audit import Audit, audit_decision, audit_regret
+from belated.model.state import DECIDED, OBSERVED, PASSES, History, State
+from belated.model.steps import catch_up, covers, first_state, take_reward
+from belated.numerics.pruning import DecisionSet
+from belated.worlds.delays import dim_of, is_informative
 
 NONE = -1  # end of a chain
 

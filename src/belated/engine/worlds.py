@@ -14,21 +14,7 @@ import numpy as np
 from belated.core.arguments import wrong
 from belated.core.jit import allocating_kernel
 from belated.core.nested import aligned_empty
-from belated.core.own import is_own
-from belated.core.protocols import (
-    Delay,
-    Environment,
-    Family,
-    Policy,
-    claims_set,
-    draw_actions,
-    mean,
-    remember,
-    with_horizon,
-)
-from belated.core.pruning import columns, fill_coarse
 from belated.core.types import Integers, Vector
-from belated.delays import check_dim, is_known_in_advance
 from belated.engine.audit import new_audit, results
 from belated.engine.lanes import (
     RECORD,
@@ -43,9 +29,23 @@ from belated.engine.lanes import (
     play_block,
     with_room,
 )
-from belated.engine.own import OwnLane
-from belated.environments import of_a_run, point_in_ball, stays
-from belated.feedback import Conversions, Feedback, Identified, check_feedback, with_window
+from belated.engine.plain_lane import OwnLane
+from belated.model.plain_policy import is_own
+from belated.model.protocols import (
+    Delay,
+    Environment,
+    Family,
+    Policy,
+    claims_set,
+    draw_actions,
+    mean,
+    remember,
+    with_horizon,
+)
+from belated.numerics.pruning import columns, fill_coarse
+from belated.worlds.delays import check_dim, is_known_in_advance
+from belated.worlds.environments import of_a_run, point_in_ball, stays
+from belated.worlds.feedback import Conversions, Feedback, Identified, check_feedback, with_window
 
 BLOCK_BYTES = 2**19  # of decision sets, where they have many lanes
 LONGEST_HORIZON = np.iinfo(np.int32).max - 1  # rounds are counted in 32 bits

@@ -3,9 +3,9 @@
 import math
 
 from belated.core.arguments import wrong
-from belated.core.protocols import Estimator, Family, self_concordance
-from belated.estimators.lazy_newton import LazyNewton
+from belated.estimators.newton.fit import LazyNewton
 from belated.estimators.ridge import Ridge
+from belated.model.protocols import Estimator, Family, self_concordance
 
 __all__ = ["LazyNewton", "Ridge", "penalised_mle", "ridge_regression"]
 

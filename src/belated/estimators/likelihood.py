@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.jit import kernel
-from belated.core.linalg import (
+from belated.core.types import Matrix, Vector
+from belated.estimators import LARGEST_CUBIC_DIM
+from belated.estimators.newton.fit import LONGEST, LazyNewton
+from belated.model.protocols import Family, derivatives, mean, refit, self_concordance, take_in
+from belated.model.state import OBSERVED, PASSES, REFACTOR_EVERY, History, State
+from belated.numerics.linalg import (
     LARGE_UPDATE,
     copy,
     inverse_add_outer,
     inverse_and_log_det,
 )
-from belated.core.products import dot
-from belated.core.protocols import Family, derivatives, mean, refit, self_concordance, take_in
-from belated.core.pruning import RENEW_AT, new_cap, renew
-from belated.core.state import OBSERVED, PASSES, REFACTOR_EVERY, History, State
-from belated.core.types import Matrix, Vector
-from belated.estimators import LARGEST_CUBIC_DIM
-from belated.estimators.lazy_newton import LONGEST, LazyNewton
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import RENEW_AT, new_cap, renew
 
 
 class Likelihood(NamedTuple):
@@ -72,7 +72,7 @@ class LikelihoodFit(NamedTuple):
     bends: Vector
     scalars: Vector
     P: Matrix  # (d, d) inverse of H
-    cap: Vector  # (d + 4,) bound on P: see core/pruning.py
+    cap: Vector  # (d + 4,) bound on P: see numerics/pruning.py
     reach: Vector  # (1,) sum of max |mu(z) - y|
     x: Matrix  # (rows, d) actions whose reward returned, in the order of arrival
     y: Vector  # (rows,)

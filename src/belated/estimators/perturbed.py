@@ -24,11 +24,8 @@ import numpy as np
 
 from belated.core.generic import generic
 from belated.core.jit import kernel
-from belated.core.linalg import copy
-from belated.core.products import dot, matvec
-from belated.core.state import State
 from belated.core.types import Matrix, Vector
-from belated.estimators.lazy_newton import (
+from belated.estimators.newton.fit import (
     MULTIPLIER,
     SHIFT,
     WAITING,
@@ -37,7 +34,10 @@ from belated.estimators.lazy_newton import (
     _certify,
 )
 from belated.estimators.ridge import RidgeFit
-from belated.estimators.third_derivative import add_waiting
+from belated.model.state import State
+from belated.numerics.linalg import copy
+from belated.numerics.lowered.products import dot, matvec
+from belated.numerics.lowered.third_derivative import add_waiting
 
 MOST_STEPS = 6  # of the fixed point
 ENOUGH = 1e-8  # relative length of a step, squared, that needs no further one

@@ -18,16 +18,16 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.jit import kernel
-from belated.core.linalg import (
+from belated.core.types import Matrix, Vector
+from belated.model.protocols import derivatives
+from belated.model.state import WORK
+from belated.numerics.linalg import (
     cholesky,
     copy,
     solve_transposed,
     solve_upper,
 )
-from belated.core.products import dot, matvec
-from belated.core.protocols import derivatives
-from belated.core.state import WORK
-from belated.core.types import Matrix, Vector
+from belated.numerics.lowered.products import dot, matvec
 
 # Rows of the scratch State.work that a step uses; a matrix follows from row WORK on. The caller
 # fills TOWARDS; rows 0, 7 and above are his.

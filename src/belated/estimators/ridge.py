@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.linalg import cholesky
-from belated.core.products import matvec
-from belated.core.protocols import factor_precision, refit, revise, take_in
-from belated.core.state import History, State
 from belated.core.types import Matrix, Vector
+from belated.model.protocols import factor_precision, refit, revise, take_in
+from belated.model.state import History, State
+from belated.numerics.linalg import cholesky
+from belated.numerics.lowered.products import matvec
 
 
 class RidgeFit(NamedTuple):

@@ -15,25 +15,25 @@ import pyarrow as pa
 
 from belated import registry
 from belated.core.arguments import whole, wrong
-from belated.core.protocols import Family
-from belated.delays import Constant, Exponential, Informative, is_informative
 from belated.engine import audit_world, has_set
 from belated.experiments import paper
-from belated.experiments.audit_claims import judge_audit
-from belated.experiments.audit_figures import CAPTIONS, save_audit_figures
-from belated.experiments.claims import Claim
-from belated.experiments.figures import FAMILIES as PAPER_FAMILIES
-from belated.experiments.figures import OFU, file_name
-from belated.experiments.report import write_page
-from belated.experiments.settings import (
+from belated.experiments.experiment import (
     Experiment,
     WorldTask,
     new_experiment,
     why_not,
 )
+from belated.experiments.judging.audit_claims import judge_audit
+from belated.experiments.judging.claims import Claim
+from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_figures
+from belated.experiments.reporting.figures import FAMILIES as PAPER_FAMILIES
+from belated.experiments.reporting.figures import OFU, file_name
+from belated.experiments.reporting.report import write_page
 from belated.experiments.simulation import SCHEMA, play_experiment
-from belated.feedback import Identified
+from belated.model.protocols import Family
 from belated.policies import DelayedOFUGLM, Thompson
+from belated.worlds.delays import Constant, Exponential, Informative, is_informative
+from belated.worlds.feedback import Identified
 
 TITLE = "Delayed feedback in generalised linear bandits: the theory, audited"
 ACTIONS = 10  # K: what is claimed does not depend on it, the time does

@@ -17,15 +17,15 @@ from rich.progress import track
 
 from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
-from belated.core.own import holds_parameters_only
-from belated.core.protocols import derivatives, with_horizon
 from belated.engine import WorldSettings, is_own, play_world
-from belated.experiments.field_figure import draw_field
+from belated.experiments.experiment import Experiment, new_experiment, why_not
 from belated.experiments.intervals import mean_interval
 from belated.experiments.labels import Labelled, labelled_policies
-from belated.experiments.settings import Experiment, new_experiment, why_not
+from belated.experiments.reporting.field_figure import draw_field
 from belated.experiments.simulation import Results, play_experiment
-from belated.feedback import feedback_named
+from belated.model.plain_policy import holds_parameters_only
+from belated.model.protocols import derivatives, with_horizon
+from belated.worlds.feedback import feedback_named
 
 SAME_ARMS = "arms are rows: it needs the same actions in every round, --environment one-hot:10"
 GROUPS = {"all": None, "all-linear": "gaussian", "all-logistic": "bernoulli"}

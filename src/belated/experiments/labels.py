@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from belated import registry
 from belated.core.arguments import wrong, wrong_type
-from belated.core.protocols import choose
 from belated.engine import is_own
+from belated.model.protocols import choose
 
 LABEL = re.compile(r"[^\W_][^$\x00-\x1f]{0,59}")  # what figures can show: no TeX, nothing hidden
 

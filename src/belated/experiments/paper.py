@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from belated.core.arguments import wrong
-from belated.delays import Constant, Exponential, Lomax, Pareto, Uniform
-from belated.environments import UnitBall, UnitBallOnce
+from belated.experiments.experiment import Experiment, new_experiment
 from belated.experiments.labels import Labelled
-from belated.experiments.settings import Experiment, new_experiment
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge
+from belated.worlds.delays import Constant, Exponential, Lomax, Pareto, Uniform
+from belated.worlds.environments import UnitBall, UnitBallOnce
 
 OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
 DIMS = (5, 10, 20)

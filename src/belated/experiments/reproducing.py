@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from belated.experiments.claims import Claim, judge_claims
-from belated.experiments.figures import FAMILIES, family_name, law_name, save_figures
+from belated.experiments.judging.claims import Claim, judge_claims
 from belated.experiments.paper import SETS
 from belated.experiments.published import readings
-from belated.experiments.report import section, write_report
+from belated.experiments.reporting.figures import FAMILIES, family_name, law_name, save_figures
+from belated.experiments.reporting.report import section, write_report
 from belated.experiments.simulation import Results
 
 CURVE = ["family", "law", "dim", "expected", "policy"]

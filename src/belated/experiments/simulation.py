@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from belated.core.arguments import whole, wrong
 from belated.engine import RECORD, has_set, is_own, play_world
 from belated.experiments.executors import open_executor
-from belated.experiments.figures import draw
+from belated.experiments.experiment import Experiment, WorldTask, new_experiment
+from belated.experiments.reporting.figures import draw
 from belated.experiments.running import Play, run
-from belated.experiments.settings import Experiment, WorldTask, new_experiment
 from belated.experiments.store import Folder
 
 SCHEMA = pa.schema(
@@ -126,7 +126,7 @@ def simulate(
         Bound on the norm of an action.
     feedback
         What is seen of a reward: ``"identified"``, ``"conversions:window=50"``, ``"aggregated"``,
-        or the object from ``belated.feedback``. A policy must be made for it.
+        or the object from ``belated.worlds.feedback``. A policy must be made for it.
     bayesian
         Whether theta_star is drawn anew in every run, from the unit ball; the mean over runs is
         then Bayesian regret. By default it is drawn once for a dimension, as in the paper.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from belated.core.arguments import parameters, whole
 from belated.core.jit import kernel
-from belated.core.protocols import (
+from belated.model.protocols import (
     Support,
     concordance,
     cumulant,
@@ -16,14 +16,14 @@ from belated.core.protocols import (
     reward_quantile,
     self_concordance,
 )
-from belated.core.special import logit, sigmoid
+from belated.numerics.special import logit, sigmoid
 
 
 @parameters
 class Bernoulli(NamedTuple):
     """Success or failure, logistic mean. R = 1/2 by Hoeffding's lemma.
 
-    >>> from belated.core.protocols import mean
+    >>> from belated.model.protocols import mean
     >>> mean(Bernoulli(), 0.0), round(Bernoulli().kappa(1.0), 8)
     (0.5, 0.19661193)
     """

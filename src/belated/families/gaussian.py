@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from belated.core.arguments import parameters, positive, wrong
-from belated.core.protocols import (
+from belated.model.protocols import (
     LARGEST_REWARD,
     RaisableSupport,
     Support,
@@ -15,7 +15,7 @@ from belated.core.protocols import (
     reward_quantile,
     self_concordance,
 )
-from belated.core.special import normal_quantile
+from belated.numerics.special import normal_quantile
 
 
 @parameters
@@ -28,7 +28,7 @@ class Gaussian(NamedTuple):
     A reward beyond ``max_reward`` is refused: sums in which one number is a billion times as large
     as the others have lost the others' digits for good.
 
-    >>> from belated.core.protocols import mean
+    >>> from belated.model.protocols import mean
     >>> mean(Gaussian(), 0.25), Gaussian(sd=0.5).R
     (0.25, 0.5)
     """

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from belated.core.arguments import LARGEST_WHOLE, parameters, positive, wrong
-from belated.core.protocols import (
+from belated.model.protocols import (
     LARGEST_REWARD,
     RaisableSupport,
     Support,

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from belated.core.arguments import parameters
-from belated.core.protocols import (
+from belated.model.protocols import (
     Support,
     cumulant,
     derivatives,
@@ -12,7 +12,7 @@ from belated.core.protocols import (
     reward_quantile,
     self_concordance,
 )
-from belated.core.special import normal_cdf, normal_pdf
+from belated.numerics.special import normal_cdf, normal_pdf
 
 
 @parameters

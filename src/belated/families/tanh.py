@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from belated.core.arguments import parameters
-from belated.core.protocols import (
+from belated.model.protocols import (
     Support,
     concordance,
     cumulant,

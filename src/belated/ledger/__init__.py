@@ -38,15 +38,15 @@ def open_ledger(url: str, *, waits: bool = True) -> Ledger:
         url = os.environ[name]
     scheme, found, rest = url.partition("://")
     if scheme == "memory" and found:
-        from belated.ledger.memory import MemoryLedger
+        from belated.ledger.stores.memory import MemoryLedger
 
         return MemoryLedger()
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
-        from belated.ledger.sqlite import SQLiteLedger
+        from belated.ledger.stores.sqlite import SQLiteLedger
 
         return SQLiteLedger(rest[1:], waits=waits)
     if scheme in ("postgresql", "postgres") and found:
-        from belated.ledger.postgres import PostgresLedger
+        from belated.ledger.stores.postgres import PostgresLedger
 
         return PostgresLedger(url)
     raise wrong("ledger", url, EXPECTED)

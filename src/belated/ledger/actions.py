@@ -10,8 +10,8 @@ from belated.features import FeatureMap, Features, UnmatchedCounts
 from belated.features.prepared import Prepared
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
-    from belated.core.pruning import DecisionSet
-    from belated.learner import Learner
+    from belated.learner.learner import Learner
+    from belated.numerics.pruning import DecisionSet
 
 
 class Actions:

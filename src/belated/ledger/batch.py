@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from belated.core.steps import DECIDE, LEARN
-from belated.logs.statistics import Statistics
+from belated.model.steps import DECIDE, LEARN
+from belated.monitoring.statistics import Statistics
 
 
 @dataclass(slots=True)

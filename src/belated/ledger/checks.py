@@ -3,7 +3,7 @@
 ``check_ledger`` runs everything and raises ``AssertionError`` at the first violation;
 ``LEDGER_CHECKS`` lists the single checks. Each gets a function that makes an empty ledger.
 
->>> from belated.ledger.memory import MemoryLedger
+>>> from belated.ledger.stores.memory import MemoryLedger
 >>> check_ledger(MemoryLedger)
 """
 
@@ -14,6 +14,7 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
+from belated.core.events import Status
 from belated.ledger.events import (
     NOBODY,
     START,
@@ -24,10 +25,9 @@ from belated.ledger.events import (
     Kind,
     Outcome,
     Position,
-    Status,
 )
 from belated.ledger.ids import Ids
-from belated.ledger.protocol import Ledger, Stranger
+from belated.ledger.protocol import Importer, Ledger
 
 NewLedger = Callable[[], Ledger]
 SECOND = 1_000_000
@@ -308,7 +308,7 @@ def check_invalid_rewards(new: NewLedger) -> None:
     writer = _Writer(new())
     id, other = writer.decide(), writer.decide("other")
     drafts = [writer.about(Kind.REWARDED, which, 7.0) for which in (id, other)]
-    outcomes = writer.ledger.commit(drafts, Stranger(lambda bandit, kind, value: bandit == "other"))
+    outcomes = writer.ledger.commit(drafts, Importer(lambda bandit, kind, value: bandit == "other"))
     assert [outcome.status for outcome in outcomes] == [Status.INVALID, Status.ACCEPTED]
     assert [outcome.bandit for outcome in outcomes] == ["shop", "other"]
     assert len(writer.ledger.story(id)) == 1

@@ -4,10 +4,12 @@ The state of a bandit is a fold over its events, in the order of the log. Whatev
 and another one needs (a bandit's settings, its actions, API keys) is an event, too.
 """
 
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
+
+from belated.core.events import Status
 
 NOBODY = b""  # the id of an event that is not about a decision
 
@@ -24,18 +26,6 @@ class Kind(IntEnum):
     ACTIONS = 6  # actions were registered or withdrawn
     FORGOTTEN = 7  # the data of a subject were erased
     KEYS = 8  # an API key was made or revoked
-
-
-class Status(StrEnum):
-    """What became of a draft."""
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"  # the log holds it already: nothing changes
-    CONFLICT = "conflict"  # the log holds something else for this decision
-    UNKNOWN = "unknown"  # no such decision
-    EXPIRED = "expired"  # kept, but it came after the window
-    PARKED = "parked"  # kept until its decision becomes visible
-    INVALID = "invalid"  # not a reward that this bandit can have
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):

@@ -17,22 +17,22 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated import snapshot
-from belated.core.state import History
-from belated.core.steps import LEARN, REVISE
 from belated.core.types import Matrix
 from belated.features import Features
-from belated.learner import Learner
+from belated.learner import files
+from belated.learner.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
-from belated.ledger.growing import Earlier, grown_learner
+from belated.ledger.growth import Earlier, grown_learner
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
-from belated.logs.histogram import AGES, Histogram
-from belated.logs.moments import SECOND_US, Moments
-from belated.logs.statistics import Statistics
-from belated.logs.words import nothing_learnt
+from belated.model.state import History
+from belated.model.steps import LEARN, REVISE
+from belated.monitoring.histogram import AGES, Histogram
+from belated.monitoring.moments import SECOND_US, Moments
+from belated.monitoring.statistics import Statistics
+from belated.monitoring.words import nothing_learnt
 
 PART = 1_000  # decisions that a snapshot is written and read by: other threads want to run, too
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
@@ -77,7 +77,7 @@ class Fold:
     spec
         From the event that made it.
     types, features
-        What of the settings a log cannot hold: see ``Loop``.
+        What of the settings a log cannot hold: see ``Replica``.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Fold:
         digest.update(self.ids)
         digest.update(self.played)
         learner = self.learner
-        for name, numbers in snapshot.flatten(learner.state, learner.history).items():
+        for name, numbers in files.flatten(learner.state, learner.history).items():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(numbers).tobytes())
         return digest.hexdigest()
@@ -209,7 +209,7 @@ class Fold:
     def arrays(self) -> dict[str, Any]:
         """What a snapshot keeps besides the header and the actions that were played."""
         learner = self.learner
-        known = snapshot.flatten(learner.state, learner.history)
+        known = files.flatten(learner.state, learner.history)
         del known["history.x"]
         waiting = iter(self.pending.items())
         parts = []
@@ -225,8 +225,8 @@ class Fold:
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
         """Go on where a snapshot was taken; ``x`` has room for more actions than it holds."""
         learner, y = self.learner, arrays.pop("history.y")
-        state = snapshot.flatten(learner.state, learner.history)
-        snapshot.copy_into({k: v for k, v in state.items() if k in arrays}, arrays)
+        state = files.flatten(learner.state, learner.history)
+        files.copy_into({k: v for k, v in state.items() if k in arrays}, arrays)
         room = np.full(len(x), np.nan)
         room[: len(y)] = y
         learner.history = History(x, room)

@@ -68,7 +68,7 @@ class Follower(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class Importer:
     """Writes into a log without following it."""
 
     accepts: Accepts

@@ -22,8 +22,8 @@ import numpy as np
 
 from belated.core.files import ABANDONED, in_work, remove_if_abandoned, sync_folder
 from belated.ledger.events import Erasure, KeyChange, Kind, Position
-from belated.ledger.loop import Loop
 from belated.ledger.protocol import Ledger
+from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -49,10 +49,10 @@ def default_folder(url: str) -> Path | None:
     return None if file == url else Path(f"{file}.snapshots")
 
 
-def save(loop: Loop, folder: Path) -> Path:
+def save(replica: Replica, folder: Path) -> Path:
     """Write what ``loop`` knows; older snapshots but the last are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{_prefix(loop.ledger)}{loop.position.tx:020}-{loop.position.seq:020}"
+    name = f"{_prefix(replica.ledger)}{replica.position.tx:020}-{replica.position.seq:020}"
     target = folder / name
     remove_leftovers(folder)  # first: they take up room that is needed now
     if target.exists():
@@ -65,27 +65,27 @@ def save(loop: Loop, folder: Path) -> Path:
 
     with in_work(make) as part:
         try:
-            _write_parts(loop, part)
+            _write_parts(replica, part)
             part.rename(target)
         finally:
             shutil.rmtree(part, ignore_errors=True)
     sync_folder(folder)
-    ours = [path for path in found(folder) if path.name.startswith(_prefix(loop.ledger))]
+    ours = [path for path in found(folder) if path.name.startswith(_prefix(replica.ledger))]
     for old in ours[:-KEEP]:
         shutil.rmtree(old)
-    drop_erased(loop.ledger, folder)
+    drop_erased(replica.ledger, folder)
     return target
 
 
-def _write_parts(loop: Loop, part: Path) -> None:
-    for k, fold in enumerate(loop.folds.values()):
+def _write_parts(replica: Replica, part: Path) -> None:
+    for k, fold in enumerate(replica.folds.values()):
         save_fold(fold, part / f"{k}.npz", part / f"{k}.npy")
     manifest = {
         "version": VERSION,
-        "ledger": loop.ledger.identity,
-        "position": loop.position,
-        "bandits": [fold.header() for fold in loop.folds.values()],
-        "keys": list(loop.keys.values()),
+        "ledger": replica.ledger.identity,
+        "position": replica.position,
+        "bandits": [fold.header() for fold in replica.folds.values()],
+        "keys": list(replica.keys.values()),
     }
     _write(part / "manifest.json", msgspec.json.encode(manifest))
     sync_folder(part)
@@ -136,45 +136,49 @@ def found(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix != ".part")
 
 
-def load(loop: Loop, folder: Path, fits: Callable[[Manifest], bool] = lambda _: True) -> Position:
+def load(
+    replica: Replica, folder: Path, fits: Callable[[Manifest], bool] = lambda _: True
+) -> Position:
     """Let a fresh ``loop`` go on from the newest snapshot that fits; returns its position."""
     for path in reversed(found(folder)):
         try:
-            if load_one(loop, path, fits):
+            if load_one(replica, path, fits):
                 break
         except Exception as error:  # damaged bytes can break a reader anywhere
             log.warning("%s: not a snapshot that can be read (%s); going without", path, error)
-    return loop.position
+    return replica.position
 
 
-def load_one(loop: Loop, path: Path, fits: Callable[[Manifest], bool] = lambda _: True) -> bool:
+def load_one(
+    replica: Replica, path: Path, fits: Callable[[Manifest], bool] = lambda _: True
+) -> bool:
     """Let a fresh ``loop`` go on from this snapshot; returns whether it is one of its ledger.
 
     One that holds what was erased since is none any more.
     """
     manifest = json.loads((path / "manifest.json").read_bytes())
-    if manifest["version"] != VERSION or manifest["ledger"] != loop.ledger.identity:
+    if manifest["version"] != VERSION or manifest["ledger"] != replica.ledger.identity:
         return False
     if not fits(manifest):
         return False
     position = Position(*manifest["position"])
-    if _erased_since(loop.ledger, position):
+    if _erased_since(replica.ledger, position):
         return False
     folds = [
-        load_fold(loop, header, path / f"{k}.npz", path / f"{k}.npy")
+        load_fold(replica, header, path / f"{k}.npz", path / f"{k}.npy")
         for k, header in enumerate(manifest["bandits"])
-        if loop.follows(header["name"])
+        if replica.follows(header["name"])
     ]
     keys = msgspec.convert(manifest["keys"], list[KeyChange])
-    loop.folds = {fold.name: fold for fold in folds}
-    loop.keys, loop.keys_changed = {key.id: key for key in keys}, True
-    loop.position = position
+    replica.folds = {fold.name: fold for fold in folds}
+    replica.keys, replica.keys_changed = {key.id: key for key in keys}, True
+    replica.position = position
     return True
 
 
-def load_fold(loop: Loop, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":
+def load_fold(replica: Replica, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":
     """Returns the bandit that ``save_fold`` wrote; the files may be deleted afterwards."""
-    fold = loop.empty_fold(header["name"], msgspec.convert(header["spec"], Spec))
+    fold = replica.empty_fold(header["name"], msgspec.convert(header["spec"], Spec))
     with np.load(arrays, allow_pickle=False) as file:
         x = np.load(actions, mmap_mode="c").view(np.ndarray)
         fold.restore(header, dict(file), x)

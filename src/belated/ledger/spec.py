@@ -11,8 +11,8 @@ from belated.features import FeatureMap, Features
 from belated.features.growing import grown
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
-    from belated.core.protocols import Family, Policy, Support
-    from belated.learner import Learner
+    from belated.learner.learner import Learner
+    from belated.model.protocols import Family, Policy, Support
 
 # Another value would give the past another meaning: a new bandit is needed for it.
 # A log that holds anything else cannot be read.
@@ -32,7 +32,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes
     ----------
     family, policy
-        Type and values, as ``snapshot.describe`` gives them.
+        Type and values, as ``files.describe`` gives them.
     dim, max_norm
         As of ``Bandit``.
     features
@@ -80,12 +80,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @classmethod
     def of(cls, dim: int, family: "Family", policy: "Policy", **settings: Any) -> Self:
         """The settings of a bandit of these parts, checked."""
-        from belated import snapshot
+        from belated.learner import files
 
         refuse_extremes(family, policy)
         described: dict[str, Any] = {
-            "family": snapshot.describe("FAMILIES", family),
-            "policy": snapshot.describe("POLICIES", policy),
+            "family": files.describe("FAMILIES", family),
+            "policy": files.describe("POLICIES", policy),
         }
         for name, part in described.items():
             if _plain(part) != part:  # JSON has no infinite numbers
@@ -94,17 +94,17 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """What turns actions into vectors: ``given``, where a log cannot hold it."""
-        from belated import snapshot
+        from belated.learner import files
 
         if given is not None and not _can_grow(self.features):
             return given
-        return snapshot.rebuild_features({"features": self.features}, None)
+        return files.rebuild_features({"features": self.features}, None)
 
     def support(self, types: Iterable[type] = ()) -> "Support":
         """The rewards that are accepted."""
-        from belated import snapshot
+        from belated.learner import files
 
-        support: Support = snapshot.rebuild("FAMILIES", self.family, types).support
+        support: Support = files.rebuild("FAMILIES", self.family, types).support
         return support
 
     def learner(self, types: Iterable[type] = ()) -> "Learner":
@@ -115,19 +115,19 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         types
             Policy and family types that are not part of belated.
         """
-        from belated import snapshot
-        from belated.learner import Learner
+        from belated.learner import files
+        from belated.learner.learner import Learner
 
         own = list(types)
-        family = snapshot.rebuild("FAMILIES", self.family, own)
-        policy = snapshot.rebuild("POLICIES", self.policy, own)
+        family = files.rebuild("FAMILIES", self.family, own)
+        policy = files.rebuild("POLICIES", self.policy, own)
         learner = Learner(self.dim, family, policy, self.max_norm)
         self._check_policy(learner)
         self._check_loop(learner)
         return learner
 
     def _check_policy(self, learner: "Learner") -> None:
-        from belated.core.protocols import draw_parameter, feedback_of
+        from belated.model.protocols import draw_parameter, feedback_of
 
         policy = learner.policy
         if feedback_of(policy) not in ("identified", "any"):

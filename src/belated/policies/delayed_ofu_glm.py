@@ -3,17 +3,17 @@
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
-from belated.core.protocols import (
+from belated.estimators import LARGEST_CUBIC_DIM, penalised_mle
+from belated.model.protocols import (
     Estimator,
     Family,
     choose,
     radius,
     sqrt_beta,
 )
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import SLACK, State
-from belated.estimators import LARGEST_CUBIC_DIM, penalised_mle
-from belated.policies.constants import checked_tolerance, derive, paper_width
+from belated.model.state import SLACK, State
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.constants import checked_tolerance, derive, paper_width
 
 
 @parameters

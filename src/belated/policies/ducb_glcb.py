@@ -23,8 +23,9 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import inlined_kernel
-from belated.core.products import quadratic
-from belated.core.protocols import (
+from belated.core.types import Vector
+from belated.estimators import penalised_mle
+from belated.model.protocols import (
     Estimator,
     Family,
     choose,
@@ -34,13 +35,12 @@ from belated.core.protocols import (
     set_norm,
     sqrt_beta,
 )
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import DECIDED, OBSERVED, SLACK, State
-from belated.core.types import Vector
-from belated.estimators import penalised_mle
-from belated.policies.all_rounds import AllRounds, add_round, all_rounds
-from belated.policies.constants import derive, paper_width
-from belated.policies.exploration import explore, explored
+from belated.model.state import DECIDED, OBSERVED, SLACK, State
+from belated.numerics.lowered.products import quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.all_rounds import AllRounds, add_round, all_rounds
+from belated.policies.shared.constants import derive, paper_width
+from belated.policies.shared.exploration import explore, explored
 
 
 @parameters

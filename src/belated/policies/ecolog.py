@@ -25,28 +25,28 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong_type
-from belated.core.linalg import copy
-from belated.core.products import matvec, quadratic
-from belated.core.protocols import (
+from belated.core.types import Vector
+from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.model.protocols import (
     Estimator,
     Family,
-    check_family,
     choose,
     cumulant,
     derivatives,
     dual_norm,
     radius,
     refit,
+    refuse_family,
     set_norm,
     sqrt_beta,
     take_in,
 )
-from belated.core.pruning import DecisionSet, most_optimistic, renew
-from belated.core.state import OBSERVED, History, State
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
-from belated.policies.constants import is_logistic
-from belated.policies.one_pass import Curved, check_ridge, grow_curved, new_curved
+from belated.model.state import OBSERVED, History, State
+from belated.numerics.linalg import copy
+from belated.numerics.lowered.products import matvec, quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic, renew
+from belated.policies.shared.constants import is_logistic
+from belated.policies.shared.one_pass import Curved, check_ridge, grow_curved, new_curved
 
 LOSSES, MOVES, FAILED = 0, 1, 2  # slots of Curved.scalars
 SAFE_BOUND = 2.0 * math.acosh(math.sqrt(2.0))  # up to this |z| all slopes are within a factor of 2
@@ -163,7 +163,7 @@ class AdaOFUECOLog(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "AdaOFUECOLog":
         """Fill in what was left open."""
-        check_family(self, family)
+        refuse_family(self, family)
         whole("dim", dim)
         self = self.checked()
         reach = self.m1 * max_norm

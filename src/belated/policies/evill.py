@@ -7,13 +7,13 @@ import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive
 from belated.core.jit import kernel
-from belated.core.protocols import Estimator, Family, choose, factor_precision
-from belated.core.pruning import DecisionSet
-from belated.core.state import WORK, State
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
 from belated.estimators.perturbed import shift_estimate
-from belated.policies.sampling import DRAW, SAMPLE, fill_normal, play_best, times_transposed
+from belated.model.protocols import Estimator, Family, choose, factor_precision
+from belated.model.state import WORK, State
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.sampling import DRAW, SAMPLE, fill_normal, play_best, times_transposed
 
 
 @parameters

@@ -14,12 +14,11 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
-from belated.core.linalg import copy
-from belated.core.products import dot, matvec, quadratic
-from belated.core.protocols import (
+from belated.core.types import Vector
+from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.model.protocols import (
     Estimator,
     Family,
-    check_family,
     choose,
     cumulant,
     derivatives,
@@ -27,16 +26,17 @@ from belated.core.protocols import (
     mean,
     radius,
     refit,
+    refuse_family,
     self_concordance,
     set_norm,
     sqrt_beta,
     take_in,
 )
-from belated.core.pruning import DecisionSet, most_optimistic, renew
-from belated.core.state import OBSERVED, History, State
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
-from belated.policies.one_pass import Curved, check_ridge, grow_curved, is_quasi, new_curved
+from belated.model.state import OBSERVED, History, State
+from belated.numerics.linalg import copy
+from belated.numerics.lowered.products import dot, matvec, quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic, renew
+from belated.policies.shared.one_pass import Curved, check_ridge, grow_curved, is_quasi, new_curved
 
 GAINED = 0  # slot of Curved.scalars
 
@@ -138,7 +138,7 @@ class GLBOMD(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLBOMD":
         """Fill in what was left open."""
-        check_family(self, family)
+        refuse_family(self, family)
         whole("dim", dim)
         self = self.checked()
         reach = self.m1 * max_norm

@@ -6,17 +6,17 @@ import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive
 from belated.core.jit import kernel
-from belated.core.linalg import cholesky
-from belated.core.products import dot
-from belated.core.protocols import Estimator, Family, choose
-from belated.core.pruning import DecisionSet
-from belated.core.state import WORK, State
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
 from belated.estimators.perturbed import shift_estimate
-from belated.policies.constants import noise_scale
-from belated.policies.exploration import explored
-from belated.policies.sampling import (
+from belated.model.protocols import Estimator, Family, choose
+from belated.model.state import WORK, State
+from belated.numerics.linalg import cholesky
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.constants import noise_scale
+from belated.policies.shared.exploration import explored
+from belated.policies.shared.sampling import (
     DRAW,
     SAMPLE,
     fill_normal,

@@ -7,13 +7,13 @@ import numpy as np
 
 from belated.core.arguments import parameters, positive, probability
 from belated.core.jit import kernel
-from belated.core.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.core.pruning import DecisionSet
-from belated.core.pruning_mean import most_optimistic_mean
-from belated.core.state import OBSERVED, SLACK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import checked_tolerance, derive, known_horizon
-from belated.policies.exploration import explore, explored
+from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
+from belated.model.pruning_mean import most_optimistic_mean
+from belated.model.state import OBSERVED, SLACK, State
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.constants import checked_tolerance, derive, known_horizon
+from belated.policies.shared.exploration import explore, explored
 
 
 @parameters

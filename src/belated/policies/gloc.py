@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import parameters, positive, probability, whole
-from belated.core.linalg import copy
-from belated.core.products import dot, matvec, quadratic
-from belated.core.protocols import (
+from belated.core.types import Vector
+from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.model.protocols import (
     Estimator,
     Family,
     choose,
@@ -18,12 +18,12 @@ from belated.core.protocols import (
     sqrt_beta,
     take_in,
 )
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import History, State
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
-from belated.policies.constants import derive
-from belated.policies.one_pass import check_ridge
+from belated.model.state import History, State
+from belated.numerics.linalg import copy
+from belated.numerics.lowered.products import dot, matvec, quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.constants import derive
+from belated.policies.shared.one_pass import check_ridge
 
 SQUARED_PULLS, SQUARED_PREDICTIONS = 0, 1  # slots of NewtonStepsFit.scalars
 

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from belated.core.arguments import parameters, positive
-from belated.core.protocols import Estimator, Family, choose
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import State
 from belated.estimators import penalised_mle
+from belated.model.protocols import Estimator, Family, choose
+from belated.model.state import State
+from belated.numerics.pruning import DecisionSet, most_optimistic
 
 
 @parameters

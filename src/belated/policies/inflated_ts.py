@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive, probability, whole
-from belated.core.linalg import cholesky, solve_upper
-from belated.core.products import quadratic
-from belated.core.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import SLACK, WORK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import derive, known_horizon, width_at
-from belated.policies.sampling import SAMPLE, fill_normal, play_best
+from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
+from belated.model.state import SLACK, WORK, State
+from belated.numerics.linalg import cholesky, solve_upper
+from belated.numerics.lowered.products import quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.constants import derive, known_horizon, width_at
+from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
 
 
 @parameters

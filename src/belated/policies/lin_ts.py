@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive, probability, wrong_type
-from belated.core.linalg import cholesky, solve_upper
-from belated.core.protocols import Estimator, Family, check_family, choose
-from belated.core.pruning import DecisionSet
-from belated.core.state import DECIDED, WORK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import has_identity_mean, noise_scale
-from belated.policies.sampling import SAMPLE, fill_normal, play_best
+from belated.model.protocols import Estimator, Family, choose, refuse_family
+from belated.model.state import DECIDED, WORK, State
+from belated.numerics.linalg import cholesky, solve_upper
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.constants import has_identity_mean, noise_scale
+from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
 
 
 @parameters
@@ -85,7 +85,7 @@ class LinTS(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinTS":
         """Fill in what was left open."""
-        check_family(self, family)
+        refuse_family(self, family)
         self = self.checked()
         return self._replace(R=noise_scale(self, family))
 

@@ -4,11 +4,11 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import not_negative, parameters, positive, probability, wrong_type
-from belated.core.protocols import Estimator, Family, choose
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import State
 from belated.estimators import ridge_regression
-from belated.policies.constants import known_horizon
+from belated.model.protocols import Estimator, Family, choose
+from belated.model.state import State
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.constants import known_horizon
 
 
 @parameters

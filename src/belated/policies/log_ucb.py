@@ -20,12 +20,17 @@ import math
 from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, wrong
-from belated.core.protocols import Estimator, Family, check_family, choose, radius, sqrt_beta
-from belated.core.pruning import DecisionSet
-from belated.core.pruning_mean import most_optimistic_mean
-from belated.core.state import OBSERVED, SLACK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import checked_tolerance, is_logistic, known_horizon, least_slope_of
+from belated.model.protocols import Estimator, Family, choose, radius, refuse_family, sqrt_beta
+from belated.model.pruning_mean import most_optimistic_mean
+from belated.model.state import OBSERVED, SLACK, State
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.constants import (
+    checked_tolerance,
+    is_logistic,
+    known_horizon,
+    least_slope_of,
+)
 
 STEEPEST = 0.25  # slope of the logistic function at zero
 
@@ -124,7 +129,7 @@ class LogUCB1(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LogUCB1":
         """Fill in what was left open."""
-        check_family(self, family)
+        refuse_family(self, family)
         self = self.checked()
         kappa = least_slope_of(self, family, max_norm)
         alpha = self.alpha

@@ -6,29 +6,29 @@ from typing import Any, NamedTuple
 from belated.core.arguments import parameters, whole
 from belated.core.generic import generic_with_default
 from belated.core.jit import kernel
-from belated.core.products import dot
-from belated.core.protocols import (
+from belated.core.types import Vector
+from belated.estimators.likelihood import likelihood
+from belated.model.protocols import (
     Estimator,
     Family,
-    check_family,
     choose,
     dual_norm,
     radius,
+    refuse_family,
     set_norm,
     sqrt_beta,
 )
-from belated.core.pruning import DecisionSet
-from belated.core.state import DECIDED, OBSERVED, State
-from belated.core.types import Vector
-from belated.estimators.likelihood import likelihood
-from belated.policies.constants import is_logistic, known_horizon
-from belated.policies.level_set import farthest, highest_index, objective
+from belated.model.state import DECIDED, OBSERVED, State
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import DecisionSet
 from belated.policies.ofuglb_e import (
     checked_likelihood,
     ellipsoid_radius,
     log_ratio_bound,
     resolved_likelihood,
 )
+from belated.policies.shared.constants import is_logistic, known_horizon
+from belated.policies.shared.level_set import farthest, highest_index, objective
 
 
 @parameters
@@ -196,7 +196,7 @@ class OFULogR(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULogR":
         """Fill in what was left open."""
-        check_family(self, family)
+        refuse_family(self, family)
         whole("dim", dim)
         horizon = known_horizon(self)
         lam = self.lam

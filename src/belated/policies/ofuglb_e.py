@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, probability, whole, wrong
 from belated.core.jit import kernel
-from belated.core.products import quadratic
-from belated.core.protocols import (
+from belated.core.types import Vector
+from belated.estimators.likelihood import drift_of, likelihood
+from belated.model.protocols import (
     Estimator,
     Family,
     choose,
@@ -35,10 +36,9 @@ from belated.core.protocols import (
     set_norm,
     sqrt_beta,
 )
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import ERROR, State
-from belated.core.types import Vector
-from belated.estimators.likelihood import drift_of, likelihood
+from belated.model.state import ERROR, State
+from belated.numerics.lowered.products import quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic
 
 LARGEST_BOUND = 700.0  # of |x'theta|: beyond, e^z overflows
 

@@ -13,21 +13,21 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import kernel
-from belated.core.linalg import copy
-from belated.core.protocols import (
+from belated.core.types import Matrix, Vector
+from belated.estimators import ridge_regression
+from belated.model.protocols import (
     Estimator,
     Family,
-    check_family,
     choose,
     radius,
+    refuse_family,
     remember,
     sqrt_beta,
 )
-from belated.core.pruning import DecisionSet, most_optimistic, new_cap
-from belated.core.state import LOG_DET, OBSERVED, State
-from belated.core.types import Matrix, Vector
-from belated.estimators import ridge_regression
-from belated.policies.constants import (
+from belated.model.state import LOG_DET, OBSERVED, State
+from belated.numerics.linalg import copy
+from belated.numerics.pruning import DecisionSet, most_optimistic, new_cap
+from belated.policies.shared.constants import (
     has_identity_mean,
     noise_scale,
 )
@@ -106,7 +106,7 @@ class OFUL(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUL":
         """Fill in R."""
-        check_family(self, family)
+        refuse_family(self, family)
         self = self.checked()
         return self._replace(R=noise_scale(self, family), max_norm=max_norm)
 
@@ -185,7 +185,7 @@ class OFULRarely(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULRarely":
         """Fill in R."""
-        check_family(self, family)
+        refuse_family(self, family)
         self = self.checked()
         return self._replace(R=noise_scale(self, family), max_norm=max_norm)
 

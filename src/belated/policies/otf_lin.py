@@ -22,23 +22,23 @@ from belated.core.arguments import (
     wrong_type,
 )
 from belated.core.jit import kernel
-from belated.core.linalg import cholesky, copy, solve_upper
-from belated.core.products import dot, matvec, quadratic
-from belated.core.protocols import (
+from belated.core.types import Matrix, Vector
+from belated.model.protocols import (
     Estimator,
     Family,
-    check_family,
     choose,
     factor_precision,
     refit,
+    refuse_family,
     remember,
     take_in,
 )
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import DECIDED, WORK, History, State
-from belated.core.types import Matrix, Vector
-from belated.policies.all_rounds import add_round, all_rounds
-from belated.policies.constants import known_window
+from belated.model.state import DECIDED, WORK, History, State
+from belated.numerics.linalg import cholesky, copy, solve_upper
+from belated.numerics.lowered.products import dot, matvec, quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.all_rounds import add_round, all_rounds
+from belated.policies.shared.constants import known_window
 
 WAITING, REFRESH_AT = 0, 1  # slots of OpenWindows.scalars
 SAMPLE = 2  # row of State.work
@@ -109,7 +109,7 @@ def _checked(policy: Any) -> dict[str, Any]:
 
 
 def _resolved(policy: Any, family: Family, max_norm: float) -> Any:
-    check_family(policy, family)
+    refuse_family(policy, family)
     known_window(policy)
     policy, least = policy.checked(), 1e-9 * max_norm**2
     if not least <= policy.lam < 1e100:  # outside the matrices are singular before long

@@ -19,22 +19,22 @@ import numpy as np
 
 from belated.core.arguments import parameters, positive, whole
 from belated.core.jit import kernel
-from belated.core.linalg import cholesky, solve_transposed, solve_upper
-from belated.core.products import add_outer, dot
-from belated.core.protocols import (
-    Estimator,
-    Family,
-    check_family,
-    choose,
-    draw_parameter,
-)
-from belated.core.pruning import DecisionSet
-from belated.core.special import normal_cdf
-from belated.core.state import DECIDED, WORK, History, State
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
-from belated.policies.constants import is_logistic
-from belated.policies.sampling import fill_normal, play_best
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    choose,
+    draw_parameter,
+    refuse_family,
+)
+from belated.model.state import DECIDED, WORK, History, State
+from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
+from belated.numerics.lowered.products import add_outer, dot
+from belated.numerics.pruning import DecisionSet
+from belated.numerics.special import normal_cdf
+from belated.policies.shared.constants import is_logistic
+from belated.policies.shared.sampling import fill_normal, play_best
 
 CUT = 0.64  # where one form of the series gives way to the other
 RIGHT, NORMAL = 1, 2  # rows of State.work
@@ -112,7 +112,7 @@ class PolyaGamma(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "PolyaGamma":
         """Derive the ridge from the prior; a ``lam`` that was passed is replaced."""
-        check_family(self, family)
+        refuse_family(self, family)
         self = self.checked()
         return self._replace(lam=1.0 / self.prior_sd**2)
 

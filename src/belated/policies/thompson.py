@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import not_negative, parameters, positive
-from belated.core.linalg import solve_upper
-from belated.core.protocols import Estimator, Family, choose, factor_precision
-from belated.core.pruning import DecisionSet
-from belated.core.state import WORK, State
 from belated.estimators import penalised_mle
-from belated.policies.sampling import SAMPLE, fill_normal, play_best
+from belated.model.protocols import Estimator, Family, choose, factor_precision
+from belated.model.state import WORK, State
+from belated.numerics.linalg import solve_upper
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
 
 
 @parameters

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import parameters, positive, probability, wrong_type
-from belated.core.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.core.pruning import DecisionSet, most_optimistic
-from belated.core.state import SLACK, State
 from belated.estimators import penalised_mle
-from belated.policies.constants import checked_tolerance, derive, known_horizon
-from belated.policies.exploration import explore, explored
+from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
+from belated.model.state import SLACK, State
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.policies.shared.constants import checked_tolerance, derive, known_horizon
+from belated.policies.shared.exploration import explore, explored
 
 
 @parameters

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.core.arguments import parameters, positive
-from belated.core.products import dot
-from belated.core.protocols import Estimator, Family, choose
-from belated.core.pruning import DecisionSet
-from belated.core.state import State
 from belated.estimators import penalised_mle
+from belated.model.protocols import Estimator, Family, choose
+from belated.model.state import State
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import DecisionSet
 
 
 @parameters

@@ -10,16 +10,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from belated.service.access import RateLimit
 from belated.service.dashboard.page import dashboard_page
-from belated.service.hosts import OwnHosts
-from belated.service.logs import AccessLog
-from belated.service.logs import logger as access_logger
+from belated.service.http.access import RateLimit
+from belated.service.http.access_log import AccessLog
+from belated.service.http.access_log import logger as access_logger
+from belated.service.http.hosts import OwnHosts
+from belated.service.http.origins import OwnOrigins
 from belated.service.metrics import Metrics
-from belated.service.origins import OwnOrigins
 from belated.service.personalizer import add_personalizer
 from belated.service.routes import new_api
-from belated.service.running import Service
+from belated.service.service import Service
 from belated.service.workers import Board, UpToDate, until_ready
 
 

@@ -17,10 +17,10 @@ import msgspec
 
 from belated.core.cache import is_writable, one_at_a_time
 from belated.ledger.spec import Spec
-from belated.service.problems import Problem, ProblemType
+from belated.service.http.problems import Problem, ProblemType
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
-    from belated.learner import Learner
+    from belated.learner.learner import Learner
     from belated.ledger.fold import Fold
 
 log = logging.getLogger("belated.service")
@@ -121,7 +121,7 @@ def compiling_problem(what: str) -> Problem:
 
 def checked_learner(spec: Spec) -> "Learner":
     """A learner of these settings, which are checked, with the few kernels that show a bandit."""
-    from belated.core.protocols import sqrt_beta
+    from belated.model.protocols import sqrt_beta
 
     learner = spec.learner()
     if learner.has_set:

@@ -9,16 +9,17 @@ import msgspec
 import numpy as np
 
 from belated.core.arguments import array_of_numbers, shown, wrong
+from belated.core.events import Status
 from belated.core.types import Matrix
-from belated.ledger.deciding import NOTHING_SAID, Ask
-from belated.ledger.events import Decided, Outcome, Status
+from belated.ledger.events import Decided, Outcome
 from belated.ledger.ids import to_text
-from belated.ledger.loop import Proposal
+from belated.ledger.proposing import NOTHING_SAID, Ask
 from belated.ledger.protocol import StoreUnavailableError
-from belated.service.messages import Base64Matrix, DecisionAnswer, DecisionRequest
-from belated.service.problems import INVALID, Problem, ProblemType
-from belated.service.running import Service
+from belated.ledger.replica import Proposal
+from belated.service.http.problems import INVALID, Problem, ProblemType
+from belated.service.service import Service
 from belated.service.settings import finite
+from belated.wire import Base64Matrix, DecisionAnswer, DecisionRequest
 
 REQUEST_CHANGED = ProblemType(
     409, "request-id-reused", "The request_id was used before with another body"
@@ -36,7 +37,7 @@ async def decide(service: Service, name: str, request: DecisionRequest) -> Decis
     except (TypeError, ValueError) as error:
         raise Problem(INVALID, str(error)) from None
     try:
-        proposal = service.loop.propose(name, ask)
+        proposal = service.replica.propose(name, ask)
     except (TypeError, ValueError) as error:
         return await _given_before(service, name, ask, error)
     try:

@@ -10,15 +10,15 @@ import numpy as np
 
 from belated.core.types import Matrix
 from belated.ledger import open_ledger, snapshots
-from belated.ledger.ending import ending_of
 from belated.ledger.events import Decided, Event
 from belated.ledger.ids import to_text
-from belated.ledger.loop import Loop
 from belated.ledger.protocol import Ledger
+from belated.ledger.replica import Replica
+from belated.ledger.standing import ending_of
 from belated.service.beside import Beside, TooManyCallsError
-from belated.service.messages import ActionView, DecisionStory, EventView, Explanation
-from belated.service.problems import Problem, ProblemType
+from belated.service.http.problems import Problem, ProblemType
 from belated.service.settings import finite
+from belated.wire import ActionView, DecisionStory, EventView, Explanation
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -114,10 +114,10 @@ def explanation(ledger: Ledger, folder: Path | None, first: Event) -> Explanatio
     fold = _fold_at(ledger, folder, first.bandit, body.version)
     if len(body.x) != 8 * fold.learner.dim:
         # It was imported, after the features had grown: no model of ours had a part in it.
-        loop = Loop(ledger, only=first.bandit)
-        loop.catch_up()
-        present = loop.fold(first.bandit)
-        fold = loop.empty_fold(first.bandit, present.spec)
+        replica = Replica(ledger, only=first.bandit)
+        replica.catch_up()
+        present = replica.fold(first.bandit)
+        fold = replica.empty_fold(first.bandit, present.spec)
         body = msgspec.structs.replace(body, x=present.earlier.present(body.x), matrix=b"")
     names, matrix, complete = _options(fold, body)
     learner = fold.learner
@@ -143,17 +143,17 @@ def explanation(ledger: Ledger, folder: Path | None, first: Event) -> Explanatio
 
 def _fold_at(ledger: Ledger, folder: Path | None, name: str, version: int) -> "Fold":
     """A bandit as it was after its first ``version`` events."""
-    loop = Loop(ledger, only=name)
+    replica = Replica(ledger, only=name)
     if folder is not None:
-        snapshots.load(loop, folder, lambda manifest: _is_before(manifest, name, version))
-    fold, position = loop.folds.get(name), loop.position
+        snapshots.load(replica, folder, lambda manifest: _is_before(manifest, name, version))
+    fold, position = replica.folds.get(name), replica.position
     while fold is None or fold.version < version:
         events, position = ledger.follow(position, 10_000)
         if not events:
             break
         mine = [event for event in events if event.bandit == name]
         if mine and fold is None:
-            fold = loop.new_fold(name, mine[0])
+            fold = replica.new_fold(name, mine[0])
         if fold is not None:
             fold.apply(mine[: version - fold.version])
     assert fold is not None

@@ -7,9 +7,9 @@ import msgspec
 
 from belated.core.arguments import wrong
 from belated.ledger.events import NOBODY, START, Draft, KeyChange, Kind
-from belated.ledger.loop import system_clock
 from belated.ledger.protocol import Ledger
-from belated.service.access import KEYS_HOLD_AFTER, SCOPES, NewKey, new_key
+from belated.ledger.replica import system_clock
+from belated.service.http.access import KEYS_HOLD_AFTER, SCOPES, NewKey, new_key
 
 
 def make_key(ledger: Ledger, name: str, scopes: Sequence[str], bandit: str = "") -> NewKey:

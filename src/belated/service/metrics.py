@@ -16,7 +16,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from belated.service.running import Service
+from belated.service.service import Service
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -61,7 +61,7 @@ class Metrics:
         yield InfoMetricFamily("belated_worker", "The process that answered", {"pid": _pid()})
         yield from self._counted_here([*self._traffic(), *self._commits()])
         yield from self._store()
-        yield from self._bandits(list(self.service.loop.folds.values()))
+        yield from self._bandits(list(self.service.replica.folds.values()))
 
     def _traffic(self) -> Iterator[Metric]:
         tally, bandit = self.service.tally, ["bandit"]
@@ -92,7 +92,7 @@ class Metrics:
             "Decisions in which a feature became zeros: unknown category, unused key, missing",
             labels=["bandit", "kind", "column"],
         )
-        for name, unmatched in self.service.loop.unmatched.items():
+        for name, unmatched in self.service.replica.unmatched.items():
             by_column = Counter[tuple[str, str]]()
             for what, count in list(unmatched.counts.items()):
                 by_column[what.kind, str(what.column)] += count
@@ -140,7 +140,7 @@ class Metrics:
             yield GaugeMetricFamily(name, text, value)
 
     def _bandits(self, folds: "list[Fold]") -> Iterator[Metric]:
-        now = self.service.loop.clock()
+        now = self.service.replica.clock()
         pending = GaugeMetricFamily(
             "belated_pending",
             "Decisions without reward, by age in whole seconds",

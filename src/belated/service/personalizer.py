@@ -13,13 +13,23 @@ import msgspec
 from msgspec import Meta
 
 from belated.core.arguments import shown, wrong
-from belated.ledger.events import Decided, Draft, Event, Kind, Status
-from belated.ledger.loop import Proposal
+from belated.core.events import Status
+from belated.ledger.events import Decided, Draft, Event, Kind
 from belated.ledger.protocol import StoreUnavailableError
-from belated.service.api import Api, Call
+from belated.ledger.replica import Proposal
 from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, without_store
-from belated.service.logs import DECISION
-from belated.service.messages import (
+from belated.service.http.access_log import DECISION
+from belated.service.http.api import Api, Call
+from belated.service.http.openapi import Link
+from belated.service.http.problems import (
+    FORBIDDEN,
+    INVALID,
+    STORE_UNAVAILABLE,
+    Problem,
+    ProblemType,
+)
+from belated.service.service import NO_BANDIT, NOT_READY, Service
+from belated.wire import (
     MOST_ACTIONS,
     NO_NUL,
     ActionName,
@@ -28,9 +38,6 @@ from belated.service.messages import (
     DecisionRequest,
     Request,
 )
-from belated.service.openapi import Link
-from belated.service.problems import FORBIDDEN, INVALID, STORE_UNAVAILABLE, Problem, ProblemType
-from belated.service.running import NO_BANDIT, NOT_READY, Service
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -186,7 +193,7 @@ def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
         # what was asked for, whatever the mode was at that time
         digest = blake2b(msgspec.msgpack.encode(body, order="deterministic"), digest_size=16)
         ask = ask_of(request)._replace(digest=digest.digest())
-        return service.loop.propose(bandit, ask)
+        return service.replica.propose(bandit, ask)
     except (TypeError, ValueError, OverflowError) as error:  # the last: a whole number too large
         raise Problem(INVALID, str(error)) from None
 
@@ -279,9 +286,9 @@ async def reward(service: Service, bandit: str, event_id: str, value: float) -> 
         event = await _requested(service, bandit, event_id)
     if event is None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
-    now = service.loop.clock()
+    now = service.replica.clock()
     (outcome,) = await service.write([Draft(Kind.REWARDED, bandit, event.id, now, value)])
-    service.tally.reward(bandit, service.loop.answer(outcome), now)
+    service.tally.reward(bandit, service.replica.answer(outcome), now)
     if outcome.status == Status.INVALID:
         expected = fold.support
         raise Problem(INVALID, f"value = {shown(value)}: expected {expected}.")
@@ -303,12 +310,12 @@ async def activate(service: Service, bandit: str, event_id: str) -> None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
     if not await _is_cancelled(service, event):
         return  # it was not deferred
-    request, now, window = ACTIVATED + event_id, service.loop.clock(), fold.spec.window
+    request, now, window = ACTIVATED + event_id, service.replica.clock(), fold.spec.window
     body = msgspec.msgpack.decode(event.body, type=Decided)
     draft = Draft(
         Kind.DECIDED,
         bandit,
-        service.loop.ids(),
+        service.replica.ids(),
         now,
         due=None if window is None else now + round(window * 1e6),
         body=msgspec.msgpack.encode(msgspec.structs.replace(body, request=request)),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from belated.core.ranking import Ranking
-from belated.ledger.deciding import Ask, options
-from belated.logs.action_totals import OTHERS
+from belated.ledger.proposing import Ask, options
+from belated.monitoring.action_totals import OTHERS
 from belated.service.dashboard.data import BestView
 from belated.service.deciding import ask_of
-from belated.service.messages import DecisionRequest, RankingRequest
-from belated.service.problems import INVALID, Problem
-from belated.service.running import Service
+from belated.service.http.problems import INVALID, Problem
+from belated.service.service import Service
+from belated.wire import DecisionRequest, RankingRequest
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold

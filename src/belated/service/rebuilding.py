@@ -16,8 +16,8 @@ import msgspec
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Position
-from belated.ledger.loop import Loop, Rebuild
 from belated.ledger.protocol import Ledger
+from belated.ledger.replica import Rebuild, Replica
 from belated.service.beside import Beside, BesideError
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -29,11 +29,11 @@ AFTER_FAILURE = 1.0  # seconds until a rebuild is tried again
 
 
 class Rebuilding:
-    """Works off what ``Loop.rebuilding`` holds.
+    """Works off what ``Replica.rebuilding`` holds.
 
     Parameters
     ----------
-    loop
+    replica
         The live bandits.
     ledger
         Of the same log, for threads.
@@ -43,20 +43,22 @@ class Rebuilding:
         Where snapshots lie, if there are any.
     """
 
-    def __init__(self, loop: Loop, ledger: Ledger, url: str | None, folder: Path | None) -> None:
-        self.loop, self._ledger, self._url, self._folder = loop, ledger, url, folder
+    def __init__(
+        self, replica: Replica, ledger: Ledger, url: str | None, folder: Path | None
+    ) -> None:
+        self.replica, self._ledger, self._url, self._folder = replica, ledger, url, folder
         self._beside = Beside()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def look(self) -> None:
         """Begin to rebuild the bandits that need it."""
-        for name in self.loop.rebuilding:
+        for name in self.replica.rebuilding:
             if name not in self._tasks or self._tasks[name].done():
                 self._tasks[name] = asyncio.get_running_loop().create_task(self._rebuild(name))
 
     async def done(self, name: str) -> None:
         """Wait until a bandit holds nothing that was erased."""
-        while name in self.loop.rebuilding:
+        while name in self.replica.rebuilding:
             self.look()
             await asyncio.wait([self._tasks[name]])
 
@@ -67,7 +69,7 @@ class Rebuilding:
         self._beside.stop()
 
     async def _rebuild(self, name: str) -> None:
-        while (wanted := self.loop.rebuilding.get(name)) is not None:
+        while (wanted := self.replica.rebuilding.get(name)) is not None:
             await self._try_to_rebuild(name, wanted)
 
     async def _try_to_rebuild(self, name: str, wanted: Rebuild) -> None:
@@ -75,9 +77,9 @@ class Rebuilding:
             fold = await self._replayed(name, wanted.end)
             await self._swap(name, wanted, fold)
         except Exception:  # such as: something else was erased while this was under way
-            if self.loop.rebuilding.get(name) is wanted:
+            if self.replica.rebuilding.get(name) is wanted:
                 log.exception("%s could not be rebuilt; this is tried again", name)
-                self.loop.rebuilding[name] = Rebuild(self.loop.position)
+                self.replica.rebuilding[name] = Rebuild(self.replica.position)
                 await asyncio.sleep(AFTER_FAILURE)
 
     async def _replayed(self, name: str, end: Position) -> "Fold":
@@ -93,7 +95,7 @@ class Rebuilding:
         try:
             folder = None if self._folder is None else str(self._folder)
             await self._beside.call(rebuild_into, url, folder, name, end, str(target))
-            return await asyncio.to_thread(_loaded, self.loop, target)
+            return await asyncio.to_thread(_loaded, self.replica, target)
         finally:  # what is mapped into memory stays
             await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
 
@@ -102,12 +104,12 @@ class Rebuilding:
         while wanted.since:
             fold.apply(wanted.since.pop(0))
             await asyncio.sleep(0)
-        if self.loop.rebuilding.get(name) is not wanted:
+        if self.replica.rebuilding.get(name) is not wanted:
             return  # something else was erased meanwhile
-        old = self.loop.folds[name]
+        old = self.replica.folds[name]
         if fold.version != old.version:
             raise RuntimeError(f"{fold.version} events were replayed, expected {old.version}")
-        self.loop.swap(name, fold)
+        self.replica.swap(name, fold)
         log.info("%s was rebuilt without what was erased", name)
         await asyncio.to_thread(old.let_go)
 
@@ -123,14 +125,14 @@ def rebuild_into(url: str, folder: str | None, name: str, end: list[int], target
     Path(target, "header.json").write_bytes(msgspec.json.encode(fold.header()))
 
 
-def _loaded(loop: Loop, target: Path) -> "Fold":
+def _loaded(replica: Replica, target: Path) -> "Fold":
     header = json.loads((target / "header.json").read_bytes())
-    return snapshots.load_fold(loop, header, target / "fold.npz", target / "fold.npy")
+    return snapshots.load_fold(replica, header, target / "fold.npz", target / "fold.npy")
 
 
 def _from_log(ledger: Ledger, folder: Path | None, name: str, end: Position) -> "Fold":
     """A bandit from the newest snapshot that holds nothing erased, and the log after it."""
-    loop = Loop(ledger, only=name)
+    replica = Replica(ledger, only=name)
     if folder is not None:
-        snapshots.load(loop, folder, lambda manifest: Position(*manifest["position"]) <= end)
-    return loop.replayed(name, end, loop.folds.get(name), loop.position)
+        snapshots.load(replica, folder, lambda manifest: Position(*manifest["position"]) <= end)
+    return replica.replayed(name, end, replica.folds.get(name), replica.position)

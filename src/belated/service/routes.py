@@ -9,20 +9,27 @@ from typing import Any
 import msgspec
 
 from belated.core.arguments import wrong
+from belated.core.events import Status
 from belated.core.ranking import Ranking
 from belated.ledger import snapshots
-from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome, Status
+from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome
 from belated.ledger.ids import all_from_texts, from_text, to_text
 from belated.ledger.protocol import StoreUnavailableError
-from belated.service.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
-from belated.service.api import Answer, Api, Call
 from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
 from belated.service.explaining import TOO_MANY, iso, story_of
-from belated.service.logs import DECISION
-from belated.service.messages import (
+from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
+from belated.service.http.access_log import DECISION
+from belated.service.http.api import Answer, Api, Call
+from belated.service.http.openapi import Link
+from belated.service.http.paging import NO_PAGE, page_of
+from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
+from belated.service.ranking import rank
+from belated.service.service import NO_BANDIT, NOT_READY, Service
+from belated.service.settings import spec_of, state_of
+from belated.wire import (
     ActionChange,
     ActionList,
     BanditList,
@@ -52,12 +59,6 @@ from belated.service.messages import (
     SubjectPath,
     Watching,
 )
-from belated.service.openapi import Link
-from belated.service.paging import NO_PAGE, page_of
-from belated.service.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
-from belated.service.ranking import rank
-from belated.service.running import NO_BANDIT, NOT_READY, Service
-from belated.service.settings import spec_of, state_of
 
 NO_DECISION = ProblemType(404, "unknown-decision", "There is no decision of this id")
 NO_KEY_OF_ID = ProblemType(404, "unknown-key", "There is no API key of this id")
@@ -173,7 +174,7 @@ def _add_loop(api: Api, service: Service) -> None:
         id = from_text(path.id)
         if id is None:
             return StatusAnswer(Status.UNKNOWN)
-        draft = Draft(Kind.CANCELLED, _bandit_of(call), id, service.loop.clock())
+        draft = Draft(Kind.CANCELLED, _bandit_of(call), id, service.replica.clock())
         (outcome,) = await service.write([draft])
         return StatusAnswer(outcome.status)
 
@@ -207,7 +208,7 @@ NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
 
 async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) -> RewardAnswer:
     """Each status in turn; ids that cannot be ids are unknown."""
-    now, rewarded, revised = service.loop.clock(), Kind.REWARDED, Kind.REVISED
+    now, rewarded, revised = service.replica.clock(), Kind.REWARDED, Kind.REVISED
     ids = all_from_texts([item.decision_id for item in items])
     drafts = [
         Draft(revised if item.revise else rewarded, bandit, id, now, item.reward)
@@ -218,13 +219,13 @@ async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) ->
     outcomes = [NO_ID if id is None else next(written) for id in ids]
     statuses: list[Status] = []
     for outcome, alike in groupby(outcomes):
-        status, count = service.loop.answer(outcome), len(list(alike))
+        status, count = service.replica.answer(outcome), len(list(alike))
         service.tally.reward(outcome.bandit, status, now, count)
         statuses += [status] * count
     if Status.INVALID not in statuses:
         return RewardAnswer(statuses)
     reasons = [
-        service.loop.refusal(outcome.bandit, item.reward)
+        service.replica.refusal(outcome.bandit, item.reward)
         if outcome.status is Status.INVALID
         else ""
         for item, outcome in zip(items, outcomes, strict=True)
@@ -251,7 +252,7 @@ def _add_bandits(api: Api, service: Service) -> None:
     )
     async def list_bandits(query: Paging) -> BanditList:
         """List the bandits."""
-        return BanditList(*page_of(service.loop.folds.keys(), query))
+        return BanditList(*page_of(service.replica.folds.keys(), query))
 
     @api.route(
         "GET",
@@ -262,7 +263,7 @@ def _add_bandits(api: Api, service: Service) -> None:
     )
     async def read_bandit(path: BanditPath) -> BanditState:
         """Show a bandit's settings and what it knows."""
-        return state_of(service.fold(path.name), service.loop.clock())
+        return state_of(service.fold(path.name), service.replica.clock())
 
     @api.route(
         "POST",
@@ -295,7 +296,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         changed: make a bandit of another name. 202 says that its kernels are still being compiled:
         until they are there, its decisions answer 503 with a Retry-After.
         """
-        is_new = path.name not in service.loop.folds
+        is_new = path.name not in service.replica.folds
         try:
             spec = spec_of(body)
             learner = await asyncio.to_thread(checked_learner, spec)
@@ -304,7 +305,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         if learner.is_compiled:
             await asyncio.to_thread(learner.warm_up)  # loads what is on disk
         try:
-            draft = service.loop.settings_draft(path.name, spec)
+            draft = service.replica.settings_draft(path.name, spec)
             if draft is not None:
                 await service.write([draft])
                 await service.catch_up()
@@ -313,9 +314,9 @@ def _add_bandits(api: Api, service: Service) -> None:
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
         status = 201 if is_new else 200
-        if path.name in service.loop.held:
+        if path.name in service.replica.held:
             status = 202
-        return Answer(state_of(fold, service.loop.clock()), status)
+        return Answer(state_of(fold, service.replica.clock()), status)
 
     @api.route(
         "GET",
@@ -343,7 +344,7 @@ def _add_bandits(api: Api, service: Service) -> None:
         """
         service.fold(path.name)
         try:
-            draft = service.loop.actions_draft(path.name, body.put, body.drop)
+            draft = service.replica.actions_draft(path.name, body.put, body.drop)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
@@ -374,7 +375,7 @@ def _add_privacy(api: Api, service: Service) -> None:
         """
         service.fold(path.name)
         await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
-        now, folder = service.loop.clock(), service.snapshot_folder
+        now, folder = service.replica.clock(), service.snapshot_folder
         erased = await service.from_slow_store(
             lambda ledger: ledger.forget(path.name, path.subject, now)
         )
@@ -392,8 +393,8 @@ def _add_keys(api: Api, service: Service) -> None:
     )
     async def list_keys(query: Paging) -> KeyList:
         """List the API keys, without their secrets; those that were revoked are left out."""
-        ids, after = page_of(service.loop.keys.keys(), query)
-        keys = [service.loop.keys[id] for id in ids]
+        ids, after = page_of(service.replica.keys.keys(), query)
+        keys = [service.replica.keys[id] for id in ids]
         views = [
             KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in keys if not k.revoked
         ]
@@ -423,7 +424,7 @@ def _add_keys(api: Api, service: Service) -> None:
     )
     async def revoke_key(path: KeyPath) -> None:
         """Revoke an API key."""
-        known = service.loop.keys.get(path.id)
+        known = service.replica.keys.get(path.id)
         if known is None or known.revoked:
             raise Problem(NO_KEY_OF_ID, f"There is no key {path.id!r}.")
         await _write_key(service, msgspec.structs.replace(known, revoked=True))
@@ -431,7 +432,7 @@ def _add_keys(api: Api, service: Service) -> None:
 
 async def _write_key(service: Service, key: KeyChange) -> None:
     body = msgspec.msgpack.encode(key)
-    await service.write([Draft(Kind.KEYS, "", NOBODY, service.loop.clock(), body=body)])
+    await service.write([Draft(Kind.KEYS, "", NOBODY, service.replica.clock(), body=body)])
     await asyncio.sleep(KEYS_HOLD_AFTER)
 
 
@@ -452,7 +453,7 @@ def _add_dashboard(api: Api, service: Service) -> None:
     async def read_dashboard(query: Watching, call: Call) -> Dashboard:
         """Give the numbers behind the page at /."""
         only = _bandit_of(call)
-        names = [name for name in service.loop.folds if only in ("", name)]
+        names = [name for name in service.replica.folds if only in ("", name)]
         if query.bandit is not None and query.bandit not in names:
             raise Problem(NO_BANDIT, f"There is no bandit {query.bandit!r}.")
         return await watch.dashboard(names, query.bandit)

@@ -18,16 +18,16 @@ from starlette.types import ASGIApp
 from belated.core.arguments import positive, whole, wrong
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import START, Kind
-from belated.ledger.loop import Loop
 from belated.ledger.protocol import Ledger
-from belated.service.access import RateLimit
+from belated.ledger.replica import Replica
 from belated.service.app import new_app
-from belated.service.config import apply_config
-from belated.service.hosts import is_loopback
-from belated.service.limits import Limits, make_room
-from belated.service.logs import write_access_log
-from belated.service.protocol import http_options
-from belated.service.running import Service
+from belated.service.bandits_file import apply_config
+from belated.service.http.access import RateLimit
+from belated.service.http.access_log import write_access_log
+from belated.service.http.choosing_protocol import http_options
+from belated.service.http.hosts import is_loopback
+from belated.service.http.limits import Limits, make_room
+from belated.service.service import Service
 from belated.service.snapshotting import Snapshots
 from belated.service.workers import Board, end_with_parent, new_board
 
@@ -161,10 +161,10 @@ def check_address(ledger: Ledger, settings: ServeSettings) -> None:
 
 
 def _configure(ledger: Ledger, settings: ServeSettings) -> None:
-    loop, folder = Loop(ledger), _folder(settings)
+    replica, folder = Replica(ledger), _folder(settings)
     if folder is not None:
-        snapshots.load(loop, folder)
-    apply_config(loop, Path(settings.config or ""))
+        snapshots.load(replica, folder)
+    apply_config(replica, Path(settings.config or ""))
 
 
 def _folder(settings: ServeSettings) -> Path | None:

@@ -10,7 +10,7 @@ from belated import registry
 from belated.core.arguments import wrong
 from belated.features import Features
 from belated.ledger.spec import Spec
-from belated.service.messages import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
+from belated.wire import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -69,8 +69,8 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
 
 def state_of(fold: "Fold", now: int) -> BanditState:
     """What a bandit is and knows; ``now`` in microseconds."""
-    from belated.core.protocols import sqrt_beta
-    from belated.core.state import ERROR
+    from belated.model.protocols import sqrt_beta
+    from belated.model.state import ERROR
 
     learner, counts = fold.learner, fold.counts
     width = float(sqrt_beta(learner.policy, learner.state)) if learner.has_set else None

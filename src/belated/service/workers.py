@@ -15,7 +15,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from belated.service.running import Service
+from belated.service.service import Service
 
 try:
     import fcntl

@@ -13,10 +13,11 @@ from operator import attrgetter
 from time import monotonic, perf_counter, thread_time
 from typing import NamedTuple
 
-from belated.ledger.events import Draft, Event, Outcome, Position, Status
-from belated.ledger.loop import Loop
+from belated.core.events import Status
+from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.protocol import NewBanditError, StoreBusyError, StoreUnavailableError
-from belated.logs.histogram import Histogram
+from belated.ledger.replica import Replica
+from belated.monitoring.histogram import Histogram
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 100  # in one transaction: a decision that comes just after it begins waits for it
@@ -63,7 +64,7 @@ class Writer:
 
     Parameters
     ----------
-    loop
+    replica
         The bandits and their ledger.
     in_thread
         Whether the store is on another machine: the event loop never works on it.
@@ -74,11 +75,11 @@ class Writer:
 
     def __init__(
         self,
-        loop: Loop,
+        replica: Replica,
         in_thread: bool = False,
         told: Callable[[bool, float | None], None] = lambda wrote, seen_at: None,
     ) -> None:
-        self.loop, self._told = loop, told
+        self.replica, self._told = replica, told
         self.in_thread = in_thread
         self.open_requests = 0  # whose bodies have been read, whether they will write or not
         self.commit_seconds = Histogram(COMMITS)
@@ -168,7 +169,7 @@ class Writer:
         drafts = [draft for request in batch for draft in request.part]
         started, worked = perf_counter(), thread_time()
         try:
-            outcomes = self.loop.commit(drafts) if drafts else []
+            outcomes = self.replica.commit(drafts) if drafts else []
         except Exception as error:
             for part in self._fail(batch, error):
                 self._commit_here(part)
@@ -189,7 +190,7 @@ class Writer:
         started = perf_counter()
         try:
             commit = await asyncio.to_thread(self._commit_and_read, drafts)
-            self.loop.take_in(commit.events, commit.position)
+            self.replica.take_in(commit.events, commit.position)
         except Exception as error:
             for part in self._fail(batch, error):
                 await self._commit_there(part)
@@ -199,16 +200,18 @@ class Writer:
             self._done(batch, commit.outcomes, seconds, commit.seen_at)
 
     def _commit_and_read(self, drafts: list[Draft]) -> Commit:
-        ledger, position, at_once = self.loop.ledger, self.loop.position, self.loop.at_once
+        ledger, position, at_once = self.replica.ledger, self.replica.position, self.replica.at_once
         # without drafts this only looks for news: that must not cost the store a transaction
-        outcomes = ledger.commit(drafts, self.loop) if drafts else []
+        outcomes = ledger.commit(drafts, self.replica) if drafts else []
         before = monotonic()
         try:
             events, position = ledger.follow(position, at_once)
         except StoreUnavailableError:
             if not drafts:
                 raise
-            return Commit(outcomes, [], position, None)  # written is written; see ``Loop.commit``
+            return Commit(
+                outcomes, [], position, None
+            )  # written is written; see ``Replica.commit``
         return Commit(outcomes, events, position, before if len(events) < at_once else None)
 
     def _note(self, waited: float) -> None:

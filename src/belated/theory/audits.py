@@ -7,7 +7,7 @@ import numpy as np
 from belated import registry
 from belated.core.arguments import whole
 from belated.engine import Lane, WorldSettings, audit_world
-from belated.environments import UnitBall
+from belated.worlds.environments import UnitBall
 
 STATEMENTS = {
     "R1": "theta_star is in the confidence set",

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from belated.core.arguments import positive, probability, whole, wrong
-from belated.core.protocols import Delay, Family, mean
-from belated.delays import (
+from belated.model.protocols import Delay, Family, mean
+from belated.worlds.delays import (
     Constant,
     Exponential,
     Uniform,
@@ -84,7 +84,7 @@ def delay_bounds(
 
     Examples
     --------
-    >>> from belated.delays import Exponential
+    >>> from belated.worlds.delays import Exponential
     >>> bounds = delay_bounds(Exponential(100.0), 100_000, 0.05 / 3)
     >>> round(bounds.expected_missing, 5), bounds.latest
     (100.50083, 1561.0)
@@ -183,7 +183,7 @@ def regret_bound(
     Examples
     --------
     >>> from belated import Gaussian
-    >>> from belated.delays import Exponential
+    >>> from belated.worlds.delays import Exponential
     >>> bound = regret_bound(
     ...     Gaussian(), Exponential(100.0), dim=5, horizon=100_000, delta=0.05 / 3
     ... )

@@ -19,17 +19,7 @@ import numpy as np
 from belated import registry
 from belated.core.arguments import not_negative, positive, whole, wrong, wrong_type
 from belated.core.extras import extra
-from belated.core.protocols import (
-    Delay,
-    Environment,
-    Family,
-    choose,
-    delay_quantile,
-    derivatives,
-    mean,
-)
 from belated.core.types import Integers, Matrix, Vector
-from belated.delays import Constant, Scaled
 from belated.engine import (
     LONGEST_HORIZON,
     RECORD,
@@ -39,7 +29,17 @@ from belated.engine import (
     is_own,
     play_world,
 )
-from belated.environments import FixedArms, Sphere, UnitBall, sample
+from belated.model.protocols import (
+    Delay,
+    Environment,
+    Family,
+    choose,
+    delay_quantile,
+    derivatives,
+    mean,
+)
+from belated.worlds.delays import Constant, Scaled
+from belated.worlds.environments import FixedArms, Sphere, UnitBall, sample
 
 CHECKPOINTS = 200  # times are known to this fraction of the run
 DASHES: list[Any] = ["-", "--", "-.", ":", (0, (7, 1, 1, 1, 1, 1))]

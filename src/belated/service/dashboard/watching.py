@@ -4,12 +4,12 @@ import asyncio
 import pickle
 from typing import TYPE_CHECKING
 
-from belated.ledger.events import Status
-from belated.logs.health import Facts
+from belated.core.events import Status
+from belated.monitoring.health import Facts
 from belated.service.dashboard.data import BanditFacts, BanditView, Dashboard
 from belated.service.dashboard.view import bandit_view
 from belated.service.ranking import best_view
-from belated.service.running import Service
+from belated.service.service import Service
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -27,7 +27,7 @@ class Watch:
 
     async def dashboard(self, names: list[str], name: str | None) -> Dashboard:
         """What the page asks for."""
-        now = self.service.loop.clock()
+        now = self.service.replica.clock()
         shown = name or (names[0] if names else None)
         view = None if shown is None else await self._view(shown, now)
         return Dashboard(now / 1e6, names, view)
@@ -44,7 +44,7 @@ class Watch:
         return view
 
     def _about(self, fold: "Fold", now: int, behind: int | None) -> BanditFacts:
-        spec, tally, loop = fold.spec, self.service.tally, self.service.loop
+        spec, tally, replica = fold.spec, self.service.tally, self.service.replica
         conversion = spec.loop == "conversion"
         n_actions = len(fold.actions.listed)  # among which exploration draws
         facts = Facts(
@@ -53,7 +53,7 @@ class Watch:
             floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
-            zeros={str(what): n for what, n in loop.unmatched[fold.name].lately().items()},
+            zeros={str(what): n for what, n in replica.unmatched[fold.name].lately().items()},
             retired={
                 setting: name
                 for setting, name in (("baseline", spec.baseline), ("fallback", spec.fallback))

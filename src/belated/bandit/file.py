@@ -1,0 +1,57 @@
+"""What the file of a bandit holds, and the parts that come out of it again."""
+
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.features import FeatureMap
+from belated.learner import files
+from belated.learner.learner import Learner
+from belated.model.protocols import Family, Policy
+
+
+class Parts(NamedTuple):
+    """Of a bandit; see ``Bandit``."""
+
+    dim: int
+    max_norm: float
+    family: Family
+    policy: Policy
+    features: FeatureMap | None
+    stream: dict[str, Any]  # where the random stream stood
+    arrays: dict[str, Any]  # all that was known
+
+
+def write_parts(
+    path: str | PathLike[str],
+    learner: Learner,
+    features: FeatureMap | None,
+    rng: np.random.Generator,
+) -> None:
+    """Write all that a bandit is made of to ``path``, all of it or nothing."""
+    header = {
+        "dim": learner.dim,
+        "max_norm": learner.max_norm,
+        "family": files.describe("FAMILIES", learner.family),
+        "policy": files.describe("POLICIES", learner.policy),
+        "features": None if features is None else features.to_dict(),
+        "stream": rng.bit_generator.state,
+    }
+    files.write(path, header, files.flatten(learner.state, learner.history))
+
+
+def read_parts(path: str | PathLike[str], features: Any, types: Iterable[type]) -> Parts:
+    """Read back what ``write_parts`` wrote; ``features`` and ``types`` as of ``Bandit.load``."""
+    header, arrays = files.read(path)
+    own = list(types)
+    family = files.rebuild("FAMILIES", header["family"], own)
+    policy = files.rebuild("POLICIES", header["policy"], own)
+    feature_map = files.rebuild_features(header, features)
+    with files.reading(path):
+        if arrays["theta"].shape != (header["dim"],):
+            raise ValueError(f"theta of shape {arrays['theta'].shape}")
+    return Parts(
+        header["dim"], header["max_norm"], family, policy, feature_map, header["stream"], arrays
+    )

@@ -1,0 +1,67 @@
+"""Compiling ahead of time: one small job for each thing in the registry."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from belated import registry
+from belated.bandit import Bandit
+from belated.engine import Lane, WorldSettings, play_world
+from belated.learner.learner import Learner
+from belated.model.protocols import (
+    Delay,
+    Environment,
+    Family,
+    Policy,
+    cumulant,
+    delay_quantile_of,
+    reward_quantile,
+)
+from belated.model.steps import covers
+from belated.worlds.delays import Constant
+from belated.worlds.environments import FixedArms, UnitBall, sample
+
+# All policies with all families would take hours: those that most will use
+COMMON = ("delayed-ofu-glm", "ducb-ridge", "ducb-literal", "thompson", "greedy", "uniform")
+# the paper's: in the engine, and behind a ledger
+IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")
+
+
+def jobs() -> Iterator[Callable[[], None]]:
+    """Calls that between them compile what most users of the registry will reach."""
+    for family_name in registry.FAMILIES:
+        family = registry.load(registry.FAMILIES, family_name)()
+        for policy_name in COMMON:
+            policy = registry.example_policy(registry.load(registry.POLICIES, policy_name), family)
+            yield partial(_use_bandit, policy, family)
+            if policy_name in IN_THE_ENGINE[0] and family_name in IN_THE_ENGINE[1]:
+                yield partial(_use_lane, policy, family)
+                yield Learner(2, family, policy, 1.0).warm_up
+    for name in registry.DELAYS:
+        yield partial(_use_delay, registry.load(registry.DELAYS, name)())
+    for name in registry.ENVIRONMENTS:
+        kind = registry.load(registry.ENVIRONMENTS, name)
+        yield partial(_use_environment, FixedArms(np.eye(2)) if kind is FixedArms else kind(2))
+
+
+def _use_bandit(policy: Policy, family: Family) -> None:
+    bandit = Bandit(2, family=family, policy=policy)
+    decision = bandit.decide(np.eye(2))
+    bandit.learn(decision.id, float(reward_quantile(family, 0.0, 0.5)))
+    bandit.interval(np.eye(2)[0])
+    cumulant(family, 0.0)
+    covers(bandit.policy, bandit._state, np.zeros(2))
+
+
+def _use_lane(policy: Policy, family: Family) -> None:
+    lane = Lane(policy, family, Constant(0.0))
+    play_world(WorldSettings(UnitBall(2), 2, 2, 0, 0, np.array([2]), (lane,)))
+
+
+def _use_delay(delay: Delay) -> None:
+    delay_quantile_of(delay, np.zeros(2), 0.5, 0.0)
+
+
+def _use_environment(environment: Environment) -> None:
+    sample(environment, 2, np.random.default_rng(0))

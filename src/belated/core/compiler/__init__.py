@@ -1,0 +1,1 @@
+"""How kernels are compiled into each other and kept on disk: the parts of Numba that may change."""

@@ -1,0 +1,1 @@
+"""Certified lazy Newton: the exact penalised estimate without recomputing it."""

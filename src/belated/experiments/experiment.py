@@ -1,0 +1,256 @@
+"""An experiment as data: who plays which worlds, and what is recorded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from belated import registry
+from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.extremes import refuse_extremes
+from belated.core.types import Integers
+from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
+from belated.experiments.labels import labelled, listed, policies_by_label
+from belated.model.plain_policy import holds_parameters_only, started
+from belated.model.protocols import (
+    Delay,
+    Environment,
+    Family,
+    derivatives,
+    draw_actions,
+    with_horizon,
+)
+from belated.worlds.delays import check_dim, is_delay
+from belated.worlds.environments import UnitBall
+from belated.worlds.feedback import Feedback, check_feedback, feedback_named, with_window
+
+SPACINGS = ("linear", "logarithmic")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Every policy with every family and delay, in every dimension, ``runs`` times.
+
+    All lanes of a dimension and run share one world: decision sets, luck and lateness. theta_star
+    is drawn once for a dimension and fixed over runs, as in the paper, unless ``bayesian``.
+    """
+
+    policies: dict[str, Any]  # by label
+    families: dict[str, Family]
+    delays: dict[str, Delay]
+    dims: tuple[int, ...]
+    horizon: int
+    runs: int
+    seed: int
+    environment: Environment
+    checkpoints: Integers
+    max_norm: float
+    feedback: Feedback
+    bayesian: bool = False
+    # by labels of policy and family: what plays such lanes in the place of the policy
+    variants: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+
+    def policy(self, label: str, family: str) -> Any:
+        """The policy of a label as it plays a family."""
+        return self.variants.get((label, family), self.policies[label])
+
+    def tasks(self) -> list["WorldTask"]:
+        """One world for each dimension and run."""
+        return [WorldTask(self, dim, run) for dim in self.dims for run in range(self.runs)]
+
+    def lanes(self) -> list[tuple[str, str, str]]:
+        """Labels of the lanes of a world: policy, family, delay."""
+        return [(p, f, d) for p in self.policies for f in self.families for d in self.delays]
+
+    def identity(self) -> dict[str, Any]:
+        """What makes two experiments the same, as JSON can hold it. More runs do not change it."""
+        identity = {
+            "policies": {k: _described("POLICIES", v) for k, v in self.policies.items()},
+            "families": {k: _described("FAMILIES", v) for k, v in self.families.items()},
+            "delays": {k: _described("DELAYS", v) for k, v in self.delays.items()},
+            "environment": _described("ENVIRONMENTS", self.environment),
+            "dims": list(self.dims),
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "checkpoints": self.checkpoints.tolist(),
+            "max_norm": self.max_norm,
+            "feedback": _described("FEEDBACK", self.feedback),
+        }
+        # absent where they are not used: folders of earlier versions can still be gone on with
+        if self.bayesian:
+            identity["bayesian"] = True
+        if self.variants:
+            described = {" ".join(k): _described("POLICIES", v) for k, v in self.variants.items()}
+            identity["variants"] = described
+        return identity
+
+
+@dataclass(frozen=True)
+class WorldTask:
+    """One world of an experiment, small enough to be sent to another machine."""
+
+    experiment: Experiment
+    dim: int
+    run: int
+
+    @property
+    def name(self) -> str:
+        """Names the part of the results."""
+        return f"d{self.dim}-run{self.run:04d}"
+
+    @property
+    def work(self) -> float:
+        """Rounds times what one costs, roughly."""
+        return self.experiment.horizon * (1.0 + self.dim**2 / 40.0)
+
+    def settings(self) -> WorldSettings:
+        """What the engine needs."""
+        e = self.experiment
+        lanes = [Lane(e.policy(p, f), e.families[f], e.delays[d]) for p, f, d in e.lanes()]
+        return WorldSettings(
+            e.environment,
+            self.dim,
+            e.horizon,
+            self.run,
+            e.seed,
+            e.checkpoints,
+            tuple(lanes),
+            e.max_norm,
+            feedback=e.feedback,
+            bayesian=e.bayesian,
+        )
+
+
+def new_experiment(
+    policies: Sequence[Any] | Mapping[str, Any],
+    families: Sequence[Any],
+    delays: Sequence[Any],
+    *,
+    dims: Sequence[int],
+    horizon: int,
+    runs: int,
+    seed: int = 0,
+    n_actions: int = 100,
+    environment: Any = None,
+    checkpoints: int | Sequence[int] = 64,
+    spacing: str = "linear",
+    max_norm: float = 1.0,
+    feedback: Any = "identified",
+    bayesian: bool = False,
+    variants: Mapping[tuple[str, str], Any] | None = None,
+) -> Experiment:
+    """Check everything before the first round is played; see ``simulate`` for the parameters.
+
+    ``variants``: see ``Experiment``.
+    """
+    T = whole("horizon", horizon)
+    if T > LONGEST_HORIZON:
+        raise wrong("horizon", horizon, f"at most {LONGEST_HORIZON}")
+    dims = [whole("dims", dim) for dim in listed("dims", dims)]
+    if len(set(dims)) < len(dims):
+        raise wrong("dims", dims, "each dimension once")
+    if environment is None:
+        environment = UnitBall(whole("n_actions", n_actions))
+    elif isinstance(environment, str):
+        environment = registry.parse(registry.ENVIRONMENTS, environment)
+    experiment = Experiment(
+        policies_by_label(policies),
+        labelled("families", registry.FAMILIES, families, _is_family),
+        labelled("delays", registry.DELAYS, delays, is_delay),
+        tuple(dims),
+        T,
+        whole("runs", runs),
+        whole("seed", seed, least=0),
+        environment,
+        _rounds(checkpoints, spacing, T),
+        positive("max_norm", max_norm),
+        feedback_named(feedback),
+        bool(bayesian),
+        dict(variants or {}),
+    )
+    _check_fit(experiment)
+    return experiment
+
+
+def _is_family(value: Any) -> bool:
+    return type(value) in derivatives.cases
+
+
+def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:
+    """Rounds after which totals are recorded; the last is always among them."""
+    if spacing not in SPACINGS:
+        raise wrong("spacing", spacing, " or ".join(SPACINGS))
+    if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
+        n = whole("checkpoints", checkpoints)
+        if spacing == "linear":
+            rounds = np.ceil(T * np.arange(1, n + 1) / n)
+        else:
+            rounds = np.rint(np.geomspace(1, T, n)) if n > 1 else np.array([T])
+    else:
+        rounds = np.array([whole("checkpoints", c) for c in listed("checkpoints", checkpoints)])
+        if rounds.max() > T:
+            raise wrong("checkpoints", int(rounds.max()), f"at most the horizon, {T}")
+    return np.unique(np.append(rounds, T)).astype(np.int64)
+
+
+def _check_fit(experiment: Experiment) -> None:
+    """Refuse what would fail in the middle of a run."""
+    environment, max_norm = experiment.environment, experiment.max_norm
+    if type(environment) not in draw_actions.cases:
+        raise wrong_type("environment", environment, "an environment, such as UnitBall(100)")
+    for dim in experiment.dims:
+        columns = np.shape(getattr(environment, "arms", np.empty((1, dim))))[1]
+        if columns != dim:
+            raise wrong("dims", dim, f"{columns}, the length of the arms of the environment")
+        longest = environment.norm_quantile(dim, 1.0)
+        if longest > max_norm:
+            raise wrong("max_norm", max_norm, f"at least {longest:g}, the longest action")
+        for delay in experiment.delays.values():
+            check_dim(delay, dim)
+        for label in experiment.policies:
+            for family_label, family in experiment.families.items():
+                policy = experiment.policy(label, family_label)
+                reason = why_not(
+                    policy, family, dim, experiment.horizon, max_norm, experiment.feedback
+                )
+                if reason:
+                    raise ValueError(f"{label} with {family_label}, d = {dim}: {reason}")
+
+
+def why_not(
+    policy: Any, family: Family, dim: int, horizon: int, max_norm: float, feedback: Feedback
+) -> str:
+    """Why the policy cannot play such a world; empty where it can."""
+    try:
+        refuse_extremes(policy, family)
+        check_feedback(policy, family, feedback)
+        told = with_window(with_horizon(policy, horizon), feedback)
+        if holds_parameters_only(policy):
+            started(told, dim, np.random.SeedSequence(0))
+        elif not is_own(policy):
+            told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _described(kind: str, thing: Any) -> dict[str, Any]:
+    """Type and values, as JSON can hold them."""
+    name = registry.name_of(getattr(registry, kind), thing)
+    if name is None:
+        name = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    values = registry.values_of(thing)
+    return {"type": name, "values": {field: _plain(value) for field, value in values.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return [type(value).__name__, *map(_plain, value)]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)  # JSON has no word for it
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)

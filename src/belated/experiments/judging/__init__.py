@@ -1,0 +1,1 @@
+"""Verdicts: what results say about each claim."""

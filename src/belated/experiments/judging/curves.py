@@ -1,0 +1,83 @@
+"""Regret curves by lane, and how settings are named in tables and sentences."""
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from belated.experiments.reporting.figures import OFU, family_name, law_name
+
+HEAVY = ("lomax", "pareto")  # within any horizon their delays are far below their mean
+
+Row = dict[str, Any]
+Measured = tuple[list[Row], list[Row], str, str]  # summary, rows, verdict, reason
+
+
+class Lane(NamedTuple):
+    """Policy and setting whose runs are compared with those of another lane."""
+
+    policy: str
+    family: str
+    dim: int
+    n_actions: int
+    law: str
+    expected: float
+
+    @property
+    def delayed(self) -> bool:
+        """Whether rewards come late at all."""
+        return self.law != "constant" or self.expected > 0.0
+
+    def undelayed(self) -> "Lane":
+        """Same lane without delay."""
+        return self._replace(law="constant", expected=0.0)
+
+    def setting(self) -> Row:
+        """Columns that name the lane in a table."""
+        named = {"family": family_name(self.family), "law": law_name(self.law)}
+        return self._asdict() | named
+
+
+def curves_of(frame: pd.DataFrame) -> dict[Lane, Any]:
+    """Regret of each lane: a table with a row for each run and a column for each checkpoint."""
+    keys = list(Lane._fields)
+    if frame.duplicated([*keys, "run", "t"]).any():
+        raise ValueError(
+            "some rows share policy, family, dim, n_actions, law, expected, run and t: "
+            "give policies that differ in their parameters different names"
+        )
+    table = frame.pivot(index=[*keys, "run"], columns="t", values="regret")
+    curves = {lane_of(key): part.droplevel(keys) for key, part in table.groupby(level=keys)}
+    return dict(sorted(curves.items(), key=lambda item: order(item[0])))
+
+
+def order(lane: Lane) -> tuple[Any, ...]:
+    """Rows of a table: the paper's policy first, families by the name they are shown under."""
+    return lane.policy != OFU, lane.policy, family_name(lane.family), *lane[2:]
+
+
+def lane_of(key: Any) -> Lane:
+    """Lane of a group, in plain Python numbers, which can be written as JSON."""
+    policy, family, dim, n_actions, law, expected = key
+    return Lane(policy, family, int(dim), int(n_actions), law, float(expected))
+
+
+def grouped(rows: list[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
+    """Rows by the values of some of their columns, in the order in which these first appear."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[key] for key in keys)].append(row)
+    return list(groups.items())
+
+
+def place(row: Row) -> str:
+    """Setting of a row in words; rows on a whole law have no expected delay."""
+    delay = f" {row['expected']:g}" if "expected" in row else ""
+    against = f" against {row['against']}" if "against" in row else ""
+    return f"{row['policy']}, {row['family']}, d = {row['dim']}, {row['law']}{delay}{against}"
+
+
+def in_brackets(places: list[str]) -> str:
+    """In brackets, six at most; nothing where there are none."""
+    more = ["and others"] if len(places) > 6 else []
+    return f" ({'; '.join(places[:6] + more)})" if places else ""

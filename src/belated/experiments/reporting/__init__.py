@@ -1,0 +1,1 @@
+"""Figures and pages, made of results and verdicts that are already there."""

@@ -1,0 +1,233 @@
+"""One page that says what came out, what the paper claims, and what was run.
+
+The page stands for itself: figures are inside it, and it asks for no other file, script or font.
+Verdicts come first, then figures, then the claims one by one; it can be read on a phone.
+"""
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from numbers import Integral, Real
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pandas as pd
+
+from belated.experiments.judging.claim_texts import RULE
+from belated.experiments.judging.claims import Claim, judge_claims
+from belated.experiments.judging.curves import Row
+from belated.experiments.reporting.figures import captions
+
+TITLE = "Delayed feedback in generalised linear bandits: the experiments, run again"
+LONG = 12  # rows; a longer table is folded away
+# how verdicts are coloured, by how they begin
+CLASSES = {
+    "holds": "holds",
+    "supported": "holds",
+    "does not hold": "fails",
+    "mixed": "fails",
+    "contradicted": "fails",
+    "": "open",
+}
+HEADINGS = {
+    "delays": "E[τ]",
+    "dim": "d",
+    "n_actions": "K",
+    "expected": "E[τ]",
+    "low": "95% from",
+    "high": "95% to",
+    "growth, low": "95% from",
+    "growth, high": "95% to",
+    "bend, low": "95% from",
+    "bend, high": "95% to",
+    "E[min(tau, T)]": "E[min(τ, T)]",
+}
+
+
+def write_report(
+    frame: pd.DataFrame,
+    figures: Sequence[Path],
+    settings: Mapping[str, Any],
+    path: Path,
+    delta: float = 0.05 / 3,
+    sections: str = "",
+) -> list[Claim]:
+    """Judge the claims on the results and write the page.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Results, one row per setting, run and checkpoint.
+    figures : sequence of Path
+        Files of ``save_figures``; those that end in .png are put into the page.
+    settings : mapping
+        What was run, for the last table: name to value, or to (value, reason) for a choice that
+        the paper leaves open.
+    path : Path
+        The HTML file.
+    delta : float
+        Allowed probability that theta_star ever leaves the confidence set.
+    sections : str
+        More of the page, made by ``section``: it stands after the figures.
+
+    Returns
+    -------
+    list of Claim
+        The claims as judged on the page.
+    """
+    try:
+        claims = judge_claims(frame, delta)
+    except ValueError:  # not the paper's kind of experiment; the figures stand for themselves
+        claims = []
+    runs, rounds = frame["run"].nunique(), int(frame["t"].max())
+    introduction = (
+        f"{runs} {'run' if runs == 1 else 'runs'} of {rounds:,} rounds in each setting. All "
+        "policies, reward families and delays of one dimension and run share their random numbers, "
+        "so differences are taken run by run. Intervals are at 95% confidence."
+    )
+    page = path, TITLE, introduction, settings, claims, figures, captions(frame)
+    write_page(*page, rule=RULE if claims else "", sections=sections)
+    return claims
+
+
+def write_page(
+    path: Path,
+    title: str,
+    introduction: str,
+    settings: Mapping[str, Any],
+    claims: Sequence[Claim],
+    figures: Sequence[Path],
+    captions: Mapping[str, str],
+    rule: str = "",
+    sections: str = "",
+) -> None:
+    """Write claims and figures as one file; ``captions`` by the name of a figure, no suffix.
+
+    ``rule`` says what the verdicts mean; for ``sections`` see ``write_report``.
+    """
+    template = Template(files(__package__).joinpath("report.html.template").read_text("utf-8"))
+    page = template.substitute(
+        title=escape(title),
+        introduction=escape(introduction),
+        settings=_settings(settings),
+        verdicts=_verdicts(claims),
+        claims="\n".join(_claim(claim) for claim in claims),
+        rule=f"<p>{escape(rule)}</p>" if rule else "",
+        figures=_figures(figures, captions),
+        sections=sections,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+
+
+def show(value: Any) -> str:
+    """Value as text: about four significant digits, a dash for what is not known.
+
+    >>> show(0.0123456), show(-1234567.8), show(100000), show(float("nan"))
+    ('0.01235', '−1,234,568', '100,000', '–')
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return str(value)
+    number = float(value)
+    if not math.isfinite(number):
+        return "–" if math.isnan(number) else str(number)
+    if isinstance(value, Integral) or abs(number) >= 1000.0:
+        text = f"{number:,.0f}"
+    else:
+        text = f"{number:.4g}" if abs(number) >= 1e-9 else "0"
+    return text.replace("-", "−")
+
+
+def _table(rows: Sequence[Row], caption: str) -> str:
+    """Table with the keys of the rows as headings, numbers to the right."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    numeric = {key: all(isinstance(row.get(key, math.nan), Real) for row in rows) for key in keys}
+    right = {key: ' class="number"' if numeric[key] else "" for key in keys}
+    head = "".join(
+        f'<th scope="col"{right[key]}>{escape(HEADINGS.get(key, key))}</th>' for key in keys
+    )
+    body = "\n".join(
+        "<tr>"
+        + "".join(f"<td{right[key]}>{escape(show(row.get(key, '')))}</td>" for key in keys)
+        + "</tr>"
+        for row in rows
+    )
+    name = escape(caption)  # a box that scrolls can be reached with the keyboard, and has a name
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table>\n'
+        f"<caption>{name}</caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
+    )
+
+
+def section(title: str, text: str, tables: Mapping[str, Sequence[Row]]) -> str:
+    """A part of the page with its tables by caption; long ones are folded away."""
+    parts = [f"<h2>{escape(title)}</h2>", f"<p>{escape(text)}</p>"]
+    parts += [
+        _folded(_table(rows, caption), caption, len(rows)) for caption, rows in tables.items()
+    ]
+    return "\n".join(parts)
+
+
+def _folded(table: str, caption: str, rows: int) -> str:
+    if rows <= LONG:
+        return table
+    return f"<details><summary>{escape(caption)}: {rows} rows</summary>{table}</details>"
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    rows = []
+    for name, entry in settings.items():
+        value, reason = entry if isinstance(entry, tuple) else (entry, "")
+        shown = ", ".join(map(show, value)) if isinstance(value, list) else show(value)
+        rows.append({"setting": name, "value": shown, "why": reason})
+    return _table(rows, "Settings, with the reason for what the paper leaves open")
+
+
+def _verdicts(claims: Sequence[Claim]) -> str:
+    if not claims:
+        return "<p>No claim was judged: this is not the paper's kind of experiment.</p>"
+    items = "\n".join(
+        f'<li><a href="#claim-{claim.number}">{escape(claim.title)}</a>: {_verdict(claim)}. '
+        f"{escape(claim.reason)}</li>"
+        for claim in claims
+    )
+    return f'<ol class="verdicts">\n{items}\n</ol>'
+
+
+def _verdict(claim: Claim) -> str:
+    look = next(look for start, look in CLASSES.items() if claim.verdict.startswith(start))
+    return f'<span class="verdict {look}">{escape(claim.verdict)}</span>'
+
+
+def _claim(claim: Claim) -> str:
+    parts = [
+        f'<h2 id="claim-{claim.number}">Claim {claim.number}: {escape(claim.title)}</h2>',
+        "<dl>",
+        f"<dt>Claimed</dt><dd>{escape(claim.paper)}</dd>",
+        f"<dt>Measured</dt><dd>{escape(claim.method)}</dd>",
+        f"<dt>Verdict</dt><dd>{_verdict(claim)}. {escape(claim.reason)}</dd>",
+        "</dl>",
+    ]
+    if claim.summary:
+        parts.append(_table(claim.summary, "In short"))
+    if claim.rows:
+        table = _table(claim.rows, "Setting by setting")
+        parts.append(_folded(table, "Setting by setting", len(claim.rows)))
+    return "\n".join(parts)
+
+
+def _figures(paths: Sequence[Path], texts: Mapping[str, str]) -> str:
+    parts = []
+    for path in paths:
+        if path.suffix == ".png":
+            text = escape(texts.get(path.stem, path.stem))
+            data = base64.b64encode(path.read_bytes()).decode("ascii")
+            parts.append(
+                f'<figure><img alt="{text}" src="data:image/png;base64,{data}">\n'
+                f"<figcaption>{text}</figcaption></figure>"
+            )
+    return "\n".join(parts) or "<p>No figures were drawn.</p>"

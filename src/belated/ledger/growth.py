@@ -1,0 +1,68 @@
+"""A bandit whose features grow: what it has learnt, and vectors of when it had fewer."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from belated.core.types import Integers
+from belated.features import Features
+from belated.features.growing import places_in
+from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner.learner import Learner
+
+
+class Earlier:
+    """Where the features of a bandit stand that it had when it had fewer.
+
+    A decision may be drawn up by a process that has not read of the growth yet: its vector is then
+    shorter. Every growth makes vectors longer, so their length tells which features were meant.
+
+    Parameters
+    ----------
+    places
+        For each earlier number of features, the places of those features among the present ones.
+    dim
+        The present number of features.
+    """
+
+    def __init__(self, dim: int, places: Iterable[Sequence[int]] = ()) -> None:
+        self.dim = dim
+        self._places: dict[int, Integers] = {len(p): np.array(p, np.int64) for p in places}
+
+    def grow(self, old: Features, new: Features) -> Integers:
+        """The features have grown; returns the places of the old ones among the new."""
+        further = places_in(old, new)
+        self._places = {n: further[places] for n, places in self._places.items()}
+        self._places[self.dim] = further
+        self.dim = new.dim
+        return further
+
+    def present(self, x: bytes) -> bytes:
+        """A vector of the present length; features that it lacks are zero."""
+        if len(x) == 8 * self.dim:
+            return x
+        vector = np.zeros(self.dim)
+        vector[self._places[len(x) // 8]] = np.frombuffer(x)
+        return vector.tobytes()
+
+    def knows(self, x: bytes) -> bool:
+        """Whether a vector has a length that the features of this bandit have, or had."""
+        return len(x) == 8 * self.dim or (len(x) % 8 == 0 and len(x) // 8 in self._places)
+
+    def listed(self) -> list[list[int]]:
+        """What a snapshot keeps."""
+        return [places.tolist() for places in self._places.values()]
+
+
+def grown_learner(old: "Learner", spec: Spec, types: Iterable[type], places: Integers) -> "Learner":
+    """A learner of these settings that has taken in the whole history again.
+
+    The result depends on the history alone, so it is the same wherever the log is read. What was
+    learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
+    """
+    learner = spec.learner(types)
+    learner.take_over(old, places)
+    return learner

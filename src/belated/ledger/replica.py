@@ -1,0 +1,392 @@
+"""All bandits of a ledger, kept up to date with its log: what decides, learns and closes windows.
+
+One way data flows: a decision is drawn up from what is known, written into the log, and changes
+what is known only when it is read back from there. A process that follows the log of others
+learns the same way; being behind is one more delay.
+"""
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from belated.core.arguments import shown, wrong
+from belated.core.events import Status
+from belated.features import UnmatchedCounts
+from belated.ledger.events import (
+    NOBODY,
+    START,
+    ActionsChange,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    Facts,
+    KeyChange,
+    Kind,
+    Outcome,
+    Position,
+)
+from belated.ledger.ids import Clock, Ids
+from belated.ledger.proposing import NOTHING_SAID, Ask, decide
+from belated.ledger.protocol import Follower, Ledger, NewBanditError, StoreUnavailableError
+from belated.ledger.spec import Spec
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
+
+MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds it sooner
+AT_ONCE = 100_000  # events
+# looking these up in their enum costs as much as comparing them
+_REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
+_SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
+Progress = Callable[[int], None]  # told how many events were taken in
+
+
+def system_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Proposal(NamedTuple):
+    """A decision that is drawn up but not yet written."""
+
+    draft: Draft
+    body: Decided
+
+
+@dataclass(slots=True, eq=False)
+class Rebuild:
+    """A bandit that has to be rebuilt without what was erased, beside the live one.
+
+    Whoever rebuilds it replays the log up to ``end``, applies ``since`` and calls ``Replica.swap``.
+    """
+
+    end: Position
+    since: list[list[Event]] = field(default_factory=list)  # what the live one has taken in since
+
+
+class Replica:
+    """See the module.
+
+    Parameters
+    ----------
+    ledger
+        Where the log is.
+    clock
+        Tells the time in microseconds.
+    seed
+        Of ids and of all draws, for runs that must repeat exactly.
+    only
+        The one bandit to follow; all of them by default.
+    types
+        Policy and family types that are not part of belated.
+    features
+        Feature maps of bandits, by name, that a log cannot hold.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        only: str | None = None,
+        clock: Clock = system_clock,
+        seed: int | None = None,
+        types: Iterable[type] = (),
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.ledger, self.clock = ledger, clock
+        self.ids = Ids(clock, seed)
+        self.rng = np.random.Generator(np.random.PCG64(seed))
+        self.folds: dict[str, Fold] = {}
+        self.keys: dict[str, KeyChange] = {}
+        self.keys_changed = False
+        self.position = START
+        # What became zeros, by bandit: a fold may be rebuilt, and its counts must go on.
+        self.unmatched: dict[str, UnmatchedCounts] = {}
+        self.at_once = AT_ONCE  # events that are read and taken in at a time
+        self.rebuilds_beside = False  # whether somebody looks at ``rebuilding``; else at once
+        self.rebuilding: dict[str, Rebuild] = {}
+        # where this loop began to read, and the last erasure that had been made by then
+        self._began, self._erased_by_then = START, START
+        self._reads = False
+        self._kept: dict[str, tuple[int, Decided, bytes]] = {}
+        # Says whether a new bandit can take in decisions and rewards now; if not, it is released.
+        self.prepare: Callable[[Fold], bool] = lambda fold: True
+        self.held: dict[str, Position] = {}  # bandits that cannot, and where their events begin
+        self._released: set[str] = set()
+        self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
+        self._only = only
+        self._types, self._features = tuple(types), dict(features or {})
+
+    # ------------------------------------------------------------------------ following the log
+
+    def catch_up(self, progress: Progress | None = None) -> int:
+        """Take in what is new in the log; returns how many events."""
+        total = 0
+        while n := self.take_in_next():
+            total += n
+            if progress is not None:
+                progress(n)
+        return total
+
+    def take_in_next(self) -> int:
+        """Take in the next ``at_once`` events of the log, about; returns how many there were."""
+        if not self._reads:
+            self._begin()
+        events, position = self.ledger.follow(self.position, self.at_once)
+        if events or self._released:
+            self.take_in(events, position)
+        return len(events)
+
+    def _begin(self) -> None:
+        told = self.ledger.rare(_FORGOTTEN, self.position)
+        self._began = self.position
+        self._erased_by_then = max((Position(e.tx, e.seq) for e in told), default=START)
+        self._reads = True
+
+    def take_in(self, events: Sequence[Event], position: Position) -> None:
+        """Take in events that follow on the present position and end at ``position``."""
+        by_bandit: dict[str, list[Event]] = defaultdict(list)
+        keys = [event for event in events if event.kind is _KEYS]
+        others = [event for event in events if event.kind is not _KEYS] if keys else events
+        for name, run in groupby(others, attrgetter("bandit")):
+            if self.follows(name):
+                by_bandit[name] += run
+        for event in keys:
+            key = msgspec.msgpack.decode(event.body, type=KeyChange)
+            self.keys[key.id] = key
+            self.keys_changed = True
+        erased = {e.bandit for e in events if e.kind is _FORGOTTEN and self._took_in_what(e)}
+        erased -= self.held.keys()  # which have taken in nothing yet
+        at_once = self._torn if self.rebuilds_beside else erased | self._torn
+        to_replay = (at_once & by_bandit.keys()) - self.held.keys() | self._released
+        # first, because the store may fail here, and then nothing must have changed
+        anew = {
+            name: self.replayed(name, position, position=self.held.get(name, START))
+            for name in to_replay
+        }
+        self._torn |= by_bandit.keys()  # until all is done: memory may run out, Ctrl-C may come
+        for name, fold in anew.items():
+            self.swap(name, fold)
+            self.held.pop(name, None)
+            self._released.discard(name)
+        for name, its_events in by_bandit.items():
+            if name in anew:
+                continue
+            if name not in self.folds:
+                fold = self.new_fold(name, its_events[0])
+                if not self.prepare(fold):
+                    self.held[name] = self.position
+                self.folds[name] = fold
+            if name in self.held:
+                its_events = [event for event in its_events if event.kind in _SETTINGS]
+            self.folds[name].apply(its_events)
+            if name in erased:
+                self.rebuilding[name] = Rebuild(position)  # in the place of an earlier one
+            elif name in self.rebuilding:
+                self.rebuilding[name].since.append(its_events)
+        self.position = position
+        self._torn -= by_bandit.keys()
+
+    def follows(self, name: str) -> bool:
+        """Whether a bandit of this name is taken in."""
+        return self._only is None or name == self._only
+
+    def release(self, name: str) -> None:
+        """Let a bandit that was held take in everything from its beginning, in the next step."""
+        self._released.add(name)
+
+    def new_fold(self, name: str, first: Event) -> "Fold":
+        """A bandit as the event that made it describes it."""
+        return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
+
+    def empty_fold(self, name: str, spec: Spec) -> "Fold":
+        """A bandit that has taken in nothing yet."""
+        from belated.ledger.fold import Fold
+
+        fold = Fold(name, spec, self._types, self._features.get(name))
+        fold.actions.count_in(self.unmatched.setdefault(name, UnmatchedCounts(clock=self.clock)))
+        return fold
+
+    def _took_in_what(self, erasure: Event) -> bool:
+        """Whether this loop may have taken in decisions before they were erased."""
+        first = msgspec.msgpack.decode(erasure.body, type=Erasure).first
+        if first is None:
+            return False  # there were none of the subject
+        read_later = (erasure.tx, erasure.seq) <= self._erased_by_then and first > self._began
+        return not read_later
+
+    def swap(self, name: str, fold: "Fold") -> None:
+        """Let a bandit go on as ``fold``, which has taken in what the present one has."""
+        fold.actions.count_in(self.unmatched[name])  # another loop may have made it
+        self.folds[name] = fold
+        self._kept.pop(name, None)
+        self.rebuilding.pop(name, None)
+
+    def replayed(
+        self, name: str, end: Position, fold: "Fold | None" = None, position: Position = START
+    ) -> "Fold":
+        """Returns a bandit as the log up to ``end`` has it, as if what was erased had never been.
+
+        With ``fold``, which has taken in the log up to ``position``, only the rest is replayed.
+        """
+        while position < end:
+            events, position = self.ledger.follow(position, self.at_once)
+            mine = [e for e in events if e.bandit == name and (e.tx, e.seq) <= end]
+            if mine:
+                fold = fold or self.new_fold(name, mine[0])
+                fold.apply(mine)
+        assert fold is not None
+        return fold
+
+    def fold(self, name: str) -> "Fold":
+        """The bandit of this name."""
+        if name not in self.folds:
+            known = ", ".join(self.folds) or "none yet"
+            raise KeyError(f"bandit = {shown(name)}: expected one of this ledger ({known})")
+        return self.folds[name]
+
+    # -------------------------------------------------------------------------- writing the log
+
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
+        """Write drafts, then take in what is new."""
+        outcomes = self.ledger.commit(drafts, follower or self)
+        # Written is written: a caller who is told otherwise does something else than the log says.
+        # What cannot be read back now is taken in by the next call.
+        with suppress(StoreUnavailableError):
+            while self.take_in_next() >= AT_ONCE:
+                pass  # up to these; to look for more would cost another query
+        return outcomes
+
+    def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
+        """Whether a bandit can have such a reward, or revision."""
+        fold = self.folds.get(bandit)
+        if fold is None:
+            raise NewBanditError(bandit)
+        if kind is _REVISED and not fold.learner.can_revise:
+            return False
+        return fold.support.contains(reward)
+
+    def refusal(self, bandit: str, reward: float) -> str:
+        """Why ``accepts`` refused a reward of this bandit, or a revision, in words."""
+        fold = self.folds[bandit]
+        family = fold.spec.family["type"]
+        if not fold.support.contains(reward):
+            return f"reward = {reward!r}: expected {fold.support} ({family})"
+        policy = type(fold.learner.policy).__name__
+        return f"revise = True: {policy} learns in one pass and cannot take a reward back"
+
+    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
+        """See ``Follower.open_decisions``."""
+        found: dict[bytes, Facts] = {}
+        # looked up before the bandits are: another thread may be about to swap one of them
+        stale = set(self.rebuilding)
+        for name, fold in islice(self.folds.items(), MOST_SEARCHED):
+            if name in stale:
+                continue  # it still holds what was erased
+            for id in ids:
+                waiting = fold.pending.get(id)
+                if waiting is not None and waiting.held is None and not waiting.late:
+                    found[id] = Facts(name, waiting.due)
+            if len(found) == len(ids):
+                break
+        return found
+
+    def approve(self, outcomes: Sequence[Outcome]) -> None:
+        """See ``Follower.approve``: each draft stands for itself."""
+
+    def configure(self, name: str, spec: Spec) -> bool:
+        """Make a bandit, or change its settings; returns whether anything changed."""
+        self.catch_up()
+        draft = self.settings_draft(name, spec)
+        if draft is not None:
+            self.commit([draft])
+            self.catch_up()  # raises where the bandit could be written but not be read back
+        return draft is not None
+
+    def settings_draft(self, name: str, spec: Spec) -> Draft | None:
+        """What to write to make a bandit or to change it; None where it is like that already."""
+        if not re.fullmatch(r"[\w-]{1,100}", name):
+            raise wrong("name", name, "1 to 100 letters, digits, - or _")
+        spec.learner(self._types)  # checks everything
+        if name in self.folds:
+            spec = self.folds[name].spec.changed_to(spec)
+            if self.folds[name].spec == spec:
+                return None
+        return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=msgspec.json.encode(spec))
+
+    def register(self, name: str, put: Mapping[str, Any], drop: Iterable[str] = ()) -> None:
+        """Register actions by name, with their features, and withdraw others."""
+        self.commit([self.actions_draft(name, put, drop)])
+
+    def actions_draft(self, name: str, put: Mapping[str, Any], drop: Iterable[str]) -> Draft:
+        """What to write to register and withdraw actions."""
+        fold = self.fold(name)
+        fold.actions.check(put, fold.spec.max_norm)
+        body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
+        return Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)
+
+    def expire(self) -> int:
+        """Close the windows that are over; returns how many."""
+        now = self.clock()
+        drafts = [
+            Draft(Kind.EXPIRED, fold.name, id, now)
+            for fold in self.folds.values()
+            for id in fold.due(now)
+        ]
+        if not drafts:
+            return 0
+        outcomes = self.commit(drafts)
+        return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
+
+    def reward(self, rewards: Iterable[tuple[bytes, float]], bandit: str = "") -> list[Status]:
+        """Hand in rewards; a revised late one is as good as one in time."""
+        now = self.clock()
+        drafts = [Draft(Kind.REWARDED, bandit, id, now, float(value)) for id, value in rewards]
+        return [self.answer(outcome) for outcome in self.commit(drafts)]
+
+    def answer(self, outcome: Outcome) -> Status:
+        """What to tell the caller: a late reward that revises is as good as one in time."""
+        late = outcome.status == Status.EXPIRED
+        if late and self.folds[outcome.bandit].spec.late == "revise":
+            return Status.ACCEPTED
+        return outcome.status
+
+    # -------------------------------------------------------------------------------- deciding
+
+    def propose(self, name: str, ask: Ask) -> Proposal:
+        """Draw up a decision; nothing is written."""
+        fold = self.fold(name)
+        kept = self._kept.get(name) if ask is NOTHING_SAID else None
+        if kept is not None and kept[0] == fold.version:
+            _, body, encoded = kept
+        else:
+            zeros = self.unmatched[name].total
+            body = decide(fold, ask, self.rng)
+            encoded = msgspec.msgpack.encode(body)
+            counted = self.unmatched[name].total > zeros  # as it must be the next time, too
+            if ask is NOTHING_SAID and fold.repeatable and not counted:
+                self._kept[name] = fold.version, body, encoded  # as long as nothing is learnt
+        now, window = self.clock(), fold.spec.window
+        draft = Draft(
+            Kind.DECIDED,
+            name,
+            self.ids(),
+            now,
+            None,
+            None if window is None else now + round(window * 1e6),
+            encoded,
+            ask.request,
+            ask.digest,
+            ask.subject,
+        )
+        return Proposal(draft, body)

@@ -1,0 +1,176 @@
+"""The rulebook of all stores: what becomes of each draft, given what the log already says."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from belated.core.events import Status
+from belated.ledger.events import NOBODY, Draft, Event, Facts, Kind, Outcome, Waiting, is_late
+from belated.ledger.ids import time_of
+from belated.ledger.protocol import Accepts, Follower
+
+WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
+# looking these up in their enum costs as much as comparing them
+_DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
+_ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
+
+
+@dataclass(slots=True)
+class Known:
+    """What the log says of all that a batch of drafts mentions."""
+
+    facts: dict[bytes, Facts] = field(default_factory=dict)
+    requests: dict[tuple[str, str], tuple[Event, bytes]] = field(default_factory=dict)
+    parked: dict[bytes, Waiting] = field(default_factory=dict)
+
+    def add(self, id: bytes, kind: int, bandit: str, due: int | None, value: float | None) -> None:
+        """One event more about a decision; events of one decision come in the order of the log."""
+        facts = self.facts.get(id)
+        if kind == _DECIDED:
+            self.facts[id] = Facts(bandit, due)
+        elif facts is None:
+            pass  # erased
+        elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- `in` is slower
+            facts.value = value
+        elif kind == Kind.EXPIRED:
+            facts.expired = True
+        elif kind == Kind.CANCELLED:
+            facts.cancelled = True
+
+
+@dataclass(slots=True)
+class Settled:
+    """What to write, and what to answer."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    requests: list[tuple[str, str, bytes, bytes]] = field(default_factory=list)
+    subjects: list[tuple[str, str, bytes]] = field(default_factory=list)
+    park: list[Waiting] = field(default_factory=list)
+    unpark: list[bytes] = field(default_factory=list)
+
+
+def mentioned(drafts: Iterable[Draft]) -> set[bytes]:
+    """The decisions of which a store must know the facts."""
+    return {draft.id for draft in drafts} - {NOBODY}
+
+
+def settle(
+    drafts: Sequence[Draft],
+    known: Known,
+    tx: int,
+    seqs: Iterator[int],
+    park_for: int,
+    follower: Follower | None,
+) -> Settled:
+    """Judge the drafts in their order, each in the light of those before it."""
+    settled, accepts = Settled(), None if follower is None else follower.accepts
+    events, outcomes = settled.events, settled.outcomes
+
+    def write(draft: Draft, bandit: str) -> Event:
+        kind, id, value, due = draft.kind, draft.id, draft.value, draft.due
+        if value == 0.0:
+            value = 0.0  # SQLite does not keep the sign of -0.0, and live must equal replayed
+        event = Event(tx, next(seqs), kind, bandit, id, draft.time, value, due, draft.body)
+        events.append(event)
+        known.add(id, kind, bandit, due, value)
+        return event
+
+    judged = Outcome(Status.ACCEPTED)
+    for draft in drafts:
+        if not draft.id:  # about no decision, or about one that was erased
+            write(draft, draft.bandit)
+            outcome = Outcome(Status.ACCEPTED, draft.bandit)
+        elif draft.kind is _DECIDED:
+            outcome = _decide(draft, known, settled, write, park_for, accepts)
+        else:
+            facts = known.facts.get(draft.id)
+            waiting = known.parked.get(draft.id) if facts is None else None
+            status = judge(draft, facts, waiting, park_for, accepts)
+            bandit = draft.bandit if facts is None else facts.bandit
+            if status is _ACCEPTED or status is _LATE:
+                write(draft, bandit)
+            elif status is _PARKED and draft.value is not None:
+                waiting = Waiting(draft.id, draft.time, draft.value)
+                known.parked[draft.id] = waiting
+                settled.park.append(waiting)
+            if not (status is judged.status and bandit == judged.bandit):  # else as before
+                judged = Outcome(status, bandit)
+            outcome = judged
+        outcomes.append(outcome)
+    if follower is not None:
+        follower.approve(outcomes)
+    return settled
+
+
+def _decide(
+    draft: Draft,
+    known: Known,
+    settled: Settled,
+    write: Callable[[Draft, str], Event],
+    park_for: int,
+    accepts: Accepts | None,
+) -> Outcome:
+    earlier = known.requests.get((draft.bandit, draft.request)) if draft.request else None
+    if earlier is not None:
+        event, digest = earlier
+        status = Status.DUPLICATE if digest == draft.digest else Status.CONFLICT
+        return Outcome(status, draft.bandit, event)
+    facts = known.facts.get(draft.id)
+    if facts is not None:
+        same = facts.bandit == draft.bandit
+        return Outcome(Status.DUPLICATE if same else Status.CONFLICT, draft.bandit)
+    event = write(draft, draft.bandit)
+    if draft.request:
+        known.requests[draft.bandit, draft.request] = event, draft.digest
+        settled.requests.append((draft.bandit, draft.request, draft.id, draft.digest))
+    if draft.subject:
+        settled.subjects.append((draft.bandit, draft.subject, draft.id))
+    waiting = known.parked.get(draft.id)
+    if waiting is not None:
+        reward = Draft(Kind.REWARDED, "", draft.id, waiting.time, waiting.value)
+        if judge(reward, known.facts[draft.id], None, park_for, accepts) in WRITTEN:
+            write(reward, draft.bandit)
+            del known.parked[draft.id]
+            settled.unpark.append(draft.id)
+    return Outcome(Status.ACCEPTED, draft.bandit)
+
+
+def judge(
+    draft: Draft,
+    facts: Facts | None,
+    waiting: Waiting | None,
+    park_for: int,
+    accepts: Accepts | None,
+) -> Status:
+    """What becomes of a reward, expiry, cancellation or revision."""
+    if facts is None:
+        # who may reward one bandit only must not wait for the decision of another
+        parkable = draft.kind is _REWARDED and not draft.bandit
+        if not parkable or abs(draft.time - time_of(draft.id)) > park_for:
+            return Status.UNKNOWN
+        if waiting is not None:
+            return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT
+        return Status.PARKED
+    if draft.bandit and draft.bandit != facts.bandit:
+        return Status.UNKNOWN  # whether another bandit has it is not the caller's to know
+    reward = draft.value
+    if not (reward is None or accepts is None or accepts(facts.bandit, draft.kind, reward)):
+        return Status.INVALID
+    if draft.kind is _REWARDED:
+        if facts.value is not None:
+            return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
+        if facts.cancelled:
+            return Status.CONFLICT
+        return _LATE if is_late(draft.time, facts.due, facts.expired) else _ACCEPTED
+    if draft.kind == Kind.EXPIRED:
+        if facts.cancelled:
+            return Status.CONFLICT
+        return Status.DUPLICATE if facts.expired else Status.ACCEPTED
+    if draft.kind == Kind.CANCELLED:
+        if facts.cancelled:
+            return Status.DUPLICATE
+        learnt = facts.value is not None or facts.expired
+        return Status.CONFLICT if learnt else Status.ACCEPTED
+    if facts.cancelled or (facts.value is None and not facts.expired):
+        return Status.CONFLICT  # nothing to revise
+    return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED

@@ -1,0 +1,39 @@
+"""How the story of a decision stands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from belated.core.events import Standing
+from belated.ledger.events import Event, Kind, is_late
+
+
+@dataclass(slots=True)
+class Ending:
+    """What became of a decision so far."""
+
+    due: int | None
+    reward: float | None = None
+    time: int | None = None
+    expired: bool = False
+    status: Standing = "pending"
+
+    def take(self, event: Event) -> None:
+        """One event more about the decision."""
+        if event.kind in (Kind.REWARDED, Kind.REVISED):
+            late = event.kind == Kind.REWARDED and is_late(event.time, self.due, self.expired)
+            self.status = "late" if late else "rewarded"
+            self.reward = event.value
+            self.time = event.time if self.time is None else self.time  # a revision is no delay
+        elif event.kind == Kind.EXPIRED:
+            self.expired = True
+            self.status = "expired" if self.status == "pending" else self.status
+        elif event.kind == Kind.CANCELLED:
+            self.status = "cancelled"
+
+
+def ending_of(story: Sequence[Event]) -> Ending:
+    """What became of a decision; ``story`` is all its events, in the order of the log."""
+    ending = Ending(story[0].due)
+    for event in story[1:]:
+        ending.take(event)
+    return ending

@@ -1,0 +1,1 @@
+"""The stores that come with belated: in memory, SQLite, PostgreSQL."""

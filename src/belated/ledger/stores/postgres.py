@@ -1,0 +1,306 @@
+"""A ledger in PostgreSQL: several machines write at once, and each follows the log of all.
+
+Events are ordered by (tx, seq), and ``tx`` is the order of commits. A writer first reads what the
+log says and settles its drafts, side by side with other writers. Then it waits for its turn, an
+advisory lock that the function ``end_of_log`` takes and that ends with the transaction, and numbers
+its events from the end of the log. Transactions of anybody else play no part.
+
+Why a reader that asks for what comes after its last position misses no event and gets none twice:
+
+- PostgreSQL makes a transaction visible before it releases its locks. So a writer whose turn it is
+  sees every transaction with a smaller number, and its own number is greater than all of them. A
+  number whose transaction was rolled back is drawn again: nobody has ever seen it.
+- A snapshot that shows a transaction was therefore taken after all transactions with smaller
+  numbers had become visible, and shows them, too. What is after the last position now was not
+  visible before, and what becomes visible later has a greater number.
+- Causes come before their effects: who rewards a decision has read it, so it was visible, and the
+  reward gets a greater number.
+
+During its turn a writer waits for the server only. The turn begins when the server has received
+the events, which are written last, and the end of the transaction is sent right behind them. A
+writer that stops before that holds up nobody's turn. All take their locks in the same order: those
+of ``_SHARE`` and ``_ALONE``, then rows of requests by their name, then the turn.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, LiteralString
+
+import msgspec
+from msgspec.structs import astuple
+
+from belated.ledger.events import (
+    NOBODY,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    Kind,
+    Outcome,
+    Position,
+    Waiting,
+)
+from belated.ledger.ids import first_id
+from belated.ledger.protocol import PAGE, Follower, LedgerError, StoreUnavailableError
+from belated.ledger.rules import Known, Settled, mentioned, settle
+from belated.ledger.stores.memory import PARK_FOR
+from belated.ledger.stores.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
+from belated.ledger.stores.postgres_upkeep import blank_old, drop_parked, problems_of
+from belated.ledger.upkeep import Retained
+
+TRIES = 10  # to settle a batch while others write about the same decisions
+_COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
+_DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds them
+_KINDS = list(Kind)
+
+# Commits share a lock that parking and forgetting hold alone: otherwise a reward could be parked
+# while its decision is being written, or arrive while its decision is being erased.
+_SHARE = "select pg_advisory_xact_lock_shared('events'::regclass::oid::bigint)"
+_ALONE = "select pg_advisory_xact_lock('events'::regclass::oid::bigint)"
+_FACTS = """
+    select id, kind, bandit, due, value from events where id = any(%b::bytea[]) and id <> ''
+    order by tx, seq
+"""
+_PARKED = "select id, time, value from parked where id = any(%b::bytea[])"
+_REQUESTS: LiteralString = f"""
+    select r.bandit, request, digest, {_COLUMNS.replace("bandit, id", "e.bandit, e.id")}
+    from unnest(%b::text[], %b::text[]) as asked (bandit, request)
+    join requests r using (bandit, request) join events e on e.id = r.id and e.kind = 0
+    where e.id <> ''
+"""
+_INSERT: LiteralString = f"""
+    insert into events ({_COLUMNS})
+    select log.tx + 1 + batch, log.seq + place, kind, bandit, id, time, value, due, body
+    from end_of_log() as log, unnest(
+        %b::bigint[], %b::smallint[], %b::text[], %b::bytea[],
+        %b::bigint[], %b::float8[], %b::bigint[], %b::bytea[]
+    ) with ordinality as new (batch, kind, bandit, id, time, value, due, body, place)
+"""
+_FOLLOW: LiteralString = f"""
+    select {_COLUMNS} from events where (tx, seq) > (%s, %s) order by tx, seq limit %s
+"""
+
+
+class PostgresLedger:
+    """See ``Ledger``.
+
+    Parameters
+    ----------
+    url
+        ``postgresql://user@host/database``, or anything else that libpq connects to.
+    schema
+        The PostgreSQL schema that holds the tables; made where there is none.
+    park_for
+        Microseconds for which a reward may precede its decision.
+
+    Notes
+    -----
+    A connection that is lost during a commit leaves it open whether that took place. Committing the
+    same drafts again is safe: what is there already is a DUPLICATE.
+    """
+
+    def __init__(self, url: str, *, schema: str = "belated", park_for: int = PARK_FOR) -> None:
+        self._session = Session(url, schema)
+        self.park_for = park_for
+
+    @property
+    def identity(self) -> str:
+        """See ``Ledger.identity``."""
+        return self._session.identity
+
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
+        """See ``Ledger.commit``."""
+        return self.commit_all([drafts], follower)[0]
+
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
+    ) -> list[list[Outcome]]:
+        """See ``Ledger.commit_all``: all of them are durable, or none."""
+        drafts = list(chain.from_iterable(batches))
+        with self._session.connected() as db:
+            lock = _SHARE
+            for _ in range(TRIES):
+                try:
+                    known = self._known(db, lock, drafts)
+                    parts = [
+                        settle(part, known, batch, repeat(0), self.park_for, follower)
+                        for batch, part in enumerate(batches)
+                    ]
+                    if lock == _ALONE or not any(part.park for part in parts):
+                        with db.pipeline():
+                            self._write(db, parts)
+                            db.execute("commit")
+                        return [part.outcomes for part in parts]
+                    lock = _ALONE
+                except ANOTHER_CAME_FIRST:
+                    pass  # see what it wrote, and judge again
+                db.rollback()
+        name = self._session.name
+        raise StoreUnavailableError(f"{name}: others wrote the same {TRIES} times in a row")
+
+    def _known(self, db: Connection, lock: LiteralString, drafts: Sequence[Draft]) -> Known:
+        """Begin a transaction; returns what the log says."""
+        ids = list(mentioned(drafts))
+        asked = [draft for draft in drafts if draft.request]
+        names = [[draft.bandit for draft in asked], [draft.request for draft in asked]]
+        known = Known()
+        with db.pipeline():
+            db.execute("begin")
+            db.execute(lock)
+            facts = db.execute(_FACTS, [ids], binary=True)
+            requests = db.execute(_REQUESTS, names, binary=True) if asked else ()
+        # not in the pipeline: how psycopg ends one stops the server's clock for idle transactions
+        parked = db.execute(_PARKED, [ids], binary=True)
+        for id, kind, bandit, due, value in facts:
+            known.add(id, kind, bandit, due, value)
+        known.parked = {row[0]: Waiting(*row) for row in parked}
+        for bandit, request, digest, *row in requests:
+            known.requests[bandit, request] = _event(row), digest
+        return known
+
+    def _write(self, db: Connection, parts: Sequence[Settled]) -> None:
+        """Write what was settled; events last, which get their numbers at the writer's turn.
+
+        Until then the ``tx`` of an event is the place of its batch among those of this commit.
+        """
+
+        def insert(statement: LiteralString, rows: Iterable[Sequence[Any]]) -> None:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            if columns:
+                db.execute(statement, columns)
+
+        insert(
+            "insert into requests select * from unnest("
+            "%b::text[], %b::text[], %b::bytea[], %b::bytea[])",
+            sorted(chain.from_iterable(part.requests for part in parts)),
+        )
+        insert(
+            "insert into subjects select * from unnest(%b::text[], %b::text[], %b::bytea[])",
+            chain.from_iterable(part.subjects for part in parts),
+        )
+        insert(
+            "insert into parked select * from unnest(%b::bytea[], %b::bigint[], %b::float8[])",
+            chain.from_iterable(part.park for part in parts),
+        )
+        unpark = list(chain.from_iterable(part.unpark for part in parts))
+        if unpark:
+            db.execute("delete from parked where id = any(%b::bytea[])", [unpark])
+        insert(_INSERT, [_row(event) for part in parts for event in part.events])
+
+    def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
+        """See ``Ledger.follow``."""
+        with self._session.connected() as db:
+            events = _events(db.execute(_FOLLOW, [*after, limit], binary=True))
+            if len(events) == limit:
+                rest = f"select {_COLUMNS} from events where tx = %s and seq > %s order by seq"
+                events += _events(db.execute(rest, [events[-1].tx, events[-1].seq], binary=True))
+        return events, Position(events[-1].tx, events[-1].seq) if events else after
+
+    def story(self, id: bytes) -> list[Event]:
+        """See ``Ledger.story``."""
+        query = f"select {_COLUMNS} from events where id = %b and id <> '' order by tx, seq"
+        with self._session.connected() as db:
+            return _events(db.execute(query, [id], binary=True))
+
+    def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
+        """See ``Ledger.requested``."""
+        with self._session.connected() as db:
+            for _, _, digest, *row in db.execute(_REQUESTS, [[bandit], [request]], binary=True):
+                return _event(row), digest
+        return None
+
+    def subject(self, bandit: str, subject: str) -> list[bytes]:
+        """See ``Ledger.subject``."""
+        query = "select id from subjects where bandit = %s and subject = %s order by id"
+        with self._session.connected() as db:
+            return [id for (id,) in db.execute(query, [bandit, subject], binary=True)]
+
+    def forget(self, bandit: str, subject: str, time: int) -> int:
+        """See ``Ledger.forget``. The space is freed by PostgreSQL's next vacuum, not at once."""
+        with self._session.connected() as db, db.transaction():
+            db.execute(_ALONE)
+            ids = self.subject(bandit, subject)
+            query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and {_DECISION}"
+            decisions = _events(db.execute(query, [ids], binary=True))
+            requests = [msgspec.msgpack.decode(e.body, type=Decided).request for e in decisions]
+            db.execute(
+                "delete from requests where bandit = %s and request = any(%s)", [bandit, requests]
+            )
+            db.execute(
+                "update events set id = '', value = null, due = null, body = '' "
+                "where id = any(%b::bytea[]) and id <> ''",
+                [ids],
+            )
+            db.execute("delete from subjects where bandit = %s and subject = %s", [bandit, subject])
+            first = min((Position(e.tx, e.seq) for e in decisions), default=None)
+            body = msgspec.msgpack.encode(Erasure(len(ids), first))
+            event = Event(0, 0, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
+            self._write(db, [Settled(events=[event])])
+        return len(ids)
+
+    def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
+        """See ``Ledger.parked``."""
+        query = "select id, time, value from parked where id > %b order by id limit %s"
+        with self._session.connected() as db:
+            return [Waiting(*row) for row in db.execute(query, [after, limit], binary=True)]
+
+    def end_parked(self, before: int) -> int:
+        """See ``Ledger.end_parked``."""
+        with self._session.connected() as db:
+            return db.execute("delete from parked where id < %b", [first_id(before)]).rowcount
+
+    def rare(self, kind: Kind, after: Position) -> list[Event]:
+        """See ``Ledger.rare``."""
+        query = (
+            f"select {_COLUMNS} from events where kind = %s and kind >= 7 "
+            "and (tx, seq) > (%s, %s) order by tx, seq"
+        )
+        with self._session.connected() as db:
+            return _events(db.execute(query, (int(kind), *after), binary=True))
+
+    def behind(self, after: Position) -> int:
+        """See ``Ledger.behind``."""
+        with self._session.connected() as db:
+            query = "select count(*) from events where (tx, seq) > (%s, %s)"
+            return int(only(db.execute(query, after))[0])
+
+    def retain(self, before: int, *, dry_run: bool = False) -> Retained:
+        """See ``Ledger.retain``. The space is freed by PostgreSQL's next vacuum, not at once."""
+        total, position = Retained(), Position()
+        while True:
+            with self._session.connected() as db, db.transaction():
+                db.execute(_ALONE)  # nothing is forgotten meanwhile
+                taken, last = blank_old(db, before, position, dry_run=dry_run)
+                total = total.plus(taken)
+                if last is None:
+                    return total.plus(drop_parked(db, before, dry_run=dry_run))
+                position = last
+
+    def problems(self) -> list[str]:
+        """See ``Ledger.problems``."""
+        with self._session.connected() as db:
+            return problems_of(db)
+
+    def backup(self, target: Path) -> None:
+        """See ``Ledger.backup``."""
+        raise LedgerError(f"{self._session.name}: expected SQLite; PostgreSQL has pg_dump for it")
+
+    def close(self) -> None:
+        """See ``Ledger.close``."""
+        self._session.close()
+
+
+def _event(row: Any) -> Event:
+    tx, seq, kind, bandit, id, time, value, due, body = row
+    return Event(tx, seq, _KINDS[kind], bandit, id, time, value, due, body)
+
+
+def _events(rows: Any) -> list[Event]:
+    return [_event(row) for row in rows]
+
+
+def _row(event: Event) -> tuple[Any, ...]:
+    """An event as ``_INSERT`` takes it; psycopg wants arrays of one type each."""
+    tx, _, kind, bandit, id, time, value, due, body = astuple(event)
+    return tx, int(kind), bandit, id, time, None if value is None else float(value), due, body

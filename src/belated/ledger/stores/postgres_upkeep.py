@@ -1,0 +1,64 @@
+"""Looking after a ledger in PostgreSQL: is it sound, and what is old in it."""
+
+from typing import Any
+
+from belated.ledger.events import Position
+from belated.ledger.stores.postgres_session import Connection, only
+from belated.ledger.upkeep import Retained, blanked
+
+RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
+
+_NO_DECISION = """
+    where not exists (
+        select 1 from events e
+        where e.id = named.id and e.id <> '' and e.kind = 0 and e.bandit = named.bandit
+    )
+"""
+_OLD = """
+    select tx, seq, bandit, id, body from events
+    where (tx, seq) > (%s, %s) and kind = 0 and time < %s and id <> ''
+    order by tx, seq limit %s
+"""
+_BLANK = """
+    update events e set body = new.body
+    from unnest(%b::bigint[], %b::bigint[], %b::bytea[]) as new (tx, seq, body)
+    where e.tx = new.tx and e.seq = new.seq
+"""
+_NAMED = "select * from unnest(%b::text[], %b::text[], %b::bytea[])"
+_REQUESTS = f"from requests where (bandit, request, id) in ({_NAMED})"
+_SUBJECTS = f"from subjects where (bandit, subject, id) in ({_NAMED})"
+
+
+def problems_of(db: Connection) -> list[str]:
+    """What is wrong between the tables, in words."""
+    requests = only(db.execute(f"select count(*) from requests as named {_NO_DECISION}"))[0]
+    subjects = only(db.execute(f"select count(*) from subjects as named {_NO_DECISION}"))[0]
+    counts = {"requests": requests, "subjects": subjects}
+    return [f"{count} {table} have no decision" for table, count in counts.items() if count]
+
+
+def blank_old(
+    db: Connection, before: int, after: Position, *, dry_run: bool
+) -> tuple[Retained, Position | None]:
+    """Take from the next old decisions what retention takes; and the place of the last of them."""
+    rows = db.execute(_OLD, [*after, before, RETAIN_ROWS], binary=True).fetchall()
+    if not rows:
+        return Retained(), None
+    old = [(*row[:4], rest) for row in rows if (rest := blanked(row[4])) is not None]
+    bandits, ids = [row[2] for row in old], [row[3] for row in old]
+    asked: list[Any] = [bandits, [row[4].request for row in old], ids]
+    (requests,) = only(db.execute(f"select count(*) {_REQUESTS}", asked))
+    if not dry_run:
+        places = [row[0] for row in old], [row[1] for row in old]
+        db.execute(_BLANK, [*places, [row[4].body for row in old]])
+        db.execute(f"delete {_REQUESTS}", asked)
+        db.execute(f"delete {_SUBJECTS}", [bandits, [row[4].subject for row in old], ids])
+    return Retained(len(old), requests), Position(*rows[-1][:2])
+
+
+def drop_parked(db: Connection, before: int, *, dry_run: bool) -> Retained:
+    """Rewards whose decision never came."""
+    (found,) = only(db.execute("select count(*) from parked where time < %s", [before]))
+    if not dry_run:
+        db.execute("delete from parked where time < %s", [before])
+    return Retained(parked=found)

@@ -1,0 +1,406 @@
+"""A ledger in one SQLite file: write-ahead log, every commit flushed to the disk.
+
+Several processes may use one file. SQLite lets one of them write at a time, so ``seq`` is commit
+order, and whoever holds the write lock sees everything before it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, count
+from pathlib import Path
+from threading import RLock
+from typing import Any
+from uuid import uuid4
+
+import apsw
+import msgspec
+from msgspec.structs import astuple
+
+from belated.ledger.events import (
+    NOBODY,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    Kind,
+    Outcome,
+    Position,
+    Waiting,
+)
+from belated.ledger.ids import first_id
+from belated.ledger.protocol import (
+    PAGE,
+    Follower,
+    LedgerError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from belated.ledger.rules import Known, Settled, mentioned, settle
+from belated.ledger.stores.memory import PARK_FOR
+from belated.ledger.stores.migrations import missing
+from belated.ledger.stores.sqlite_upkeep import blank_old, copy_to, problems_of
+from belated.ledger.upkeep import Retained
+
+BUSY_MS = 10_000  # wait this long for another process to finish writing
+LONGEST_TAIL = 100_000
+RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
+TOGETHER = 64  # rows of one statement: faster than one by one
+_COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
+_KINDS = list(Kind)
+_INSERT = f"insert into events ({_COLUMNS}) values (?,?,?,?,?,?,?,?,?)"
+_INSERT_TOGETHER = _INSERT + ", (?,?,?,?,?,?,?,?,?)" * (TOGETHER - 1)
+# cross join: look each id up, whatever the planner thinks of the sizes
+_FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
+    from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
+_NEWEST = """select max(
+    coalesce((select max(id) from events), x''), coalesce((select max(id) from parked), x''))"""
+_PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
+
+
+class SQLiteLedger:
+    """See ``Ledger``.
+
+    Parameters
+    ----------
+    path
+        The file; made where there is none.
+    park_for
+        Microseconds for which a reward may precede its decision.
+    vfs
+        Name of an apsw VFS, for tests that break the disk.
+    waits
+        Whether to wait while another process writes, for ten seconds at most; otherwise
+        ``StoreBusyError`` is raised at once.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        park_for: int = PARK_FOR,
+        vfs: str | None = None,
+        waits: bool = True,
+    ) -> None:
+        self.path = Path(path)
+        self.park_for = park_for
+        self._vfs = vfs
+        self._waits = waits
+        self._lock = RLock()
+        # what this object wrote itself need not be read back to be followed
+        self._tail: list[Event] = []
+        self._tail_after = Position()
+        with self._translated():
+            self._open(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            self._migrate()
+            self.identity = str(self._db.execute("select identity from ledger").get)
+            self._set_patience()
+
+    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
+        """See ``Ledger.commit``."""
+        return self.commit_all([drafts], follower)[0]
+
+    def commit_all(
+        self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
+    ) -> list[list[Outcome]]:
+        """See ``Ledger.commit_all``: all of them are durable, or none."""
+        events: list[Event] = []
+        outcomes = []
+        with self._lock:  # around the tail, too: another thread may be following
+            with self._writing() as execute:
+                last_event = "select tx, seq from events order by seq desc limit 1"
+                tx, last = execute(last_event).get or (0, 0)
+                up_to_date = follower is not None and follower.position == (tx, last)
+                memory = follower if up_to_date else None
+                known = self._known([draft for drafts in batches for draft in drafts], memory)
+                for drafts in batches:
+                    first = last + 1 + len(events)
+                    settled = settle(drafts, known, first, count(first), self.park_for, follower)
+                    self._write(settled)
+                    events += settled.events
+                    outcomes.append(settled.outcomes)
+            if not self._tail or self._tail[-1].seq != last or len(self._tail) > LONGEST_TAIL:
+                self._tail, self._tail_after = [], Position(tx, last)
+            self._tail += events
+        return outcomes
+
+    def _known(self, drafts: Sequence[Draft], memory: Follower | None) -> Known:
+        known, execute = Known(), self._db.execute
+        ids = mentioned(drafts)
+        if ids and memory is not None:
+            known.facts = memory.open_decisions(ids)
+            ids -= known.facts.keys()
+        if ids:  # those of new decisions are greater than all there are
+            newest = execute(_NEWEST).get
+            ids = {id for id in ids if id <= newest}
+        if ids:  # one query for all: four times as fast as one for each
+            several = (apsw.carray(tuple(ids), flags=apsw.SQLITE_CARRAY_BLOB),)
+            for row in execute(_FACTS, several):
+                known.add(*row)
+            for row in execute(_PARKED, several):
+                known.parked[row[0]] = Waiting(*row)
+        for draft in drafts:
+            if draft.request:
+                earlier = self._requested(draft.bandit, draft.request)
+                if earlier is not None:
+                    known.requests[draft.bandit, draft.request] = earlier
+        return known
+
+    def _write(self, settled: Settled) -> None:
+        write, rows = self._db.executemany, list(map(astuple, settled.events))
+        whole = len(rows) - len(rows) % TOGETHER
+        for start in range(0, whole, TOGETHER):
+            several = tuple(chain.from_iterable(rows[start : start + TOGETHER]))
+            self._db.execute(_INSERT_TOGETHER, several)
+        write(_INSERT, rows[whole:])
+        if settled.requests:
+            write("insert into requests values (?,?,?,?)", settled.requests)
+        if settled.subjects:
+            write("insert into subjects values (?,?,?)", settled.subjects)
+        if settled.park:
+            write("insert into parked values (?,?,?)", settled.park)
+        if settled.unpark:
+            write("delete from parked where id = ?", [(id,) for id in settled.unpark])
+
+    def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
+        """See ``Ledger.follow``."""
+        with self._lock:
+            if self._tail and self._tail_after == after:
+                events, self._tail = self._tail, []
+            else:
+                events = self._read(after, limit)
+        return events, Position(events[-1].tx, events[-1].seq) if events else after
+
+    def _read(self, after: Position, limit: int) -> list[Event]:
+        events: list[Event] = []
+        with self._reading():
+            rows = self._db.cursor()
+            rows.execute(f"select {_COLUMNS} from events where seq > ? order by seq", (after.seq,))
+            for row in rows:
+                if len(events) >= limit and row[0] != events[-1].tx:
+                    break
+                events.append(_event(row))
+            rows.close(force=True)  # an unfinished query would keep old pages from being reused
+        return events
+
+    def story(self, id: bytes) -> list[Event]:
+        """See ``Ledger.story``."""
+        with self._reading() as execute:
+            return _events(
+                execute(f"select {_COLUMNS} from events where id = ? order by seq", (id,))
+            )
+
+    def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
+        """See ``Ledger.requested``."""
+        with self._reading():
+            return self._requested(bandit, request)
+
+    def _requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
+        found = self._db.execute(
+            "select id, digest from requests where bandit = ? and request = ?", (bandit, request)
+        ).get
+        if found is None:
+            return None
+        id, digest = found
+        rows = self._db.execute(f"select {_COLUMNS} from events where id = ? and kind = 0", (id,))
+        (event,) = _events(rows)
+        return event, digest
+
+    def subject(self, bandit: str, subject: str) -> list[bytes]:
+        """See ``Ledger.subject``."""
+        with self._reading() as execute:
+            rows = execute(
+                "select id from subjects where bandit = ? and subject = ? order by id",
+                (bandit, subject),
+            )
+            return [id for (id,) in rows]
+
+    def forget(self, bandit: str, subject: str, time: int) -> int:
+        """See ``Ledger.forget``."""
+        with self._writing() as execute:
+            ids = self.subject(bandit, subject)
+            first: Position | None = None
+            for id in ids:
+                event = self.story(id)[0]
+                decided = msgspec.msgpack.decode(event.body, type=Decided)
+                place = Position(event.tx, event.seq)
+                first = place if first is None else min(first, place)
+                execute(
+                    "delete from requests where bandit = ? and request = ?",
+                    (bandit, decided.request),
+                )
+                execute(
+                    "update events set id = x'', value = null, due = null, body = x'' where id = ?",
+                    (id,),
+                )
+            execute("delete from subjects where bandit = ? and subject = ?", (bandit, subject))
+            body = msgspec.msgpack.encode(Erasure(len(ids), first))
+            (last,) = execute("select coalesce(max(seq), 0) from events").fetchone()
+            event = Event(last + 1, last + 1, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
+            self._write(Settled(events=[event]))
+        self._empty_log_file()
+        return len(ids)
+
+    def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
+        """See ``Ledger.parked``."""
+        query = "select * from parked where id > ? order by id limit ?"
+        with self._reading() as execute:
+            return [Waiting(*row) for row in execute(query, (after, limit))]
+
+    def end_parked(self, before: int) -> int:
+        """See ``Ledger.end_parked``."""
+        ended = (first_id(before),)
+        with self._reading() as execute:  # mostly there are none, and others may be writing
+            if not execute("select count(*) from parked where id < ?", ended).get:
+                return 0
+        with self._writing() as execute:
+            execute("delete from parked where id < ?", ended)
+            return self._db.changes()
+
+    def rare(self, kind: Kind, after: Position) -> list[Event]:
+        """See ``Ledger.rare``."""
+        with self._reading() as execute:
+            return _events(
+                execute(
+                    f"select {_COLUMNS} from events where kind = ? and kind >= 7 and seq > ? "
+                    "order by seq",
+                    (kind, after.seq),
+                )
+            )
+
+    def behind(self, after: Position) -> int:
+        """See ``Ledger.behind``."""
+        with self._reading() as execute:
+            # no number is left out and no row deleted: to count would take the longer the more
+            last = execute("select coalesce(max(seq), 0) from events").get
+            return max(0, int(last) - after.seq)
+
+    def retain(self, before: int, *, dry_run: bool = False) -> Retained:
+        """See ``Ledger.retain``."""
+        with self._reading() as execute:
+            last = execute("select coalesce(max(seq), 0) from events").get
+            parked = execute("select count(*) from parked where time < ?", (before,)).get
+        total = Retained(parked=parked)
+        for first in range(1, last + 1, RETAIN_ROWS):
+            rows = range(first, first + RETAIN_ROWS)
+            with self._reading() if dry_run else self._writing() as execute:
+                total = total.plus(blank_old(execute, before, rows, dry_run=dry_run))
+        if not dry_run:
+            with self._writing() as execute:
+                execute("delete from parked where time < ?", (before,))
+            self._empty_log_file()
+        return total
+
+    def problems(self) -> list[str]:
+        """See ``Ledger.problems``."""
+        with self._reading() as execute:
+            return problems_of(execute)
+
+    def backup(self, target: Path) -> None:
+        """See ``Ledger.backup``."""
+        with self._reading() as execute:
+            copy_to(execute, target)
+
+    def close(self) -> None:
+        """See ``Ledger.close``."""
+        with self._lock:
+            self._db.close()
+
+    # ------------------------------------------------------------------------------ the file
+
+    def _open(self, flags: int) -> None:
+        self._db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
+        self._db.set_busy_timeout(BUSY_MS)
+        mode = self._db.execute("pragma journal_mode = wal").get
+        if mode != "wal":  # without a word SQLite keeps a mode that loses commits in a power cut
+            raise LedgerError(f"{self.path}: journal mode {mode!r}, expected 'wal'")
+        self._db.execute("pragma synchronous = full")
+        self._db.execute("pragma fullfsync = on")  # else macOS leaves commits in the disk's cache
+        self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
+        self._file = self._file_now()
+
+    def _set_patience(self) -> None:
+        if not self._waits:
+            self._db.set_busy_timeout(0)
+
+    def _file_now(self) -> tuple[int, int] | None:
+        if self._vfs is not None:
+            return None
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_dev, found.st_ino
+
+    def _migrate(self) -> None:
+        def steps() -> list[tuple[int, str]]:
+            return missing("sqlite", str(self.path), self._db.execute("pragma user_version").get)
+
+        if not steps():
+            return
+        self._db.execute("begin immediate")  # another process may be about to do the same
+        for version, script in steps():
+            self._db.execute(script)
+            self._db.execute(f"pragma user_version = {version}")
+            if version == 1:
+                self._db.execute("insert into ledger values (?)", (str(uuid4()),))
+        self._db.execute("commit")
+
+    def _empty_log_file(self) -> None:
+        """What was erased must not stay in the write-ahead log, nor in memory."""
+        self._tail = []
+        with self._reading() as execute:
+            execute("pragma wal_checkpoint(truncate)").fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with self._lock, self._translated():
+            if self._file_now() != self._file:
+                self._open_again()
+            yield self._db.execute
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        with self._reading() as execute:
+            execute("begin immediate")
+            try:
+                yield execute
+                execute("commit")
+            except BaseException:
+                if self._db.in_transaction:
+                    execute("rollback")
+                raise
+
+    def _open_again(self) -> None:
+        """The file is not the one we opened. SQLite would go on with one that nobody finds."""
+        if not self.path.exists():
+            raise StoreUnavailableError(f"{self.path}: the file is gone")
+        self._db.close()
+        self._open(apsw.SQLITE_OPEN_READWRITE)
+        opened, self._file = self._file, None  # until it is known to be ours
+        identity = self._db.execute("select identity from ledger").get
+        if identity != self.identity:
+            raise StoreUnavailableError(f"{self.path}: another ledger lies in its place")
+        self._file, self._tail = opened, []
+        self._set_patience()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of SQLite as those of a ledger."""
+        try:
+            yield
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise LedgerError(f"{self.path}: damaged, or no SQLite file ({error})") from error
+        except apsw.BusyError as error:
+            raise StoreBusyError(f"{self.path}: {error}") from error
+        except apsw.Error as error:
+            raise StoreUnavailableError(f"{self.path}: {error}") from error
+
+
+def _event(row: Any) -> Event:
+    tx, seq, kind, bandit, id, time, value, due, body = row
+    return Event(tx, seq, _KINDS[kind], bandit, id, time, value, due, body)
+
+
+def _events(rows: Any) -> list[Event]:
+    return [_event(row) for row in rows]

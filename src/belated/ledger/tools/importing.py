@@ -1,0 +1,75 @@
+"""Files into a ledger: checked from the first row to the last before anything is written.
+
+Run again after an interruption, an import goes on where it stopped: what the ledger holds already
+changes nothing.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from belated.core.arguments import wrong
+from belated.ledger import open_ledger
+from belated.ledger.stores.memory import MemoryLedger
+from belated.ledger.tools.event_files import SUFFIXES, is_event_file
+from belated.ledger.tools.importing_events import check_events, write_events
+from belated.ledger.tools.importing_logs import import_log
+from belated.ledger.tools.mapping import parse_mapping
+from belated.ledger.tools.reading import is_new, opened
+
+
+class Options(NamedTuple):
+    """What the user says of a file."""
+
+    columns: str = ""
+    vector: str = ""
+    context: str = ""
+    bandit: str | None = None
+    format: str | None = None
+    skip_bad: bool = False
+    dry_run: bool = False
+
+
+def import_file(url: str, path: Path, options: Options) -> tuple[dict[str, Any], bool]:
+    """Import a file; returns what was found and done, and whether something was wrong."""
+    if not path.is_file():
+        raise FileNotFoundError(f"file = {str(path)!r}: there is none of that name")
+    if options.format is None and path.suffix in SUFFIXES and is_event_file(path):
+        return _import_export(url, path, options), False
+    mapping = parse_mapping(options.columns, options.vector, options.context)
+    with opened(url) as ledger:
+        result = import_log(
+            ledger,
+            path,
+            mapping,
+            bandit=options.bandit,
+            format=options.format,
+            skip_bad=options.skip_bad,
+            dry_run=options.dry_run,
+        )
+    refused = result["rows_bad"] > 0 and not (options.skip_bad and result["written"])
+    conflicts = [
+        status
+        for which in ("decisions", "rewards")
+        for status in result.get(which, {})
+        if status not in ("accepted", "duplicate", "late")
+    ]
+    return result, refused or bool(conflicts)
+
+
+def _import_export(url: str, path: Path, options: Options) -> dict[str, Any]:
+    for name, value in options._replace(dry_run=False)._asdict().items():
+        if value:
+            option = {"columns": "--map"}.get(name, f"--{name.replace('_', '-')}")
+            raise wrong(option, value, "nothing: the file is an export of belated, taken as it is")
+    if is_new(url):  # a ledger is made once it is known what goes into it
+        plan = check_events(MemoryLedger(), path)
+    else:
+        with opened(url) as ledger:
+            plan = check_events(ledger, path)
+    if not options.dry_run:
+        ledger = open_ledger(url)
+        try:
+            write_events(ledger, path, plan)
+        finally:
+            ledger.close()
+    return {**plan.described(), "written": not options.dry_run}

@@ -1,0 +1,171 @@
+"""Somebody else's log into a bandit: decisions, and rewards when they came."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from belated.core.events import Status
+from belated.ledger import Ledger
+from belated.ledger.events import Draft, Kind
+from belated.ledger.protocol import Importer
+from belated.ledger.tools.mapping import Bad, Imported, Mapping, Translator
+from belated.ledger.tools.progress import Share, progress
+from belated.ledger.tools.reading import Told, bandits_of, only_bandit
+from belated.ledger.tools.showing import NOT_SHOWN
+from belated.ledger.tools.tables import columns_of, format_of, rows_of
+from belated.ledger.tools.times import now
+
+BATCH = 5000  # rows at a time, and drafts in a transaction
+SHOWN = 20  # bad rows that are shown
+
+
+class LogFile(NamedTuple):
+    """A log that is not ours, and how to read it."""
+
+    path: Path
+    format: str
+    mapping: Mapping
+
+    def chunks(
+        self, translator: Translator, told: Told, share: Share
+    ) -> Iterator[tuple[list[Imported], list[Bad]]]:
+        """Decisions and bad rows, some thousand rows at a time."""
+        rows = rows_of(self.path, self.format, self.mapping.texts(), share)
+        while chunk := list(islice(rows, BATCH)):
+            yield translator.translate(chunk)
+            told(len(chunk))
+
+
+def import_log(
+    ledger: Ledger,
+    path: Path,
+    mapping: Mapping,
+    *,
+    bandit: str | None,
+    format: str | None,
+    skip_bad: bool,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """Decisions and rewards of a log into a bandit that exists; returns what was found and done."""
+    file = LogFile(path, format_of(path, format), mapping)
+    mapping.check(columns_of(path, file.format))
+    bandits = bandits_of(ledger)
+    name = only_bandit(bandits, bandit)
+    translator = Translator(name, bandits[name], mapping, now())
+    share = Share()
+    with progress("checking rows", share=share) as told:
+        ok, refusal = _check_log(file, translator, told, share)
+    zeros = _zeros(translator)  # now: the file is read again to be written
+    report: dict[str, Any] = {
+        "bandit": name,
+        "rows_ok": ok,
+        "rows_bad": refusal.bad,
+        "bad_rows": refusal.described("row" if file.format == "parquet" else "line"),
+        f"bad_rows{NOT_SHOWN}": refusal.bad - len(refusal.rows),
+        **zeros,
+    }
+    if dry_run or (refusal.bad and not skip_bad):
+        return report | {"written": False}
+    with progress("importing rows", share=share) as told:
+        counts = _write_log(ledger, file, translator, told, share)
+    return report | {"written": True, **counts}
+
+
+def _zeros(translator: Translator) -> dict[str, Any]:
+    """What of the rows becomes zeros, and actions that are not registered, with counts of rows."""
+    counts = Counter(translator.unmatched.counts)
+    retired = translator.retired
+    return {
+        "became_zeros": [
+            {"what": str(what), "rows": rows} for what, rows in counts.most_common(SHOWN)
+        ],
+        "actions_not_registered": [
+            {"action": action, "rows": rows} for action, rows in retired.most_common(SHOWN)
+        ],
+        "columns_not_used": [{"column": c} for c in translator.columns_not_used()[:SHOWN]],
+    }
+
+
+class Refusal(NamedTuple):
+    """Rows that stand in the way of an import."""
+
+    bad: int
+    rows: list[Bad]
+
+    def described(self, place: str) -> list[dict[str, Any]]:
+        """The first of them, for the user; ``place`` is what their numbers count."""
+        return [{place: number, "reason": reason} for number, reason in self.rows]
+
+
+class _Seen:
+    """Tells the same decision twice from two that contradict each other."""
+
+    def __init__(self) -> None:
+        self._rewards: dict[bytes, float | None] = {}
+
+    def contradicted(self, row: Imported) -> bool:
+        """Whether an earlier row has another reward for the decision."""
+        known = self._rewards.get(row.draft.id)
+        if known is None:
+            self._rewards[row.draft.id] = row.reward
+        return known is not None and row.reward not in (None, known)
+
+
+def _check_log(
+    file: LogFile, translator: Translator, told: Told, share: Share
+) -> tuple[int, Refusal]:
+    """Read the whole file: how many rows are decisions, and which are not."""
+    ok, n_bad, seen = 0, 0, _Seen()
+    first: list[Bad] = []
+    for imported, bad in file.chunks(translator, told, share):
+        said = "reward: another row has another reward for this id"
+        bad = bad + [Bad(row.line, said) for row in imported if seen.contradicted(row)]
+        ok += len(imported) - sum(reason == said for _, reason in bad)
+        n_bad += len(bad)
+        first += sorted(bad)[: SHOWN - len(first)]
+    return ok, Refusal(n_bad, first)
+
+
+def _write_log(
+    ledger: Ledger, file: LogFile, translator: Translator, told: Told, share: Share
+) -> dict[str, Any]:
+    seen, counts = _Seen(), {kind: Counter[str]() for kind in ("decisions", "rewards")}
+
+    def rows() -> Iterator[Imported]:
+        for imported, _ in file.chunks(translator, told, share):
+            yield from (row for row in imported if not seen.contradicted(row))
+
+    importer = Importer(lambda bandit, kind, reward: translator.support.contains(reward))
+    drafts = in_time_order(rows(), conversion=translator.spec.loop == "conversion", now=now())
+    while batch := list(islice(drafts, BATCH)):
+        for draft, outcome in zip(batch, ledger.commit(batch, importer), strict=True):
+            if draft.kind != Kind.EXPIRED:
+                which = "decisions" if draft.kind == Kind.DECIDED else "rewards"
+                late = outcome.status == Status.EXPIRED
+                counts[which]["late" if late else str(outcome.status)] += 1
+    return {which: dict(of) for which, of in counts.items()}
+
+
+def in_time_order(rows: Iterable[Imported], *, conversion: bool, now: int) -> Iterator[Draft]:
+    """Decisions in their order; rewards and the ends of windows between them, when they came.
+
+    So the log reads as if the bandit had been there, where the rows are in the order of time.
+    """
+    later: list[tuple[int, int, Draft]] = []  # a heap; the count keeps equal times in order
+    for count, row in enumerate(rows):
+        while later and later[0][0] <= row.draft.time:
+            yield heappop(later)[2]
+        yield row.draft
+        id, due = row.draft.id, row.draft.due
+        in_time = row.reward is not None and (due is None or row.reward_time <= due)
+        if row.reward is not None:
+            reward = Draft(Kind.REWARDED, row.draft.bandit, id, row.reward_time, row.reward)
+            heappush(later, (row.reward_time, 2 * count + 1, reward))
+        if due is not None and due < now and (conversion or not in_time):
+            end = Draft(Kind.EXPIRED, row.draft.bandit, id, due + 1)
+            heappush(later, (due + 1, 2 * count, end))
+    while later:
+        yield heappop(later)[2]

@@ -1,0 +1,179 @@
+"""What must hold in every log, whoever wrote it.
+
+The rulebook is that of the stores: an event belongs into the log if ``settling`` would let it in
+after those before it.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from belated.core.arguments import NORM_ROUNDING
+from belated.core.events import Status
+from belated.learner import files
+from belated.ledger.events import (
+    ActionsChange,
+    Decided,
+    Draft,
+    Erasure,
+    Event,
+    KeyChange,
+    Kind,
+    Position,
+)
+from belated.ledger.ids import time_of
+from belated.ledger.rules import WRITTEN, Known, judge
+from belated.ledger.spec import Spec
+from belated.ledger.tools.times import DAY, OLDEST, iso
+
+_SAID = {
+    Status.UNKNOWN: "is about a decision that the log does not hold before it",
+    Status.DUPLICATE: "is in the log already",
+    Status.CONFLICT: "contradicts what the log says of its decision",
+    Status.INVALID: "is no reward that this bandit can have",
+}
+_TIMED = (7, 8)  # versions of ids that begin with a time
+_decided = msgspec.msgpack.Decoder(Decided)
+
+
+class _Limits(NamedTuple):
+    """What the decisions and rewards of a bandit must keep to."""
+
+    spec: Spec
+    dims: frozenset[int]  # of vectors: features may have grown
+    max_norm: float
+    possible: Callable[[float], bool]
+
+
+class Rules:
+    """Looks at the events of a log, one after the other.
+
+    Parameters
+    ----------
+    now
+        No event can be much later.
+    """
+
+    def __init__(self, now: int) -> None:
+        self.latest = now + DAY
+        self._known = Known()
+        self._limits: dict[str, _Limits] = {}
+        self._last = Position()
+        # A clock may be set back. Ids then go on from the last one, ahead of the time, and rewards
+        # come before their decisions: how far is known from what the log holds before them.
+        self._earliest, self._newest_id = now, 0
+        self._bodies: dict[Kind, Callable[[Event], str]] = {
+            Kind.DECIDED: self._decision,
+            Kind.CONFIGURED: self._settings,
+            Kind.ACTIONS: _body_of(ActionsChange),
+            Kind.FORGOTTEN: _body_of(Erasure),
+            Kind.KEYS: _body_of(KeyChange),
+        }
+
+    def problem(self, event: Event) -> str:
+        """What is wrong with the next event; empty where nothing is."""
+        place, self._last = self._last, Position(event.tx, event.seq)
+        if not place < self._last:
+            return f"does not come after the one before it, ({place.tx}, {place.seq})"
+        if not OLDEST <= event.time <= self.latest:
+            return f"has the time {iso(event.time)}"
+        said = self._content(event)
+        if not said:  # what is wrong must not vouch for what follows
+            self._earliest = min(self._earliest, event.time)
+            if event.kind == Kind.DECIDED:
+                self._newest_id = max(self._newest_id, _made(event.id, event.time))
+        return said
+
+    def _content(self, event: Event) -> str:
+        if event.bandit not in self._limits and event.kind not in (Kind.CONFIGURED, Kind.KEYS):
+            return f"is about {event.bandit!r}, a bandit that the log has not made before it"
+        erased = not event.id and event.kind < Kind.CONFIGURED
+        if erased:
+            return "has a value, but no decision" if event.value is not None else ""
+        try:
+            said = self._bodies[event.kind](event) if event.kind in self._bodies else ""
+        except (msgspec.MsgspecError, ValueError, TypeError) as error:
+            said = f"has a body that cannot be read ({error})"
+        return said or (self._settled(event) if event.id else "")
+
+    def _settings(self, event: Event) -> str:
+        spec = msgspec.json.decode(event.body, type=Spec)
+        try:
+            family = files.rebuild("FAMILIES", spec.family, [])
+            if "max_reward" in family._fields:  # as it was then: version 0.1 knew no such bound
+                family = family._replace(max_reward=1e100)
+            possible = family.support.contains
+        except files.SnapshotError:  # a family that is not part of belated
+            possible = math.isfinite
+        bound = spec.max_norm * NORM_ROUNDING
+        known = self._limits.get(event.bandit)
+        if known is None:
+            self._limits[event.bandit] = _Limits(spec, frozenset([spec.dim]), bound, possible)
+            return ""
+        try:
+            now = known.spec.changed_to(spec)
+        except ValueError:  # two made or changed it at the same time, unlike: the first one counts
+            grows = known.spec.features is not None and spec.features is not None
+            same = spec.max_norm == known.spec.max_norm and (grows or spec.dim in known.dims)
+            return "" if same else "gives the bandit another dimension or another bound"
+        self._limits[event.bandit] = known._replace(spec=now, dims=known.dims | {now.dim})
+        return ""
+
+    def _decision(self, event: Event) -> str:
+        body, limits = _decided.decode(event.body), self._limits[event.bandit]
+        dim, odd = divmod(len(body.x), 8)
+        if odd or dim not in limits.dims:
+            return f"has a vector of {len(body.x)} bytes, expected {8 * limits.spec.dim}"
+        if not math.hypot(*struct.unpack(f"<{dim}d", body.x)) <= limits.max_norm:
+            return "has a vector that is not finite, or too long"
+        if body.propensity is not None and not 0.0 < body.propensity <= 1.0:
+            return f"has propensity {body.propensity}"
+        if event.due is not None and event.due < event.time:
+            return "has a window that closes before it opens"
+        if len(event.id) != 16:
+            return f"has an id of {len(event.id)} bytes"
+        made = _made(event.id, event.time)
+        if not event.time - DAY <= made <= max(event.time, self._newest_id) + DAY:
+            return f"has an id made at {iso(made)}, but the time {iso(event.time)}"
+        return ""
+
+    def _settled(self, event: Event) -> str:
+        """The judgement of the stores on the event as a draft."""
+        facts = self._known.facts.get(event.id)
+        if event.kind == Kind.DECIDED:
+            status = Status.ACCEPTED if facts is None else Status.DUPLICATE
+        elif facts is None:
+            status = Status.UNKNOWN
+        else:
+            needs_value = event.kind in (Kind.REWARDED, Kind.REVISED)
+            if needs_value is (event.value is None):
+                return "has no reward" if needs_value else "has a reward"
+            if event.time < min(_made(event.id, event.time), self._earliest) - DAY:
+                return "comes long before its decision"
+            draft = Draft(event.kind, event.bandit, event.id, event.time, event.value)
+            status = judge(draft, facts, None, 0, self._accepts)
+        if status in WRITTEN:
+            self._known.add(event.id, event.kind, event.bandit, event.due, event.value)
+            return ""
+        return _SAID[status]
+
+    def _accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
+        return self._limits[bandit].possible(reward)
+
+
+def _made(id: bytes, otherwise: int) -> int:
+    """When an id was made, where it tells."""
+    return time_of(id) if id and id[6] >> 4 in _TIMED else otherwise
+
+
+def _body_of(type: Any) -> Callable[[Event], str]:
+    decoder = msgspec.msgpack.Decoder(type)
+
+    def look(event: Event) -> str:
+        decoder.decode(event.body)
+        return ""
+
+    return look

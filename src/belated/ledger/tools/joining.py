@@ -1,0 +1,157 @@
+"""Decisions with what became of them, one row each: what off-policy evaluation reads."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from belated.features import Features
+from belated.ledger import Ledger
+from belated.ledger.events import Decided, Event, Kind
+from belated.ledger.growth import Earlier
+from belated.ledger.ids import to_text
+from belated.ledger.spec import Spec
+from belated.ledger.standing import Ending
+from belated.ledger.tools.parquet import arrow, write_rows
+from belated.ledger.tools.reading import Told, events_of
+from belated.ledger.tools.times import iso
+
+SUFFIXES = (".jsonl", ".parquet", ".csv")
+_decided = msgspec.msgpack.Decoder(Decided)
+
+
+class JoinedRow(msgspec.Struct, gc=False):
+    """A decision and what became of it. Times are in microseconds since 1970."""
+
+    bandit: str
+    id: str
+    time: int
+    action: str
+    propensity: float | None
+    context: str | None  # JSON
+    x: list[float]  # by the features at the end of the log, where those have grown
+    model_version: int
+    policy: str
+    reward: float | None
+    reward_time: int | None
+    delay_seconds: float | None
+    status: str
+
+
+def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
+    """The decisions that are wanted, in the order of the log. Erased ones are not among them.
+
+    What became of a decision comes after it, maybe much later: the log is read twice.
+    """
+    endings: dict[bytes, Ending] = {}
+    settings: dict[str, _Settings] = {}
+    for event in events_of(ledger, told):
+        if event.kind == Kind.CONFIGURED:
+            spec = msgspec.json.decode(event.body, type=Spec)
+            settings.setdefault(event.bandit, _Settings(spec)).change(spec)
+        elif event.kind == Kind.DECIDED and event.id and wanted(event):
+            endings[event.id] = Ending(event.due)
+        elif event.id in endings:
+            endings[event.id].take(event)
+    for event in events_of(ledger, told):
+        if event.kind == Kind.DECIDED and event.id in endings:
+            yield _row(event, endings[event.id], settings[event.bandit])
+
+
+class _Settings:
+    """What the rows of a bandit depend on: its settings at the end of the log."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.earlier = spec, Earlier(spec.dim)
+
+    @property
+    def default(self) -> float | None:
+        """The reward of a decision whose window closed without one."""
+        return self.spec.default_reward if self.spec.loop == "conversion" else None
+
+    def change(self, new: Spec) -> None:
+        """Take in further settings, as ``Fold`` does."""
+        old = self.spec
+        with suppress(ValueError):  # two changed them at the same time, unlike
+            self.spec = old.changed_to(new)
+        if self.spec.dim != old.dim and self.spec.features and old.features:
+            self.earlier.grow(*(Features.from_dict(f) for f in (old.features, self.spec.features)))
+
+
+def _row(event: Event, ending: Ending, settings: _Settings) -> JoinedRow:
+    body = _decided.decode(event.body)
+    delay = None if ending.time is None else (ending.time - event.time) / 1e6
+    return JoinedRow(
+        event.bandit,
+        to_text(event.id),
+        event.time,
+        body.action,
+        body.propensity,
+        body.context.decode() or None,
+        np.frombuffer(settings.earlier.present(body.x)).tolist(),
+        body.version,
+        body.policy,
+        settings.default if ending.status == "expired" else ending.reward,
+        ending.time,
+        delay,
+        ending.status,
+    )
+
+
+def write_joined(file: IO[bytes], suffix: str, rows: Iterable[JoinedRow]) -> int:
+    """Write a file of decisions; returns how many."""
+    writers = {".jsonl": _write_lines, ".parquet": _write_parquet, ".csv": _write_csv}
+    return writers[suffix](file, rows)
+
+
+def _plain(row: JoinedRow) -> dict[str, Any]:
+    """With times that people can read."""
+    cells = msgspec.structs.asdict(row)
+    late = row.reward_time
+    return cells | {"time": iso(row.time), "reward_time": None if late is None else iso(late)}
+
+
+def _write_lines(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
+    encode, n = msgspec.json.Encoder().encode, 0
+    for row in rows:
+        n += 1
+        context = None if row.context is None else msgspec.Raw(row.context.encode())
+        file.write(encode(_plain(row) | {"context": context}) + b"\n")
+    return n
+
+
+def _write_csv(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
+    encode, n = msgspec.json.encode, 0
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.DictWriter(text, JoinedRow.__struct_fields__)
+    writer.writeheader()
+    for row in rows:
+        n += 1
+        writer.writerow(_plain(row) | {"x": encode(row.x).decode()})
+    text.detach()
+    return n
+
+
+def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
+    pa, _ = arrow()
+    moment = pa.timestamp("us", "UTC")
+    types = {
+        "bandit": pa.string(),
+        "id": pa.string(),
+        "time": moment,
+        "action": pa.string(),
+        "propensity": pa.float64(),
+        "context": pa.string(),
+        "x": pa.list_(pa.float64()),
+        "model_version": pa.int64(),
+        "policy": pa.string(),
+        "reward": pa.float64(),
+        "reward_time": moment,
+        "delay_seconds": pa.float64(),
+        "status": pa.string(),
+    }
+    return write_rows(file, pa.schema(types.items()), rows)

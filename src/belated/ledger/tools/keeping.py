@@ -1,0 +1,69 @@
+"""Snapshots, copies and retention."""
+
+from pathlib import Path
+from typing import Any
+
+from belated.core.arguments import wrong
+from belated.ledger import LedgerError, snapshots
+from belated.ledger.events import START
+from belated.ledger.tools.progress import progress
+from belated.ledger.tools.reading import Rebuilding, opened
+from belated.ledger.tools.times import duration, iso, now
+from belated.ledger.tools.verifying import verify
+
+
+def save_snapshot(url: str, folder: Path | None, *, dry_run: bool) -> dict[str, Any]:
+    """Fold the log on from the newest snapshot, and save what is known then."""
+    folder = folder or snapshots.default_folder(url)
+    if folder is None:
+        raise wrong("--folder", None, "a folder: this ledger is no file that it could lie beside")
+    with opened(url) as ledger:
+        replica = Rebuilding(ledger)
+        start = snapshots.load(replica, folder)
+        with progress("taking in the log", ledger.behind(start)) as told:
+            taken_in = replica.catch_up(told)
+        nothing = replica.position == START
+        path = None if dry_run or nothing else str(snapshots.save(replica, folder))
+    return {"snapshot": path, "bandits": len(replica.folds), "events_since_the_last": taken_in}
+
+
+def copy(url: str, out: Path, *, dry_run: bool) -> dict[str, Any]:
+    """Copy a ledger to a new file and verify the copy; one that is not sound is not kept."""
+    if url.startswith(("postgresql://", "postgres://")):
+        raise LedgerError(
+            "a ledger in PostgreSQL: expected SQLite; PostgreSQL has its own tool for it: "
+            f"pg_dump --schema=belated --format=custom --file={out} {without_password(url)}"
+        )
+    if out.exists():
+        raise wrong("--out", str(out), "the name of a new file")
+    if not out.parent.is_dir():
+        raise wrong("--out", str(out), "a name in a folder that exists")
+    with opened(url) as ledger:
+        events = ledger.behind(START)
+        if dry_run:
+            return {"file": str(out), "events": events, "written": False, "sound": True}
+        ledger.backup(out)
+    with opened(f"sqlite:///{out}") as ledger:
+        found = verify(ledger, None)
+    if not found["sound"]:
+        out.unlink()
+    return {"file": str(out), **found, "written": found["sound"]}
+
+
+def without_password(url: str) -> str:
+    """A URL that may be shown.
+
+    >>> without_password("postgresql://me:secret@host/shop")
+    'postgresql://me@host/shop'
+    """
+    scheme, _, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{place.partition('?')[0]}"
+
+
+def retain(url: str, older_than: str, *, dry_run: bool) -> dict[str, Any]:
+    """Take from old decisions what the state does not depend on."""
+    before = now() - duration("--older-than", older_than)
+    with opened(url) as ledger:
+        taken = ledger.retain(before, dry_run=dry_run)
+    return {"before": iso(before), **taken._asdict(), "written": not dry_run}

@@ -1,0 +1,132 @@
+"""Reading a ledger from the first event to the last."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from belated.core.arguments import wrong
+from belated.features import Features
+from belated.ledger import Ledger, open_ledger
+from belated.ledger.actions import Actions
+from belated.ledger.events import START, ActionsChange, Event, Kind, Position
+from belated.ledger.fold import Fold
+from belated.ledger.replica import Replica
+from belated.ledger.spec import Spec
+
+CHUNK = 20_000  # events in memory at once
+Told = Callable[[int], None]  # of steps made
+
+
+def is_new(url: str) -> bool:
+    """Whether a ledger would have to be made first."""
+    file = url.removeprefix("sqlite:///")
+    return file != url and not Path(file).is_file()
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Ledger]:
+    """The ledger at ``url``, which must exist: nothing is made by looking at it."""
+    if is_new(url):
+        raise FileNotFoundError(f"ledger = {url!r}: there is no such file")
+    ledger = open_ledger(url)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def events_of(ledger: Ledger, told: Told = lambda steps: None) -> Iterator[Event]:
+    """The whole log, in its order."""
+    position: Position = START
+    while True:
+        events, position = ledger.follow(position, CHUNK)
+        if not events:
+            return
+        yield from events
+        told(len(events))
+
+
+@dataclass(slots=True)
+class Bandit:
+    """What the log says of a bandit besides its decisions."""
+
+    spec: Spec
+    actions: Actions
+
+    def change(self, new: Spec) -> None:
+        """Take in further settings, as ``Fold`` does."""
+        with suppress(ValueError):  # two changed them at the same time, unlike
+            self.spec = self.spec.changed_to(new)
+            features = self.spec.feature_map(self.actions.features)
+            if isinstance(features, Features):
+                self.actions.exchange(features)
+
+
+def bandits_of(ledger: Ledger, told: Told = lambda steps: None) -> dict[str, Bandit]:
+    """The bandits of a ledger, with their settings and actions of now."""
+    bandits: dict[str, Bandit] = {}
+    for event in events_of(ledger, told):
+        if event.kind == Kind.CONFIGURED:
+            spec = msgspec.json.decode(event.body, type=Spec)
+            if event.bandit in bandits:
+                bandits[event.bandit].change(spec)
+            else:
+                features = spec.feature_map(NoFeatures.for_spec(spec))
+                bandits[event.bandit] = Bandit(spec, Actions(spec.dim, features))
+        elif event.kind == Kind.ACTIONS:
+            change = msgspec.msgpack.decode(event.body, type=ActionsChange)
+            bandits[event.bandit].actions.change(change.put, change.drop)
+    return bandits
+
+
+def only_bandit(bandits: dict[str, Any], name: str | None) -> str:
+    """The bandit that is meant."""
+    if name is None and len(bandits) == 1:
+        return next(iter(bandits))
+    if name not in bandits:
+        raise wrong("--bandit", name, f"one of this ledger: {', '.join(bandits) or 'none yet'}")
+    return name
+
+
+class NoFeatures:
+    """Stands for features that a log cannot hold. A fold needs none: the log has the vectors."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def transform(self, actions: Any, context: Any = None) -> Any:
+        """Not possible."""
+        raise ValueError("features: the log does not hold those of this bandit")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    @classmethod
+    def for_spec(cls, spec: Spec) -> "NoFeatures | None":
+        """In place of the features of a bandit, where they cannot be read from its settings."""
+        readable = spec.features is None or spec.features.get("kind") == "features"
+        return None if readable else cls(spec.dim)
+
+
+class Rebuilding(Replica):
+    """A loop that reads a log and decides nothing, so it can do without features."""
+
+    def empty_fold(self, name: str, spec: Spec) -> Fold:
+        """See ``Replica``."""
+        return Fold(name, spec, self._types, NoFeatures.for_spec(spec))
+
+
+def rebuilt(ledger: Ledger, told: Told, folder: Path | None = None) -> Rebuilding:
+    """All bandits of a ledger, from the newest snapshot in ``folder`` or from zero."""
+    from belated.ledger import snapshots
+
+    replica = Rebuilding(ledger)
+    if folder is not None:
+        snapshots.load(replica, folder)
+    replica.catch_up(told)
+    return replica

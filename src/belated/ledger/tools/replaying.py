@@ -1,0 +1,180 @@
+"""Rebuilding state from the log; and what another policy would have made of the same log."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated import registry
+from belated.core.types import Matrix
+from belated.learner import files
+from belated.ledger import Ledger
+from belated.ledger.events import START, Decided, Event, Kind
+from belated.ledger.fold import Fold
+from belated.ledger.spec import Spec
+from belated.ledger.tools.progress import progress
+from belated.ledger.tools.reading import NoFeatures, events_of, only_bandit, rebuilt
+from belated.ledger.tools.times import iso
+
+COMPARED = 10_000  # decisions for which the other policy is asked
+THETA = 5  # components that are shown
+_decided = msgspec.msgpack.Decoder(Decided)
+
+
+def replay(ledger: Ledger, bandit: str | None) -> dict[str, Any]:
+    """All bandits, or one of them, rebuilt from zero."""
+    started = time.perf_counter()
+    with progress("replaying", ledger.behind(START)) as told:
+        replica = rebuilt(ledger, told)
+    seconds = time.perf_counter() - started
+    events = sum(fold.version for fold in replica.folds.values())
+    names = list(replica.folds) if bandit is None else [only_bandit(replica.folds, bandit)]
+    return {
+        "events": events,
+        "seconds": round(seconds, 3),
+        "events_per_second": round(events / seconds),
+        "bandits": [described(replica.fold(name)) for name in names],
+    }
+
+
+def described(fold: Fold) -> dict[str, Any]:
+    """What a fold has come to."""
+    theta = fold.learner.state.theta[:THETA]
+    return {
+        "bandit": fold.name,
+        "policy": fold.spec.policy["type"],
+        "events": fold.version,
+        "decisions": fold.n_rows,
+        "rewards": fold.counts.rewarded,
+        "pending": len(fold.pending),
+        "expired": fold.counts.expired,
+        "late": fold.counts.late,
+        "theta": [round(float(value), 6) for value in theta],
+        "digest": fold.digest(),
+    }
+
+
+def other_spec(spec: Spec, policy: str | None, family: str | None) -> Spec:
+    """The settings of a bandit with another policy or family, checked."""
+    parts: dict[str, Any] = {}
+    if policy is not None:
+        parts["policy"] = files.describe("POLICIES", registry.parse(registry.POLICIES, policy))
+    if family is not None:
+        parts["family"] = files.describe("FAMILIES", registry.parse(registry.FAMILIES, family))
+    spec = msgspec.structs.replace(spec, **parts)
+    spec.learner()  # raises where they do not fit together
+    return spec
+
+
+def compare(
+    ledger: Ledger, bandit: str | None, policy: str | None, family: str | None, until: int | None
+) -> dict[str, Any]:
+    """The live model of a bandit and another one, from the same log. Nothing is written."""
+    events = ledger.behind(START)
+    with progress("replaying", events) as told:
+        replica = rebuilt(ledger, told)
+    live = replica.fold(only_bandit(replica.folds, bandit))
+    other_spec(live.spec, policy, family)  # raises where they do not fit together
+    other = Other(_first_fold(ledger, live.name, policy, family), policy, family)
+    stride = max(1, events // COMPARED)
+    with progress("replaying the other", events) as told:
+        for transaction in transactions(events_of(ledger, told), live.name):
+            kept = [event for event in transaction if until is None or event.time < until]
+            other.take(kept, stride)
+    other.finish()
+    return {
+        "bandits": [
+            {"model": "live", **described(live)},
+            {"model": "other", **described(other.fold)},
+        ],
+        "until": None if until is None else iso(until),
+        "compared": other.compared,
+        "chosen_differently": other.different,
+        "share": other.different / other.compared if other.compared else None,
+    }
+
+
+def _first_fold(ledger: Ledger, name: str, policy: str | None, family: str | None) -> Fold:
+    """The other model before the first event: with the features of that time, which may grow."""
+    first = next(e for e in events_of(ledger) if e.kind == Kind.CONFIGURED and e.bandit == name)
+    spec = other_spec(msgspec.json.decode(first.body, type=Spec), policy, family)
+    return Fold(name, spec, (), NoFeatures.for_spec(spec))
+
+
+def transactions(events: Iterable[Event], bandit: str) -> Iterator[list[Event]]:
+    """The events of a bandit, those of a transaction together."""
+    together: list[Event] = []
+    for event in events:
+        if event.bandit == bandit and event.kind != Kind.KEYS:
+            if together and together[-1].tx != event.tx:
+                yield together
+                together = []
+            together.append(event)
+    if together:
+        yield together
+
+
+@dataclass(slots=True)
+class Other:
+    """A model beside the live one, asked now and then what it would have chosen.
+
+    It is asked before it takes in the transaction of a decision, as the live one was.
+    """
+
+    fold: Fold
+    policy: str | None
+    family: str | None
+    compared: int = 0
+    different: int = 0
+    _decisions: int = 0
+    _held: list[Event] = field(default_factory=list)
+    _rng: Any = field(default_factory=lambda: np.random.Generator(np.random.PCG64(0)))
+
+    def take(self, transaction: list[Event], stride: int) -> None:
+        """Take in a transaction; of every ``stride``-th decision in it, ask first."""
+        for event in transaction:
+            if event.kind == Kind.DECIDED and event.id:
+                self._decisions += 1
+                if self._decisions % stride == 0:
+                    self._ask(_decided.decode(event.body))
+        self._held += [self._seen(event) for event in transaction]
+
+    def finish(self) -> None:
+        """Take in all that was held back."""
+        self.fold.apply(self._held)
+        self._held = []
+
+    def _seen(self, event: Event) -> Event:
+        """Settings that the log changes later leave the other policy and family what they are."""
+        if event.kind != Kind.CONFIGURED:
+            return event
+        spec = msgspec.json.decode(event.body, type=Spec)
+        spec = other_spec(spec, self.policy, self.family)
+        return msgspec.structs.replace(event, body=msgspec.json.encode(spec))
+
+    def _ask(self, body: Decided) -> None:
+        self.finish()
+        matrix = self._options(body)
+        if matrix is None:
+            return
+        choice = self.fold.learner.choose(matrix, self._rng)
+        self.compared += 1
+        self.different += choice.index != body.index
+
+    def _options(self, body: Decided) -> Matrix | None:
+        """The actions there were, where the log says so."""
+        if body.matrix:
+            x = np.frombuffer(body.matrix).reshape(-1, len(body.x) // 8)
+            return x if x.shape[1] == self.fold.learner.dim else None  # drawn up before a growth
+        actions = self.fold.actions
+        names = list(body.eligible or actions.listed)
+        if body.names is not None or names[body.index : body.index + 1] != [body.action]:
+            return None
+        try:
+            context = msgspec.json.decode(body.context) if body.context else None
+            return actions.matrix(names, context)
+        except (ValueError, KeyError):  # blanked by retention, or features that no log holds
+            return None

@@ -1,0 +1,183 @@
+"""Logs as people have them: CSV, Parquet, JSON lines, and the dsjson of Vowpal Wabbit."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from belated.core.arguments import wrong
+from belated.ledger.tools.parquet import arrow
+from belated.ledger.tools.progress import Share
+
+FORMATS = ("csv", "parquet", "jsonl", "dsjson")
+WORDS = {"": None, "true": True, "false": False, "null": None}
+
+
+class Row(NamedTuple):
+    """One row: where it is in the file, and its cells or why it has none.
+
+    ``line`` is its first line, as an editor counts them, with the header; of Parquet, its number
+    from 1.
+    """
+
+    line: int
+    cells: dict[str, Any]
+    problem: str = ""
+
+
+def format_of(path: Path, given: str | None) -> str:
+    """The format of a file: as the user says, or by its name."""
+    found = given or {"json": "jsonl", "ndjson": "jsonl"}.get(path.suffix[1:], path.suffix[1:])
+    if found not in FORMATS:
+        raise wrong("--format", given or path.name, f"{', '.join(FORMATS)}, or such a file name")
+    return found
+
+
+def columns_of(path: Path, format: str) -> list[str] | None:
+    """The columns of a table; None where every row may have its own."""
+    if format == "csv":
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return next(csv.reader(file), [])
+    if format == "parquet":
+        _, pq = arrow()
+        return list(pq.read_schema(path).names)
+    return None
+
+
+def rows_of(path: Path, format: str, texts: Collection[str], share: Share) -> Iterator[Row]:
+    """The rows of a file; of a CSV file, the columns ``texts`` stay what they are: text.
+
+    ``share`` tells from then on what part of the file has been read.
+    """
+    if format == "csv":
+        return _csv_rows(path, texts, share)
+    if format == "parquet":
+        return _parquet_rows(path, share)
+    return _json_rows(path, format == "dsjson", share)
+
+
+def _csv_rows(path: Path, texts: Collection[str], share: Share) -> Iterator[Row]:
+    with path.open("rb") as raw:
+        share.position = part_read(path, raw)
+        file = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+        reader = csv.reader(file, strict=True)
+        try:
+            names = next(reader, [])
+            plain = [name in texts for name in names]
+            first = reader.line_num + 1  # a row may have several lines, in quotes
+            for values in reader:
+                line, first = first, reader.line_num + 1
+                if len(values) != len(names):
+                    said = f"{len(values)} cells: expected {len(names)}, as in the first line"
+                    yield Row(line, {}, said)
+                    continue
+                cells = {
+                    name: value if is_text else typed(value)
+                    for name, value, is_text in zip(names, values, plain, strict=True)
+                }
+                yield Row(line, cells)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
+
+
+def part_read(path: Path, file: IO[bytes]) -> Callable[[], float]:
+    """A function that says what part of an open file has been read."""
+    size = max(1, path.stat().st_size)
+    return lambda: 1.0 if file.closed else file.tell() / size
+
+
+def typed(text: str) -> Any:
+    """A cell of a CSV file as what it looks like: a number, true or false, a list, nothing, text.
+
+    >>> [typed(text) for text in ("2", "0.5", "true", "", "red", "[1, 2]")]
+    [2, 0.5, True, None, 'red', [1, 2]]
+    """
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        pass
+    if text[:1] in ("[", "{"):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
+    return WORDS.get(text.lower(), text)
+
+
+def _parquet_rows(path: Path, share: Share) -> Iterator[Row]:
+    pa, pq = arrow()
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            total = max(1, file.metadata.num_rows)
+            share.position = lambda: number / total
+            for batch in file.iter_batches(10_000):
+                for cells in batch.to_pylist():
+                    number += 1
+                    yield Row(number, cells)
+    except pa.ArrowException as error:
+        said = " ".join(str(error).split())  # pyarrow's errors may have several lines
+        raise ValueError(f"{path}, after row {number}: {said}") from None
+
+
+def _json_rows(path: Path, flat: bool, share: Share) -> Iterator[Row]:
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    with path.open("rb") as file:
+        share.position = part_read(path, file)
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                cells = decode(line)
+                yield Row(number, _cells_of_dsjson(cells) if flat else cells)
+            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+                yield Row(number, {}, str(error))
+
+
+def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision of Vowpal Wabbit's contextual bandit (cb_adf), flat.
+
+    The features of the context and of the chosen action become cells named ``namespace.feature``.
+    A cost is a negative reward. A name of the action is its ``_tag``, or its place.
+    """
+    context = event.get("c")
+    if "_labelIndex" not in event or not isinstance(context, Mapping):
+        raise ValueError("expected a decision with _labelIndex and c; others cannot be imported")
+    if event.get("_skipLearn"):
+        raise ValueError("_skipLearn: the decision was not carried out")
+    index, actions = event["_labelIndex"], context.get("_multi", [])
+    if not isinstance(index, int) or not 0 <= index < len(actions):
+        raise wrong("_labelIndex", index, f"one of {len(actions)} actions in c._multi")
+    cost = event.get("_label_cost")
+    shared = {name: value for name, value in context.items() if name != "_multi"}
+    return {
+        **_flat(shared),
+        **_flat(actions[index]),
+        "id": event.get("EventId"),
+        "time": event.get("Timestamp"),
+        "action": str(actions[index].get("_tag", index)),
+        "reward": None if cost is None else 0.0 - cost,
+        "propensity": event.get("_label_probability"),
+    }
+
+
+def _flat(features: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested features by the path that leads to them; lists of numbers by their place."""
+    if isinstance(features, list):
+        features = dict(enumerate(features))
+    if not isinstance(features, Mapping):
+        return {prefix: features}
+    cells: dict[str, Any] = {}
+    for name, value in features.items():
+        if not str(name).startswith("_"):
+            cells |= _flat(value, f"{prefix}.{name}" if prefix else str(name))
+    return cells
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing: tables write missing numbers as NaN."""
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))

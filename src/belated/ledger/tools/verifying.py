@@ -1,0 +1,89 @@
+"""Is a ledger sound: the store, the rules of the log, rebuilding from zero and from snapshots."""
+
+from pathlib import Path
+from typing import Any
+
+from belated.ledger import Ledger, LedgerError, snapshots
+from belated.ledger.events import START
+from belated.ledger.tools.invariants import Rules
+from belated.ledger.tools.progress import progress
+from belated.ledger.tools.reading import Rebuilding, events_of, rebuilt
+from belated.ledger.tools.showing import NOT_SHOWN
+from belated.ledger.tools.times import now
+
+SHOWN = 20  # violations that are shown
+
+
+def verify(ledger: Ledger, folder: Path | None) -> dict[str, Any]:
+    """Look at everything; ``sound`` says whether all was well."""
+    checks = [_check("store", ledger.problems(), 1)]
+    events = ledger.behind(START)
+    if not checks[0]["violations"]:
+        checks.append(_rules(ledger, events))
+    if not any(check["violations"] for check in checks):
+        checks += _rebuilding(ledger, events, folder)
+    sound = not any(check["violations"] for check in checks)
+    shown = [
+        {"check": check["check"], "violation": said} for check in checks for said in check["said"]
+    ]
+    for check in checks:
+        del check["said"]
+    more = sum(check["violations"] for check in checks) - len(shown)
+    report = {"events": events, "checks": checks, "violations": shown}
+    return report | {f"violations{NOT_SHOWN}": more, "sound": sound}
+
+
+def _check(name: str, said: list[str], looked_at: int, violations: int | None = None) -> Any:
+    found = len(said) if violations is None else violations
+    return {"check": name, "looked_at": looked_at, "violations": found, "said": said[:SHOWN]}
+
+
+def _rules(ledger: Ledger, events: int) -> Any:
+    rules, found, n = Rules(now()), 0, 0
+    said: list[str] = []
+    try:
+        with progress("checking the log", events) as told:
+            for event in events_of(ledger, told):
+                n += 1
+                problem = rules.problem(event)
+                if problem:
+                    found += 1
+                    if len(said) < SHOWN:
+                        kind = event.kind.name.lower()
+                        said.append(f"event {event.seq} ({kind}, {event.bandit!r}) {problem}")
+    except LedgerError as error:  # damage that a store finds when it reads
+        said, found = [*said, str(error)], found + 1
+    return _check("rules of the log", said, n, found)
+
+
+def _rebuilding(ledger: Ledger, events: int, folder: Path | None) -> list[Any]:
+    """Whether every snapshot leads to the state that the whole log gives."""
+    with progress("rebuilding from zero", events) as told:
+        digests = digests_of(rebuilt(ledger, told))
+    checks = [_check("rebuilt from zero", [], len(digests))]
+    for path in snapshots.found(folder) if folder is not None else []:
+        with progress(f"rebuilding from {path.name}", None) as told:
+            said = _from_snapshot(ledger, path, digests, told)
+        checks.append(_check(f"rebuilt from {path.name}", said, len(digests)))
+    return checks
+
+
+def _from_snapshot(ledger: Ledger, path: Path, digests: dict[str, str], told: Any) -> list[str]:
+    replica = Rebuilding(ledger)
+    try:
+        if not snapshots.load_one(replica, path):
+            return []  # nobody would use it: of another ledger, or it holds what was erased since
+        replica.catch_up(told)
+    except Exception as error:  # damaged bytes can break a reader anywhere
+        return [f"{path} cannot be read ({type(error).__name__}: {error}); delete it"]
+    found = digests_of(replica)
+    return [
+        f"{path}: {name!r} is not what the log says; delete it"
+        for name in digests.keys() | found.keys()
+        if digests.get(name) != found.get(name)
+    ]
+
+
+def digests_of(replica: Rebuilding) -> dict[str, str]:
+    """Of each bandit, the digest of all that is known."""
+    return {name: fold.digest() for name, fold in replica.folds.items()}

@@ -1,0 +1,335 @@
+"""The whole extension surface on one page: functions chosen by their first argument.
+
+A family, a policy, an estimator, a delay or an environment is a NamedTuple of parameters plus the
+cases it registers here, ``@choose.case(MyPolicy)``. What Python alone needs (derived defaults,
+names, moments) are methods of the NamedTuple, listed in the ``Protocol`` classes below.
+"""
+
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from belated.core.arguments import shown
+from belated.core.generic import generic, generic_with_default
+from belated.core.jit import inlined_kernel
+from belated.core.types import Matrix, Vector
+from belated.model.state import History, State
+from belated.numerics.lowered.products import quadratic
+from belated.numerics.pruning import DecisionSet
+
+# ------------------------------------------------------------------------------------- families
+
+
+class Support(NamedTuple):
+    """The rewards a family can produce: an interval, or the whole numbers in it."""
+
+    low: float
+    high: float
+    integer: bool = False
+
+    def contains(self, y: float) -> bool:
+        """Whether ``y`` is a possible reward."""
+        return self.low <= y <= self.high and (not self.integer or y == int(y))
+
+    def __str__(self) -> str:
+        numbers = "a whole number" if self.integer else "a number"
+        return f"{numbers} from {self.low:g} to {self.high:g}"
+
+
+LARGEST_REWARD = 1e9  # of families without a largest reward, unless the user says more
+
+
+class RaisableSupport(Support):
+    """A support whose bound is the family's parameter ``max_reward``."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the family's max_reward raises the bound"
+
+
+class Family(Protocol):
+    """Law of the reward given the linear predictor ``z = x'theta``. All bounds are on ``|z|``."""
+
+    @property
+    def support(self) -> Support:
+        """The possible rewards."""
+
+    @property
+    def a_phi(self) -> float:
+        """Dispersion a(phi): the variance is ``a_phi mu'(z)`` where b is the law's cumulant."""
+
+    @property
+    def R(self) -> float | None:
+        """Sub-Gaussian scale of the noise; None where there is none."""
+
+    def kappa(self, bound: float) -> float:
+        """Least slope of the mean over ``|z| <= bound``."""
+
+    def lipschitz(self, bound: float) -> float:
+        """L_mu: greatest slope of the mean over ``|z| <= bound``."""
+
+    def curvature(self, bound: float) -> float:
+        """M_mu: greatest ``|mu''(z)|`` over ``|z| <= bound``."""
+
+
+@generic
+def derivatives(family: Any, z: float) -> tuple[float, float, float]:
+    """``(mu(z), mu'(z), mu''(z))`` of the mean function."""
+
+
+@generic
+def cumulant(family: Any, z: float) -> float:
+    """b(z), with b' = mu."""
+
+
+@generic
+def reward_quantile(family: Any, z: float, u: float) -> float:
+    """Inverse distribution function of the reward at ``u`` in (0, 1)."""
+
+
+@generic_with_default
+def luck(family: Any, u: float) -> float:
+    """What of ``reward_quantile`` does not depend on ``z``, for those who need it for many z."""
+    return u
+
+
+@generic_with_default
+def reward_of_luck(family: Any, z: float, luck: float) -> float:
+    """``reward_quantile(family, z, u)``, given ``luck(family, u)``."""
+    return reward_quantile(family, z, luck)
+
+
+@generic
+def least_slope(family: Any, bound: float) -> float:
+    """Minimum of mu' over ``|z| <= bound``: kappa, where a kernel needs it."""
+
+
+@generic
+def self_concordance(family: Any, bound: float) -> float:
+    """M with ``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'`` over ``|z| <= bound``."""
+
+
+@generic_with_default
+def concordance(family: Any, bound: float) -> tuple[float, float]:
+    """M and N with ``|mu''| <= M mu'`` and ``|mu'''| <= N mu'`` over ``|z| <= bound``.
+
+    For families that know better than M and M^2 of ``self_concordance``.
+    """
+    M = self_concordance(family, bound)
+    return M, M * M
+
+
+@inlined_kernel
+def mean(family: Any, z: float) -> float:
+    """mu(z): expected reward at linear predictor ``z``."""
+    return derivatives(family, z)[0]
+
+
+# ----------------------------------------------------------------------------------- estimators
+
+
+class Estimator(Protocol):
+    """How theta follows from returned rewards.
+
+    One that never reads the history says so with a property ``looks_back`` that is False: a
+    simulation then keeps only the decisions whose reward is pending. One whose result depends on
+    the order in which rewards return says so with a property ``one_pass`` that is True; rewards of
+    one round are handed to it in the order of decisions.
+    """
+
+    def new_fit(self, dim: int) -> Any:
+        """What it keeps between rewards: a NamedTuple of arrays."""
+
+
+@generic
+def take_in(estimator: Any, family: Any, state: State, x: Vector, y: float) -> None:
+    """One reward returned: update ``state.fit``. ``W`` and the history know it already."""
+
+
+@generic
+def refit(estimator: Any, family: Any, state: State, history: History) -> None:
+    """Bring ``state.theta`` and its certified error up to date."""
+
+
+@generic_with_default
+def revise(estimator: Any, family: Any, state: State, x: Vector, old: float, new: float) -> None:
+    """The reward of a returned round was ``old`` and is ``new``: correct ``state.fit``.
+
+    An estimator without a case cannot: whoever revises has to ask first.
+    """
+    return
+
+
+@generic
+def factor_precision(fit: Any, state: State, U: Matrix) -> None:
+    """``U'U`` becomes a(phi) times the Hessian of the penalised negative log-likelihood.
+
+    An estimator with a case gives a posterior interval to every policy without a confidence set.
+    """
+
+
+# ------------------------------------------------------------------------------------- policies
+
+
+class Policy(Protocol):
+    """How to choose.
+
+    A policy that draws no random numbers may say so with a property ``randomised`` that is
+    False: its ``choose`` is then handed None for ``rng``, which saves a third of the time. One
+    that keeps more than the state has room for returns it, a NamedTuple of arrays, from a method
+    ``new_memory(dim)``, and updates it in ``remember``. One that cannot learn from every family has
+    a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
+    has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
+    One that learns from other than identified rewards has a property ``feedback``: its name. One
+    that learns from conversions and must know how long they are waited for has a field ``window``,
+    None by default: a simulation fills it in, or refuses another than that of the feedback.
+    One whose estimate is of the mean reward itself, whatever the mean function of the family, has
+    a property ``linear_mean`` that is True.
+    One whose draws need the rewards themselves, not only what the estimator keeps of them, makes
+    them in ``draw_parameter``, and leaves them in its memory for ``choose``.
+    """
+
+    @property
+    def lam(self) -> Any:
+        """Ridge in the design matrices; None may stand for "derive it" until resolved."""
+
+    def resolve(self, family: Family, dim: int, max_norm: float) -> Self:
+        """The same policy with every parameter that was left open derived from the family."""
+
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+        """The estimator a resolved policy learns with."""
+
+
+def refusal(policy: Any, family: Family) -> str:
+    """Why the policy cannot learn from rewards of this family; empty where it can."""
+    return str(getattr(policy, "refuses", lambda family: "")(family))
+
+
+def refuse_family(policy: Any, family: Family) -> None:
+    """Raise where the policy cannot learn from this family."""
+    reason = refusal(policy, family)
+    if reason:
+        raise ValueError(f"family = {shown(family)}: {type(policy).__name__} {reason}")
+
+
+def feedback_of(policy: Any) -> str:
+    """The name of the feedback that the policy learns from, or any: see ``worlds/feedback.py``."""
+    return str(getattr(policy, "feedback", "identified"))
+
+
+def with_horizon(policy: Any, horizon: int) -> Any:
+    """The policy, told the number of rounds where it asks for it."""
+    unknown = getattr(policy, "horizon", horizon) is None
+    return policy._replace(horizon=horizon) if unknown else policy
+
+
+@generic_with_default
+def draw_parameter(
+    policy: Any, state: State, history: History, rng: np.random.Generator | None
+) -> None:
+    """Before a decision: draw from the history into ``state.memory``. Nothing to do by default.
+
+    The estimator of such a policy must look back: a simulation drops old rewards otherwise.
+    """
+    return
+
+
+@generic
+def choose(
+    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator | None
+) -> tuple[int, float, float, float]:
+    """Row of ``actions`` to play, its score, estimate and width.
+
+    Must not modify anything but ``state.work``, ``actions.work`` and ``rng``.
+    """
+
+
+@generic_with_default
+def remember(policy: Any, state: State, x: Vector) -> None:
+    """``x`` was played: bring ``state.memory`` up to date. Nothing to do by default."""
+    return
+
+
+@generic
+def sqrt_beta(policy: Any, state: State) -> float:
+    """Width of the confidence set as the paper defines it."""
+
+
+@generic_with_default
+def radius(policy: Any, state: State) -> float:
+    """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
+
+    NaN for a policy without a width. Whether it is proved to hold, ``claims_set`` says.
+    """
+    return np.nan
+
+
+def claims_set(policy: Any) -> bool:
+    """Whether the policy, with its present parameters, claims a confidence set.
+
+    A policy with a parameter ``guaranteed`` claims one only where that is True: with any other
+    value its width is one that nobody has proved.
+    """
+    return type(policy) in radius.cases and bool(getattr(policy, "guaranteed", True))
+
+
+@generic_with_default
+def set_norm(policy: Any, state: State, error: Vector) -> float:
+    """``||error||`` in the norm in which ``radius`` is measured: that of W by default."""
+    return np.sqrt(quadratic(state.W, error, state.work[1]))
+
+
+@generic_with_default
+def dual_norm(policy: Any, state: State, x: Vector) -> float:
+    """``||x||`` in the norm of the inverse matrix: ``radius`` times that bounds the error of x."""
+    return np.sqrt(quadratic(state.W_inv, x, state.work[1]))
+
+
+# --------------------------------------------------------------------- delays and environments
+
+
+class Delay(Protocol):
+    """How many rounds, or any other unit of time, a reward takes to return.
+
+    A law that looks at the reward says so with a property ``informative`` that is True; one that
+    looks at the action has a property ``dim``, the length of an action, and a case of
+    ``delay_quantile_of`` instead of ``delay_quantile``.
+    """
+
+    @property
+    def mean(self) -> float:
+        """Expected delay."""
+
+    def survival(self, t: float) -> float:
+        """P(delay > t)."""
+
+
+@generic
+def delay_quantile(delay: Any, u: float, y: float) -> float:
+    """Inverse distribution function of the delay at ``u`` in (0, 1), for a reward ``y``."""
+
+
+@generic_with_default
+def delay_quantile_of(delay: Any, x: Vector, u: float, y: float) -> float:
+    """The same for a reward of the action ``x``, on which few laws depend."""
+    return delay_quantile(delay, u, y)
+
+
+class Environment(Protocol):
+    """Where decision sets come from."""
+
+    @property
+    def n_actions(self) -> int:
+        """K."""
+
+    def mean(self, dim: int) -> Vector:
+        """The average action."""
+
+    def norm_quantile(self, dim: int, u: float) -> float:
+        """Inverse distribution function of the norm of an action."""
+
+
+@generic
+def draw_actions(environment: Any, actions: Matrix, rng: np.random.Generator) -> None:
+    """Fill ``actions`` (K, d) with the decision set of a round."""

@@ -1,0 +1,179 @@
+"""The two steps of a bandit, shared by every driver: decide now, learn when rewards return."""
+
+from typing import Any
+
+import numpy as np
+
+from belated.core.jit import allocating_kernel, inlined_kernel, kernel
+from belated.core.types import Integers, Matrix, Vector
+from belated.model.protocols import (
+    Estimator,
+    Policy,
+    choose,
+    draw_parameter,
+    radius,
+    refit,
+    remember,
+    revise,
+    set_norm,
+    take_in,
+)
+from belated.model.state import (
+    OBSERVED,
+    History,
+    Nothing,
+    State,
+    absorb,
+    append,
+    new_state,
+)
+from belated.numerics.pruning import DecisionSet, decision_set, renew
+
+DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
+
+
+def first_state(policy: Policy, estimator: Estimator, dim: int) -> State:
+    """What a resolved policy knows before its first decision."""
+    new_memory = getattr(policy, "new_memory", None)
+    memory = Nothing() if new_memory is None else new_memory(dim)
+    return new_state(dim, policy.lam, estimator.new_fit(dim), memory)
+
+
+@allocating_kernel
+def choose_step(
+    policy: Any,
+    state: State,
+    history: History,
+    actions: Matrix,
+    max_norm: float,
+    rng: np.random.Generator | None,
+) -> tuple[int, float, float, float]:
+    """Choose and record nothing: row of ``actions``, score, estimate, width.
+
+    Row -1 where an action is longer than ``max_norm``.
+    """
+    options = decision_set(actions)
+    for a in range(actions.shape[0]):
+        if not is_within(actions[a], max_norm):
+            return -1, 0.0, 0.0, 0.0
+    draw_parameter(policy, state, history, rng)
+    return choose(policy, state, options, rng)
+
+
+@allocating_kernel
+def choose_from_step(
+    policy: Any,
+    state: State,
+    history: History,
+    options: DecisionSet,
+    rng: np.random.Generator | None,
+) -> tuple[int, float, float, float]:
+    """The same for a decision set that was made, and checked, before."""
+    draw_parameter(policy, state, history, rng)
+    return choose(policy, state, options, rng)
+
+
+@allocating_kernel
+def decide_step(
+    policy: Any,
+    state: State,
+    history: History,
+    actions: Matrix,
+    max_norm: float,
+    rng: np.random.Generator | None,
+) -> tuple[int, int, float, float, float]:
+    """Choose and record: history row, row of ``actions``, score, estimate, width.
+
+    Row -1, and nothing recorded, where an action is longer than ``max_norm``.
+    """
+    index, score, estimate, width = choose_step(policy, state, history, actions, max_norm, rng)
+    if index < 0:
+        return -1, 0, 0.0, 0.0, 0.0
+    row = append(state, history, actions[index])
+    remember(policy, state, actions[index])
+    return row, index, score, estimate, width
+
+
+@kernel
+def is_within(x: Vector, max_norm: float) -> bool:
+    """Whether ``x`` is finite and no longer than ``max_norm``."""
+    square = 0.0
+    for i in range(x.shape[0]):
+        v = float(x[i])  # Python's float: its overflow is infinite, without a warning
+        square += v * v
+    return square <= max_norm * max_norm
+
+
+@inlined_kernel
+def take_reward(
+    estimator: Any, family: Any, state: State, history: History, row: int, y: float
+) -> None:
+    """The reward of a history row returned. ``catch_up`` must follow the last of several."""
+    absorb(state, history, row, y)
+    take_in(estimator, family, state, history.x[row], y)
+
+
+@inlined_kernel
+def catch_up(estimator: Any, family: Any, state: State, history: History) -> None:
+    """Bring the estimate up to date with the rewards taken in."""
+    refit(estimator, family, state, history)
+    renew(state.cap, state.W, state.W_inv, state.counts[OBSERVED], state.work[0])
+
+
+@kernel
+def learn_step(
+    estimator: Any,
+    family: Any,
+    state: State,
+    history: History,
+    rows: Integers,
+    rewards: Vector,
+) -> None:
+    """Absorb the rewards of these history rows, then bring the estimate up to date once."""
+    for k in range(rows.shape[0]):
+        take_reward(estimator, family, state, history, rows[k], rewards[k])
+    catch_up(estimator, family, state, history)
+
+
+@kernel
+def fold_step(
+    policy: Any,
+    estimator: Any,
+    family: Any,
+    state: State,
+    history: History,
+    moves: Integers,
+    X: Matrix,
+    rows: Integers,
+    rewards: Vector,
+    last: Integers,
+) -> None:
+    """Take in a run of events, in their order. The history has room for them.
+
+    A move is DECIDE (the next row of ``X`` was played), LEARN (the reward of a history row
+    returned) or REVISE (another takes its place). The estimate is brought up to date after the
+    moves marked in ``last``: where a transaction brings its last reward.
+    """
+    decided = 0
+    for k in range(moves.shape[0]):
+        if moves[k] == DECIDE:
+            append(state, history, X[decided])
+            remember(policy, state, X[decided])
+            decided += 1
+        elif moves[k] == LEARN:
+            take_reward(estimator, family, state, history, rows[k], rewards[k])
+        else:
+            row = rows[k]
+            revise(estimator, family, state, history.x[row], history.y[row], rewards[k])
+            history.y[row] = rewards[k]
+        if last[k]:
+            catch_up(estimator, family, state, history)
+
+
+@inlined_kernel
+def covers(policy: Any, state: State, theta_star: Vector) -> bool:
+    """Whether ``theta_star`` is in the confidence set; False where the policy has none."""
+    error = state.work[0]
+    for i in range(theta_star.shape[0]):
+        error[i] = state.theta[i] - theta_star[i]
+    return set_norm(policy, state, error) <= radius(policy, state)

@@ -1,0 +1,1 @@
+"""Arithmetic: small dense kernels, special functions, the search for the best action."""

@@ -1,0 +1,1 @@
+"""Policies for K arms, in plain Python: queues, counters and dictionaries."""

@@ -1,0 +1,86 @@
+"""Thompson sampling with a Beta posterior for each arm, on the rewards that returned."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import parameters, positive
+from belated.core.types import Matrix, Vector
+from belated.model.protocols import Family
+from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
+
+
+@parameters
+class BetaThompson(NamedTuple):
+    """Thompson sampling with a Beta posterior for each arm; arms are rows.
+
+    Draws a mean for each arm from ``Beta(successes + s_i, failures + S_i - s_i)`` and plays the arm
+    of the largest: s_i is the sum of the S_i rewards of arm i that have returned. A reward strictly
+    between 0 and 1 counts as a success with that probability. It plays in simulations only.
+
+    Parameters
+    ----------
+    successes, failures
+        The prior of every arm: 1 and 1 is uniform.
+
+    Assumptions
+    -----------
+    None: no guarantee is claimed. Without delay the regret is logarithmic (Agrawal and Goyal).
+
+    Cost
+    ----
+    A decision O(K), a returned reward O(1).
+
+    Deviations
+    ----------
+    None without delay. With delay, the posterior is that given the rewards that have returned.
+
+    References
+    ----------
+    S. Agrawal, N. Goyal: Analysis of Thompson Sampling for the Multi-armed Bandit Problem, COLT
+    2012.
+    O. Chapelle, L. Li: An Empirical Evaluation of Thompson Sampling, NeurIPS 2011.
+    """
+
+    successes: float = 1.0
+    failures: float = 1.0
+
+    def checked(self) -> "BetaThompson":
+        """Raise where a parameter does not fit."""
+        return self._replace(
+            successes=positive("successes", self.successes),
+            failures=positive("failures", self.failures),
+        )
+
+    def refuses(self, family: Family) -> str:
+        """Rewards outside [0, 1]."""
+        return outside_unit_interval(family)
+
+    def start(self, dim: int, rng: np.random.Generator) -> "BetaPlayer":
+        """A player that knows nothing yet."""
+        return BetaPlayer(self.checked(), rng)
+
+
+class BetaPlayer(ArmPlayer):
+    """One run of ``BetaThompson``."""
+
+    def pick(self, actions: Matrix, t: int) -> int:
+        """The arm of the largest draw."""
+        prior = self.policy
+        return draw_best(
+            self.rng, prior.successes + self.total, prior.failures + self.observed - self.total
+        )
+
+    def count(self, arm: int, y: float) -> None:
+        """A reward of ``arm`` returned."""
+        super().count(arm, as_success(self.rng, y))
+
+
+def draw_best(rng: np.random.Generator, a: Vector, b: Vector) -> int:
+    """The arm of the largest of one draw from each Beta(a_i, b_i)."""
+    return int(np.argmax(rng.beta(a, b)))
+
+
+def as_success(rng: np.random.Generator, y: float) -> float:
+    """1 with probability ``y``, else 0: the same mean, and a Beta posterior stays one."""
+    return float(rng.random() < y) if 0.0 < y < 1.0 else y

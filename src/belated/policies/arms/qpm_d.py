@@ -1,0 +1,99 @@
+"""QPM-D of Joulani, Gyorgy and Szepesvari (2013): any bandit algorithm, fed from queues."""
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import parameters
+from belated.core.types import Matrix, Vector
+from belated.model.plain_policy import chosen_row, observer, started
+from belated.model.protocols import Family, refusal
+from belated.policies.shared.arms import ArmPlayer, base_policy
+
+
+@parameters
+class QPMD(NamedTuple):
+    """QPM-D: any bandit algorithm behind queues of returned rewards; arms are rows.
+
+    Rewards that return wait in a queue for each arm. The base algorithm names an arm. While there
+    is a reward of that arm in its queue, the base is told it and names the next; then the arm it
+    waits for is played. So the base sees a bandit without delay. Without delay this is the base.
+    It plays in simulations only.
+
+    Parameters
+    ----------
+    base
+        ``"ucb1"``, ``"kl-ucb"``, ``"beta-thompson"``, these with parameters (``"kl-ucb:c=3"``), or
+        any policy in plain Python that learns from single rewards.
+
+    Assumptions
+    -----------
+    Rewards of an arm are independent and identically distributed, and so are those that have
+    returned: delays do not depend on the rewards. Then the regret exceeds that of the base by at
+    most the sum over arms of the gap times the expected largest number of its rewards that are
+    missing at once (Joulani et al., Theorem 6, equation (4)).
+
+    Cost
+    ----
+    A decision and a returned reward: that of the base, plus O(1).
+
+    Deviations
+    ----------
+    None: this is Algorithm 2. Its queues are first in, first out, too.
+
+    References
+    ----------
+    P. Joulani, A. Gyorgy, C. Szepesvari: Online Learning under Delayed Feedback, ICML 2013.
+    """
+
+    base: Any = "ucb1"
+
+    def checked(self) -> "QPMD":
+        """Raise where a parameter does not fit."""
+        base_policy("base", self.base)
+        return self
+
+    def refuses(self, family: Family) -> str:
+        """What the base refuses."""
+        return refusal(base_policy("base", self.base), family)
+
+    def start(self, dim: int, rng: np.random.Generator) -> "QueuePlayer":
+        """A player that knows nothing yet."""
+        return QueuePlayer(self.checked(), dim, rng)
+
+
+class QueuePlayer(ArmPlayer):
+    """One run of ``QPMD``."""
+
+    def __init__(self, policy: Any, dim: int, rng: np.random.Generator) -> None:
+        super().__init__(policy, rng)
+        self.base = started(base_policy("base", policy.base), dim, rng)
+        self.tell = observer(self.base)
+        self.asked = 0  # rounds of the base
+        self.wanted = -1  # the arm it waits for
+
+    def meet(self, K: int) -> None:
+        """The first decision set has ``K`` rows."""
+        super().meet(K)
+        self.queues: list[deque[tuple[Vector, float]]] = [deque() for _ in range(K)]
+
+    def pick(self, actions: Matrix, t: int) -> int:
+        """The arm whose reward the base waits for."""
+        if self.asked == 0:
+            self._ask(actions)
+        while self.queues[self.wanted]:
+            x, y = self.queues[self.wanted].popleft()
+            self.tell(x, y, self.asked)
+            self._ask(actions)
+        return self.wanted
+
+    def _ask(self, actions: Matrix) -> None:
+        self.asked += 1
+        self.wanted = chosen_row(self.base, actions, self.asked)
+
+    def observe(self, x: Vector, y: float, t: int) -> None:
+        """The reward of round ``t`` returned."""
+        arm = self.played.pop(t)
+        self.count(arm, y)
+        self.queues[arm].append((x, y))

@@ -1,0 +1,30 @@
+"""Random play until the returned rounds span the space: the first phase of several algorithms."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from belated.core.jit import kernel
+from belated.model.state import WORK, State
+from belated.numerics.linalg import exceeds
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import ACROSS, DecisionSet
+
+
+@kernel
+def explored(policy: Any, state: State) -> bool:
+    """Whether the eigenvalues of ``W - lam I``, the returned rounds, reach ``explore_until``."""
+    # where the two are equal, as with unit vectors played once each, rounding must not decide
+    bound = (1.0 - 1e-9) * policy.explore_until + policy.lam
+    return state.cap[ACROSS] * bound <= 1.0 or exceeds(state.W, bound, state.work[WORK:])
+
+
+@kernel
+def explore(
+    state: State, actions: DecisionSet, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    """Any row with the same probability; its width is infinite, for nothing is claimed yet."""
+    row = int(rng.random() * actions.rows.shape[0])
+    estimate = dot(actions.rows[row], state.theta)
+    return row, estimate, estimate, math.inf

@@ -1,0 +1,37 @@
+"""What randomised policies share: draws, and the best action of a drawn parameter."""
+
+import numpy as np
+
+from belated.core.jit import kernel
+from belated.core.types import Matrix, Vector
+from belated.model.state import State
+from belated.numerics.lowered.products import dot
+from belated.numerics.pruning import DecisionSet, most_optimistic
+
+DRAW, SAMPLE = 1, 2  # rows of State.work; the kernels of this file use row 0 besides
+
+
+@kernel
+def fill_normal(out: Vector, rng: np.random.Generator) -> None:
+    """Independent standard normal numbers."""
+    for i in range(out.shape[0]):
+        out[i] = rng.standard_normal()
+
+
+@kernel
+def times_transposed(U: Matrix, scale: float, z: Vector, out: Vector) -> None:
+    """``out = scale U'z`` for upper triangular ``U``: N(0, scale^2 U'U) where z is N(0, I)."""
+    d = z.shape[0]
+    for i in range(d):
+        out[i] = 0.0
+    for i in range(d):
+        c, row, rest = scale * z[i], U[i, i:], out[i:]
+        for j in range(row.shape[0]):
+            rest[j] += c * row[j]
+
+
+@kernel
+def play_best(sample: Vector, state: State, actions: DecisionSet) -> tuple[int, float, float]:
+    """Argmax of ``x'sample``: row, ``x'sample`` and ``x'theta`` there."""
+    row, score, _, _ = most_optimistic(sample, state.W_inv, state.cap, 0.0, actions, state.work)
+    return row, score, dot(actions.rows[row], state.theta)

@@ -1,0 +1,101 @@
+"""Bandits and their actions in a TOML file: what ``belated serve --config`` makes at the start."""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from belated.core.arguments import shown, wrong
+from belated.ledger.actions import Actions
+from belated.ledger.events import NOBODY, ActionsChange, Draft, Kind
+from belated.ledger.replica import Replica
+from belated.ledger.spec import Spec
+from belated.service.settings import spec_of, state_of
+from belated.wire import ActionName, BanditSettings, BanditState, Columns, Vector
+
+
+class BanditTable(BanditSettings):
+    """A table ``[bandits.NAME]``: settings as the API has them, and actions to register."""
+
+    actions: dict[ActionName, Columns | Vector] = msgspec.field(default_factory=dict)
+
+
+def read_config(path: Path) -> dict[str, BanditTable]:
+    """The bandits of a file, by name; errors say where in the file they are."""
+    try:
+        with path.open("rb") as file:
+            tables = tomllib.load(file, parse_float=_finite)
+    except (ValueError, UnicodeDecodeError) as error:  # among them TOMLDecodeError
+        raise ValueError(f"{path}: {error}") from None
+    for key in tables.keys() - {"bandits"}:
+        raise ValueError(f"{path}: {shown(key)}: expected tables [bandits.NAME] alone")
+    bandits = tables.get("bandits", {})
+    if not isinstance(bandits, dict):
+        raise ValueError(f"{path}: bandits = {shown(bandits)}: expected tables [bandits.NAME]")
+    return {name: _table(path, name, table) for name, table in bandits.items()}
+
+
+def _table(path: Path, name: str, table: Any) -> BanditTable:
+    try:
+        return msgspec.convert(table, BanditTable)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise ValueError(f"{path}: bandits.{name}{where.rstrip('`')}: {what}") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise wrong("number", text, "a finite one")
+    return float(text)
+
+
+def apply_config(replica: Replica, path: Path) -> list[str]:
+    """Let the bandits be as the file says, or raise and change nothing; returns what changed.
+
+    Actions that the file does not name stay as they are: others may have registered them.
+    """
+    tables = read_config(path)
+    replica.catch_up()
+    drafts = []
+    for name, table in tables.items():
+        try:
+            drafts += bandit_drafts(replica, name, spec_of(table), table.actions)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: bandits.{name}: {error}") from None
+    if drafts:
+        replica.commit(drafts)
+    return list(dict.fromkeys(draft.bandit for draft in drafts))
+
+
+def make_bandit(replica: Replica, name: str, given: Mapping[str, Any]) -> BanditState:
+    """Make or change one bandit, with settings as in a table of the file."""
+    try:
+        table = msgspec.convert(given, BanditTable)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise ValueError(f"{where.rstrip('`')}: {what}" if where else what) from None
+    spec = spec_of(table)
+    drafts = bandit_drafts(
+        replica, name, spec, table.actions
+    )  # checks all before anything is written
+    replica.configure(name, spec)
+    replica.commit([draft for draft in drafts if draft.kind == Kind.ACTIONS])
+    return state_of(replica.fold(name), replica.clock())
+
+
+def bandit_drafts(
+    replica: Replica, name: str, spec: Spec, actions: Mapping[str, Any]
+) -> list[Draft]:
+    """What to write so that a bandit has these settings and actions; nothing where it has."""
+    settings = replica.settings_draft(name, spec)
+    Actions(spec.dim, spec.feature_map()).check(actions, spec.max_norm)
+    known = replica.folds[name].actions.listed if name in replica.folds else {}
+    new = {action: given for action, given in actions.items() if known.get(action) != given}
+    drafts = [] if settings is None else [settings]
+    if new:
+        body = msgspec.msgpack.encode(ActionsChange(new))
+        drafts.append(Draft(Kind.ACTIONS, name, NOBODY, replica.clock(), body=body))
+    return drafts

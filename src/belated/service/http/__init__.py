@@ -1,0 +1,1 @@
+"""The HTTP toolkit of the service. It knows nothing of bandits."""

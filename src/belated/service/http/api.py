@@ -1,0 +1,362 @@
+"""HTTP operations declared once: checked, decoded, admitted, encoded and documented from that.
+
+A handler is an async function. Its parameters ``path``, ``query`` and ``body`` get what their
+annotations say, ``call`` gets the rest of the request; those it does not have are not allowed in
+the request, or not read.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import getdoc, iscoroutinefunction, signature
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+from urllib.parse import quote, unquote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+
+from belated.core.arguments import whole, wrong
+from belated.service.http.access import SCOPES, Headers, Key
+from belated.service.http.access_log import KEY
+from belated.service.http.decoding import check_media_type, decoded, parameters, query_of, read
+from belated.service.http.openapi import Link, Operation, document
+from belated.service.http.problems import (
+    METHOD_NOT_ALLOWED,
+    STARTED,
+    ErrorsAsProblems,
+    Problem,
+    ProblemType,
+)
+
+MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
+MOST_PATHS = 1000  # remembered: the same few come again and again
+PARAMETERS = ("path", "query", "body", "call")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+JSON = (b"content-type", b"application/json")
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Admit = Callable[[Headers, str, str | None], Awaitable[Key | None]]  # such as access.Gate
+
+_encode = msgspec.json.Encoder().encode
+
+
+NO_HEADERS: Mapping[str, str] = {}
+
+
+class Answer(NamedTuple):
+    """What a handler returns if the first declared status does not fit, or to set headers."""
+
+    value: Any
+    status: int
+    headers: Mapping[str, str] = NO_HEADERS
+
+
+class Call(NamedTuple):
+    """What a handler may want to know beyond path, query and body."""
+
+    scope: Scope
+    key: Key | None  # None: the service has no keys
+    raw: bytes  # the body as it came
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Notes on this request that outlive the handler, for the access log."""
+        return self.scope.setdefault("state", {})
+
+
+class Api:
+    """Operations, and the ASGI app that serves them."""
+
+    def __init__(self, title: str, version: str, admit: Admit | None = None) -> None:
+        self.title = title
+        self.version = version
+        self.admit = admit
+        self.operations: list[Operation] = []
+        self._resources: dict[str, Resource] = {}
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        *,
+        answers: Mapping[int, Any],
+        needs: str | None,
+        problems: Sequence[ProblemType] = (),
+        links: Sequence[Link] = (),
+        max_bytes: int = MAX_BYTES,
+        checks_bandit: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Declare the decorated function the handler of a method of a path.
+
+        Parameters
+        ----------
+        answers
+            Types by status; the first is that of a plain return value. None: no body. A str: a
+            media type, for handlers that return a Starlette response.
+        needs
+            Scope that a key must have. None: the operation is for everybody.
+        problems
+            What the handler raises. Those of the toolkit are documented by themselves.
+        links
+            What can be done with the answer.
+        max_bytes
+            Most that a body may have.
+        checks_bandit
+            The handler looks itself at the bandit of ``call.key``. Otherwise that is the path
+            parameter ``name``; and where there is none, only keys for all bandits are let in.
+        """
+
+        def declare(handler: Handler) -> Handler:
+            operation = _operation(
+                handler, method, path, answers, needs, problems, links, max_bytes
+            )
+            if any(operation.id == other.id for other in self.operations):
+                raise wrong("handler", operation.id, "a name that no other handler has")
+            resource = self._resources.setdefault(path, Resource())
+            resource.add(method, Endpoint(operation, handler, self.admit, checks_bandit))
+            self.operations.append(operation)
+            return handler
+
+        return declare
+
+    def app(self, more: Sequence[BaseRoute] = (), lifespan: Lifespan[Any] | None = None) -> ASGIApp:
+        """The ASGI app, with the document at /openapi.json and ``more`` Starlette routes."""
+        secured = self.admit is not None
+        described = _encode(document(self.title, self.version, self.operations, secured))
+
+        async def describe(_: Request) -> Response:
+            return Response(described, media_type="application/json")
+
+        routes = [Route("/openapi.json", describe), *more]
+        others = Router(routes, redirect_slashes=False, lifespan=lifespan)
+        return ErrorsAsProblems(Resources(self._resources, others))
+
+
+def _operation(
+    handler: Callable[..., Any],
+    method: str,
+    path: str,
+    answers: Mapping[int, Any],
+    needs: str | None,
+    problems: Sequence[ProblemType],
+    links: Sequence[Link],
+    max_bytes: int,
+) -> Operation:
+    """The declaration, checked: mistakes show when the module is imported, not when it is used."""
+    summary, _, description = (getdoc(handler) or "").partition("\n\n")
+    if not iscoroutinefunction(handler) or not summary:
+        raise wrong("handler", handler, "an async function with a docstring")
+    if method not in METHODS:
+        raise wrong("method", method, f"one of {', '.join(METHODS)}")
+    if needs is not None and needs not in SCOPES:
+        raise wrong("needs", needs, f"one of {', '.join(SCOPES)}, or None")
+    if not answers:
+        raise wrong("answers", answers, "types by status, one at least")
+    types = _parameter_types(handler, path)
+    return Operation(
+        id=handler.__name__,
+        summary=" ".join(summary.split()),
+        description=description,
+        method=method,
+        path=path,
+        path_type=types.get("path"),
+        query_type=types.get("query"),
+        body_type=types.get("body"),
+        answers=answers,
+        problems=tuple(problems),
+        needs=needs,
+        max_bytes=whole("max_bytes", max_bytes),
+        links=tuple(links),
+    )
+
+
+def _parameter_types(handler: Callable[..., Any], path: str) -> dict[str, Any]:
+    """What the annotations of a handler ask for, by the names of its parameters."""
+    hints = get_type_hints(handler, include_extras=True)
+    types = {name: hints[name] for name in signature(handler).parameters}
+    for name, type in types.items():
+        if name not in PARAMETERS:
+            raise wrong("parameter", name, f"one of {', '.join(PARAMETERS)}")
+        config = getattr(type, "__struct_config__", None)
+        if name in ("path", "query") and config is None:
+            raise wrong(name, type, "a msgspec.Struct")
+        if name != "call" and config is not None and not config.forbid_unknown_fields:
+            raise wrong(name, type, "a Struct with forbid_unknown_fields=True")
+    fields = getattr(types.get("path"), "__struct_encode_fields__", ())
+    if set(re.findall("{(.*?)}", path)) != set(fields):
+        raise wrong("path", path, f"these in braces: {', '.join(fields) or 'none'}")
+    return types
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query of an operation that has none."""
+
+
+class Resources:
+    """Finds the resource of a path by looking it up, not by trying one pattern after the other."""
+
+    def __init__(self, resources: Mapping[str, "Resource"], others: ASGIApp) -> None:
+        self._others = others
+        self._known: dict[bytes, tuple[Resource, dict[str, str]]] = {}
+        self._by_length: dict[int, list[tuple[list[str], Resource]]] = {}
+        for path, resource in resources.items():
+            parts = path.split("/")
+            self._by_length.setdefault(len(parts), []).append((parts, resource))
+            if "{" not in path:
+                self._known[path.encode()] = resource, {}
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        if scope["type"] == "http":
+            # as it was sent, if the server tells: once decoded, a/b and a%2Fb are the same
+            path = scope.get("raw_path") or quote(scope["path"]).encode()
+            found = self._known.get(path) or self._find(path)
+            if found is not None:
+                resource, scope["path_params"] = found
+                return resource(scope, receive, send)
+        return self._others(scope, receive, send)
+
+    def _find(self, path: bytes) -> tuple["Resource", dict[str, str]] | None:
+        parts = [unquote(part) for part in path.decode("latin-1").split("/")]
+        for names, resource in self._by_length.get(len(parts), ()):
+            parameters = _matched(names, parts)
+            if parameters is not None:
+                if _comes_again(parameters) and len(self._known) < MOST_PATHS:
+                    self._known[path] = resource, parameters
+                return resource, parameters
+        return None
+
+
+def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
+    """The parameters of a path, where it fits."""
+    found = {}
+    for name, part in zip(names, parts, strict=True):
+        if name.startswith("{") and part:
+            found[name[1:-1]] = part
+        elif name != part:
+            return None
+    return found
+
+
+def _comes_again(parameters: Mapping[str, str]) -> bool:
+    """Whether to remember a path: bandits are few, decisions many, and subjects to be forgotten."""
+    return [*parameters] == ["name"] and len(parameters["name"]) <= 100
+
+
+class Resource:
+    """All methods of one path, as an ASGI app."""
+
+    def __init__(self) -> None:
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def add(self, method: str, endpoint: "Endpoint") -> None:
+        """Serve ``method`` with ``endpoint``; HEAD is what GET would answer, less the body."""
+        if method in self._endpoints:
+            raise wrong("method", method, f"one that {endpoint.operation.path} has not yet")
+        self._endpoints[method] = endpoint
+        if method == "GET":
+            self._endpoints["HEAD"] = endpoint
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        endpoint = self._endpoints.get(scope["method"])
+        if endpoint is not None:
+            return endpoint(scope, receive, send)
+        allow = {"Allow": ", ".join(sorted([*self._endpoints, "OPTIONS"]))}
+        if scope["method"] == "OPTIONS":
+            return Response(None, 204, allow)(scope, receive, send)
+        raise Problem(METHOD_NOT_ALLOWED, f"Here are {allow['Allow']}.", headers=allow)
+
+
+class Endpoint:
+    """One operation as an ASGI app.
+
+    It is no function of a Starlette ``Request``: to make one for each request, and to catch its
+    errors once more, costs as much as all that is done here.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        handler: Callable[..., Awaitable[Any]],
+        admit: Admit | None,
+        checks_bandit: bool,
+    ) -> None:
+        self.operation = operation
+        self._handler = handler
+        self._admit = admit
+        self._checks_bandit = checks_bandit
+        self._wants_call = "call" in signature(handler).parameters
+        self._paths: dict[tuple[str, ...], Any] = {}
+        self._status = next(iter(operation.answers))
+        self._decoder = (
+            None if operation.body_type is None else msgspec.json.Decoder(operation.body_type)
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        headers = dict(scope["headers"])
+        key = await self._admitted(headers, scope)
+        arguments = self._parameters(scope)
+        raw = b""
+        if self._decoder is not None:
+            check_media_type(headers)
+            received = await read(receive, headers, self.operation.max_bytes)
+            if received is None:
+                return  # nobody is left to be answered
+            raw = received
+            arguments["body"] = decoded(self._decoder, raw)
+        if self._wants_call:
+            arguments["call"] = Call(scope, key, raw)
+        result = await self._handler(**arguments)
+        scope[STARTED] = True
+        if isinstance(result, Response):
+            await result(scope, receive, send)
+        elif isinstance(result, Answer):
+            await self._send(send, *result)
+        else:
+            await self._send(send, result, self._status)
+
+    async def _admitted(self, headers: Headers, scope: Scope) -> Key | None:
+        needs = self.operation.needs
+        if self._admit is None or needs is None:
+            return None
+        bandit = None if self._checks_bandit else scope["path_params"].get("name", "")
+        key = await self._admit(headers, needs, bandit)
+        if key is not None:
+            scope.setdefault("state", {})[KEY] = key.id
+        return key
+
+    def _parameters(self, scope: Scope) -> dict[str, Any]:
+        arguments = {}
+        path_type, query_type = self.operation.path_type, self.operation.query_type
+        if path_type is not None:
+            arguments["path"] = self._path(scope["path_params"], path_type)
+        if query_type is not None:
+            arguments["query"] = parameters(query_of(scope["query_string"]), query_type)
+        elif scope["query_string"]:
+            parameters(query_of(scope["query_string"]), NoQuery)
+        return arguments
+
+    def _path(self, texts: dict[str, str], type: Any) -> Any:
+        """The parameters of a path; the same few paths come again and again."""
+        key = tuple(texts.values())
+        path = self._paths.get(key)
+        if path is None:
+            path = parameters(texts, type)
+            if _comes_again(texts) and len(self._paths) < MOST_PATHS:
+                self._paths[key] = path
+        return path
+
+    async def _send(
+        self, send: Send, value: Any, status: int, more: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        headers = [(name.lower().encode(), text.encode()) for name, text in more.items()]
+        body = b""
+        if self.operation.answers[status] is not None:
+            body = _encode(value)
+            headers += [JSON, (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,170 @@
+"""Which HTTP protocol is spoken: our own if it passes a self-test, else uvicorn's.
+
+Our own is a subclass of one of uvicorn's classes, of which uvicorn promises nothing. Another
+version of uvicorn may break it, and must then not break the service.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache, partial
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from belated.service.http.connections import Connections
+from belated.service.http.limits import Limits
+
+LIMITS = "BELATED_LIMITS"  # how worker processes learn of them
+TEST_SECONDS = 10.0  # a tenth of a second, where the machine is not busy
+TEST_REQUESTS = (
+    b"GET /one HTTP/1.1\r\nhost: test\r\n\r\n"
+    b"POST /two HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+)
+
+log = logging.getLogger("belated.service")
+
+
+def http_options(limits: Limits) -> dict[str, Any]:
+    """Options for ``uvicorn.run``: a protocol, and those limits that uvicorn itself looks at."""
+    shared = {"ws": "none", "timeout_keep_alive": math.ceil(limits.idle_seconds)}
+    try:
+        asyncio.run(self_test(limits))
+    except Exception as error:
+        log.warning(
+            "uvicorn %s is not one that the limits on requests were written for (%r). Its own "
+            "protocol is used: a slow client may hold its connection for as long as it likes, and "
+            "while %d do, all requests are answered with 503. Put a proxy in front, or install "
+            "another version of uvicorn.",
+            uvicorn.__version__,
+            error,
+            limits.max_connections,
+        )
+        return {
+            **shared,
+            "http": "h11",
+            "h11_max_incomplete_event_size": limits.max_request_line + limits.max_header_bytes,
+            "limit_concurrency": limits.max_connections + 1,  # it counts the one that asks
+        }
+    os.environ[LIMITS] = msgspec.json.encode(limits).decode()
+    return {**shared, "http": f"{__name__}:{new_protocol.__name__}"}
+
+
+def new_protocol(
+    config: uvicorn.Config,
+    server_state: ServerState,
+    app_state: dict[str, Any],
+    _loop: asyncio.AbstractEventLoop | None = None,
+) -> asyncio.Protocol:
+    """Make the protocol of a new connection; called by uvicorn, which knows it by its name.
+
+    What a worker process gets from its parent in another way, it would have to import before it
+    can say that it is alive.
+    """
+    return _guarded(_connections())(
+        config=config, server_state=server_state, app_state=app_state, _loop=_loop
+    )
+
+
+@cache
+def _connections() -> Connections:
+    """Return those of this process."""
+    return Connections(msgspec.json.decode(os.environ[LIMITS], type=Limits))
+
+
+def _guarded(connections: Connections) -> Callable[..., asyncio.Protocol]:
+    from belated.service.http.guarded_protocol import (
+        GuardedProtocol,  # an older or newer uvicorn may not have it
+    )
+
+    return partial(GuardedProtocol, connections=connections)
+
+
+async def self_test(limits: Limits) -> None:
+    """Speak the protocol over a pair of sockets; raises what is wrong with it."""
+    async with asyncio.timeout(TEST_SECONDS):
+        small = msgspec.structs.replace(
+            limits, max_request_line=1_000, max_header_bytes=1_000, max_headers=100
+        )
+        await _test_answers(Connections(small))
+        for sent, status in (
+            (b"GET /" + b"a" * 2_000, b"414"),
+            (b"GET / HTTP/1.1\r\nx: " + b"a" * 3_000, b"431"),  # and never ends
+            (b"GET / HTTP/1.1\r\nx: " + b"a" * 1_500 + b"\r\n\r\n", b"431"),
+            (b"GET / HTTP/1.1\r\n" + b"x: a\r\n" * 101 + b"\r\n", b"431"),
+            (b"no HTTP\r\n\r\n", b"400"),
+            (b"GET / HTTP/1.1\r\n", b"408"),
+            (b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\nbody", b"408"),
+        ):
+            await _test_refusal(Connections(small), sent, status)
+
+
+async def _test_answers(connections: Connections) -> None:
+    """Two requests at once are answered in turn, and then the connection waits for the next."""
+    async with _connected(connections) as (reader, writer):
+        writer.write(TEST_REQUESTS)
+        for answer in (b"GET /one ", b"POST /two body"):
+            await reader.readuntil(answer)  # raises where it does not come
+        (connection,) = connections.open
+        _expect(True, connection in connections.waiting)
+        connections.sweep(asyncio.get_running_loop().time() + 1e6)
+        _expect(b"", await reader.read())
+    _expect(set(), connections.open)
+
+
+async def _test_refusal(connections: Connections, sent: bytes, status: bytes) -> None:
+    """A request beyond a limit is answered with a status, and the connection is closed."""
+    async with _connected(connections) as (reader, writer):
+        writer.write(sent)
+        if status == b"408":
+            await asyncio.sleep(0.01)  # until the other end has read it
+            connections.sweep(asyncio.get_running_loop().time() + 1e6)
+        _expect(b"HTTP/1.1 " + status, (await reader.read())[:12])
+    _expect(set(), connections.open)
+
+
+@asynccontextmanager
+async def _connected(
+    connections: Connections,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client's end of a connection to an app that echoes."""
+    config = uvicorn.Config(_echo, ws="none", lifespan="off", log_config=None)
+    config.load()
+    new_protocol = partial(
+        _guarded(connections), config=config, server_state=ServerState(), app_state={}
+    )
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_accepted_socket(new_protocol, theirs)
+    try:
+        yield reader, writer
+    finally:
+        transport.abort()
+        writer.close()
+        await asyncio.sleep(0)  # both ends learn of it
+
+
+async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body, more = body + message["body"], message["more_body"]
+    content = f"{scope['method']} {scope['path']} ".encode() + body
+    headers = [(b"content-length", b"%d" % len(content))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _expect(expected: object, found: object) -> None:
+    if found != expected:
+        raise RuntimeError(f"expected {expected!r}, got {found!r}")

@@ -1,0 +1,276 @@
+"""HTTP/1.1 for strangers: limits on what a request may cost, and an answer in one write.
+
+Uvicorn reads a head of any length for as long as its client likes, and writes an answer's head
+and its body with a call of the system each, which both wake the reader.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from belated.service.http.connections import Connections, OnlyHealth
+from belated.service.http.problems import (
+    ADDRESS_TOO_LONG,
+    HEADERS_TOO_LARGE,
+    Problem,
+    ProblemType,
+)
+
+NOT_HTTP = ProblemType(400, "malformed-request", "The request is not HTTP/1.1")
+TIMED_OUT = ProblemType(408, "request-timeout", "The request did not come in time")
+TOO_MANY_PIPELINED = ProblemType(503, "too-many-pipelined", "Too many requests wait for answers")
+MOST_PIPELINED = 100  # requests of one connection that wait for the answer to an earlier one
+LINGER = 1.0  # seconds to read on after a refusal: closed sooner, a client would never read it
+AT_ONCE = 65_536  # bytes for the parser: tiny headers take it half a microsecond each
+LINE_BYTES = 4  # of a header beside its name and value: a colon, a space and the end of the line
+MOST_DISCARDED = 1_000_000  # bytes meanwhile
+
+
+class JoiningTransport:
+    """A transport that joins what is written until the event loop comes round."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self._held: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Write soon."""
+        if not self._held:
+            self._call_soon(self._flush)
+        self._held.append(data)
+
+    def write_eof(self) -> None:
+        """Write what is held, then close this direction."""
+        self._flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        """Write what is held, then close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, []
+            self._transport.write(b"".join(held))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol with limits, on such a transport.
+
+    Uvicorn does not promise to keep what is used here: ``protocol.py`` tries it out first.
+
+    Parameters
+    ----------
+    connections
+        Those of the process.
+    config, server_state, app_state
+        From uvicorn.
+    """
+
+    def __init__(
+        self,
+        *,
+        connections: Connections,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._all, self._limits = connections, connections.limits
+        self._is_extra = False  # beyond the limit: one answer, and only on the health
+        self.url = b""  # before the first request, uvicorn has none
+        self._unused = 0  # bytes that came since the parser last made something of them
+        self._latest = 0  # bytes that the parser was given last
+        self._in_head = self._in_body = False  # of the request that is being read
+        self._is_refused = False
+        self._turn_since = self._written_at = self.loop.time()
+
+    # ----------------------------------------------------------------------- the connection
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
+        self._is_extra = not self._all.add(self)
+        if self._is_extra:
+            self.app = OnlyHealth(self.app)
+        self._look_whose_turn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._all.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came. Uvicorn's own method would write a line into the log for each bad request."""
+        self._unset_keepalive_if_required()
+        for start in range(0, len(data), AT_ONCE):
+            part = data[start : start + AT_ONCE]
+            self._latest = len(part)
+            self._unused += self._latest
+            if self._is_refused:
+                if self._unused > MOST_DISCARDED:
+                    self.abort()
+            elif not self.transport.is_closing():
+                self._feed(part)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # an offer of another protocol, which HTTP allows to ignore
+        except httptools.HttpParserError as error:
+            cause = error.__context__  # what a method below has raised
+            self._refuse(cause if isinstance(cause, Problem) else Problem(NOT_HTTP, f"{error}."))
+        else:
+            if self._unused > self._limits.max_request_line + self._limits.max_header_bytes:
+                self._refuse(self._too_large())
+
+    def pause_writing(self) -> None:
+        """The client does not take what is written."""
+        super().pause_writing()
+        self._all.wait_for(self)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        super().resume_writing()
+        self._look_whose_turn()
+
+    # ------------------------------------------------------------ what the parser makes of it
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request has come."""
+        super().on_message_begin()
+        self._in_head = True
+        self._turn_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """A request can be begun, or wait for the answers to those before it."""
+        self._check_head()
+        super().on_headers_complete()
+        self.headers = []  # for trailers, which nobody looks at: a request has got its headers
+        self._unused, self._in_head, self._in_body = 0, False, True
+        if len(self.pipeline) > MOST_PIPELINED:
+            raise Problem(TOO_MANY_PIPELINED, f"At most {MOST_PIPELINED} may wait.")
+        if self._is_extra:
+            self.cycle.keep_alive = False
+        self._turn_since = self.loop.time()
+
+    def _check_head(self) -> None:
+        limits = self._limits
+        size = 0
+        if self._unused + self._latest > limits.max_header_bytes:  # else it cannot be too large
+            size = sum(len(name) + len(value) + LINE_BYTES for name, value in self.headers)
+        if (
+            size > limits.max_header_bytes
+            or len(self.headers) > limits.max_headers
+            or len(self.url) > limits.max_request_line
+        ):
+            raise self._too_large()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body has come."""
+        self._unused = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A request has come whole."""
+        super().on_message_complete()
+        self._unused, self._in_body = 0, False
+        self._look_whose_turn()
+
+    def on_response_complete(self) -> None:
+        """A request has been answered."""
+        super().on_response_complete()
+        self._look_whose_turn()
+
+    # -------------------------------------------------------------------------- whose turn it is
+
+    def _is_clients_turn(self) -> bool:
+        """Whether nothing can happen before the client sends something."""
+        if self.pipeline:
+            return False
+        return self._in_body or self.cycle is None or self.cycle.response_complete
+
+    def _look_whose_turn(self) -> None:
+        if self._is_clients_turn():
+            self._turn_since = self.loop.time()
+            self._all.wait_for(self)
+        else:
+            self._all.waiting.pop(self, None)
+
+    def check(self, now: float) -> None:
+        """Close the connection if its client has taken too long."""
+        if self.transport.get_write_buffer_size() == 0:
+            self._written_at = now
+        elif now - self._written_at > self._limits.body_seconds:
+            self._all.cut["that did not take an answer in time"] += 1
+            self.abort()
+        if not self._is_clients_turn() or now - self._turn_since <= self._patience():
+            return
+        if self._is_refused:
+            self.abort()
+        elif self._in_head or self._in_body:
+            part = "body" if self._in_body else "headers"
+            self._refuse(Problem(TIMED_OUT, f"The {part} may take {self._patience():g} s."))
+        else:
+            self.transport.close()
+
+    def _patience(self) -> float:
+        """How many seconds a client may take for what it has to do now."""
+        if self._is_refused:
+            return LINGER
+        if self._in_body:
+            return self._limits.body_seconds
+        is_first = self.cycle is None
+        return (
+            self._limits.header_seconds if self._in_head or is_first else self._limits.idle_seconds
+        )
+
+    # ------------------------------------------------------------------------------- the end
+
+    def _too_large(self) -> Problem:
+        limits = self._limits
+        if len(self.url) > limits.max_request_line:
+            return Problem(
+                ADDRESS_TOO_LONG, f"An address may have {limits.max_request_line} bytes."
+            )
+        most = f"{limits.max_headers} headers of {limits.max_header_bytes} bytes"
+        return Problem(HEADERS_TOO_LARGE, f"A request may have {most} together.")
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer if no other answer is due or under way, and close."""
+        self._all.cut[f"answered with {problem.type.status}"] += 1
+        if not self._is_clients_turn() or (self._in_body and self.cycle.response_started):
+            self.transport.close()
+            return
+        self.transport.write(_written(problem))
+        if self._in_body:  # a handler waits for the rest: it learns of the end when all is closed
+            self.transport.close()
+        else:
+            self.transport.write_eof()
+            self._is_refused = True
+            self._look_whose_turn()
+
+    def abort(self) -> None:
+        """Close at once, whatever is still to be written."""
+        self.transport.abort()
+
+
+def _written(problem: Problem) -> bytes:
+    """An answer as bytes, after which the connection is closed."""
+    response = problem.response()
+    status = HTTPStatus(response.status_code)
+    lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode()), b"connection: close"]
+    lines += [name + b": " + value for name, value in response.raw_headers]
+    return b"\r\n".join([*lines, b"", bytes(response.body)])

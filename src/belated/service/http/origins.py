@@ -1,0 +1,71 @@
+"""Refuses what web pages of other origins send to a service without keys.
+
+A browser lets every page post to any address, this machine's among them, as long as the request
+needs no permission: the page cannot read the answer, but what it asked for is done. A body must be
+sent as application/json, which needs permission; a request without a body needs none. The browser
+says where such a request comes from, and pages cannot change that.
+"""
+
+from collections.abc import Awaitable, Collection
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from belated.core.arguments import shown
+from belated.service.http.problems import Problem, ProblemType
+from belated.service.service import Service
+
+OTHER_ORIGIN = ProblemType(
+    403, "other-origin", "The request was sent by a web page of another origin"
+)
+CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
+OWN_SITE = (b"same-origin", b"none")  # none: typed into the browser by its user
+
+
+class OwnOrigins:
+    """An ASGI app around another one: refuses changes that pages of other origins ask for.
+
+    Only as long as there are no keys: a page does not know them, and a browser adds none by itself.
+    Programs that are no browsers send neither of the two headers, and pass.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, allowed: Collection[str]) -> None:
+        self.app, self.service = app, service
+        self.allowed = {name.lower() for name in allowed}
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        if scope["type"] == "http" and scope["method"] not in CHANGES_NOTHING:
+            service = self.service
+            if service.ready and service.ring.is_open:
+                foreign = foreign_origin(dict(scope["headers"]), self.allowed)
+                if foreign is not None:
+                    problem = Problem(
+                        OTHER_ORIGIN,
+                        f"Origin = {shown(foreign)}: expected a page of this service, or no web "
+                        "page, as long as there are no API keys. Make one with `belated keys "
+                        "create` and send it with the request.",
+                    )
+                    return problem.response()(scope, receive, send)
+        return self.app(scope, receive, send)
+
+
+def foreign_origin(headers: dict[bytes, bytes], allowed: Collection[str] = ()) -> str | None:
+    """The origin of the page that sent a request, where it is not the service's own; else None.
+
+    >>> foreign_origin({b"host": b"localhost:8787", b"origin": b"http://evil.example"})
+    'http://evil.example'
+    >>> foreign_origin({b"host": b"localhost:8787", b"origin": b"http://localhost:8787"})
+    >>> foreign_origin({b"host": b"localhost:8787"})
+    """
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site in OWN_SITE or (site is None and origin is None):
+        return None
+    text = (origin or b"").decode("latin-1")
+    try:
+        page = urlsplit(text.lower())
+        own = page.netloc == headers.get(b"host", b"").decode("latin-1").lower()
+        is_own = bool(page.netloc) and (own or page.hostname in allowed)
+    except ValueError:  # such as an address with half a bracket
+        is_own = False
+    return None if is_own else text

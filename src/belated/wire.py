@@ -1,0 +1,386 @@
+"""What goes over the wire: requests that are refused unless they fit, and answers."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from belated.core.events import Standing, Status
+
+Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
+ActionName = Annotated[str, Meta(min_length=1, max_length=200)]
+NO_NUL = "^[^\\x00]*$"  # PostgreSQL cannot hold it
+Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_NUL)]
+DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
+Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
+Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]
+# beyond this a float is not exact, and the log cannot hold much larger ones
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Value = str | Whole | float | bool | None
+Columns = dict[str, Value]  # features by name
+# A model of d features holds several d x d matrices, and others wait while it is made.
+MOST_FEATURES = 1024
+Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
+
+MOST_ACTIONS = 10_000
+MOST_REWARDS = 10_000
+LONGEST_PAGE, USUAL_PAGE = 10_000, 1_000  # entries of a list in one answer
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a caller sends."""
+
+
+# --------------------------------------------------------------------------------- parameters
+
+
+class BanditPath(Request):
+    """Which bandit."""
+
+    name: Name
+
+
+class DecisionPath(Request):
+    """Which decision."""
+
+    id: DecisionId
+
+
+class SubjectPath(Request):
+    """Whose data."""
+
+    name: Name
+    subject: Label
+
+
+class KeyPath(Request):
+    """Which API key."""
+
+    id: Label
+
+
+class Explaining(Request):
+    """Whether to work out what the bandit thought of every action."""
+
+    explain: bool = False
+
+
+class Watching(Request):
+    """Which bandit to show; the first, if none is named."""
+
+    bandit: Name | None = None
+
+
+class Paging(Request):
+    """Which part of a list: at most ``limit`` entries, those after what ``next`` said before."""
+
+    limit: Annotated[int, Meta(ge=1, le=LONGEST_PAGE)] = USUAL_PAGE
+    after: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+
+
+# ------------------------------------------------------------------------------------ bandits
+
+
+class FeatureSettings(Request):
+    """How columns of actions and contexts become a vector; see ``belated.Features``."""
+
+    numeric: dict[str, tuple[float, float]] = {}  # ranges
+    categorical: dict[str, list[Value]] = {}  # categories
+    hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
+    interactions: list[tuple[str, str]] = []
+    intercept: bool = True
+    ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
+    optional: list[str] = []  # columns that may be missing
+    strict: bool = False  # refuse what would become zeros: an unknown category, a misspelt key
+
+
+class BanditSettings(Request):
+    """A bandit: what its rewards are like, how it chooses, and how it waits."""
+
+    family: Annotated[str, Meta(max_length=200, examples=["bernoulli", "gaussian:sd=0.5"])]
+    policy: Annotated[str, Meta(max_length=500)] = "delayed-ofu-glm"
+    dim: Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None = None
+    features: FeatureSettings | None = None
+    max_norm: Annotated[float, Meta(gt=0.0)] = 1.0
+    loop: Literal["explicit", "conversion"] = "explicit"
+    window: Seconds | None = None
+    default_reward: float = 0.0
+    late: Literal["keep", "revise"] = "keep"
+    mode: Literal["live", "shadow"] = "live"
+    exploration: Probability = 0.0
+    baseline: Annotated[str, Meta(max_length=200)] = ""
+    fallback: Annotated[str, Meta(max_length=200)] = ""
+    log_actions: bool = False
+
+
+class BanditState(msgspec.Struct):
+    """A bandit, its settings and what it knows."""
+
+    name: str
+    settings: dict[str, Any]
+    n_actions: int
+    model_version: int
+    n_decided: int
+    n_observed: int
+    n_pending: int  # waiting for their reward, or held with it until their window closes
+    n_expired: int
+    n_late: int
+    n_cancelled: int
+    theta: list[float]
+    certified_error: float | None
+    width: float | None  # radius of the confidence set; null where the policy has none
+    n_held: int = 0  # rewards of a conversion loop that wait for their window to close
+    waiting: str = ""  # of a conversion loop that has learnt nothing yet: what it waits for
+
+
+class BanditList(msgspec.Struct):
+    """The bandits of the service, one page of them."""
+
+    bandits: list[str]
+    next: str | None = None  # the parameter ``after`` of the next page; null: this is the last
+
+
+class ActionChange(Request):
+    """Actions to register, with their features, and names to withdraw."""
+
+    put: dict[ActionName, Columns | Vector] = {}
+    drop: Annotated[list[ActionName], Meta(max_length=MOST_ACTIONS)] = []
+
+
+class ActionList(msgspec.Struct):
+    """The registered actions of a bandit, one page of them."""
+
+    actions: dict[str, Any]
+    next: str | None = None  # the parameter ``after`` of the next page; null: this is the last
+
+
+# ---------------------------------------------------------------------------------- decisions
+
+
+class Base64Matrix(Request):
+    """Little-endian float64 numbers, row by row."""
+
+    rows: Annotated[int, Meta(ge=1, le=MOST_ACTIONS)]
+    base64: str
+
+
+class ActionRow(Request):
+    """An action that is not registered."""
+
+    id: ActionName
+    features: Columns | Vector
+
+
+class RankingRequest(Request):
+    """Rank the registered actions, ``actions``, or the rows of ``matrix``."""
+
+    context: Columns | None = None
+    eligible: Annotated[list[ActionName], Meta(min_length=1, max_length=MOST_ACTIONS)] | None = None
+    actions: Annotated[list[ActionRow], Meta(min_length=1, max_length=MOST_ACTIONS)] | None = None
+    matrix: (
+        Base64Matrix | Annotated[list[Vector], Meta(min_length=1, max_length=MOST_ACTIONS)] | None
+    ) = None
+
+
+class DecisionRequest(RankingRequest):
+    """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``."""
+
+    request_id: Label | None = None
+    subject: Label | None = None
+    played: ActionName | None = None
+    propensity: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+
+
+class DecisionAnswer(msgspec.Struct):
+    """What to do. ``logged`` is false where the store was down and the fallback is given."""
+
+    action: str
+    index: int
+    logged: bool
+    decision_id: str | None = None
+    propensity: float | None = None
+    score: float | None = None
+    estimate: float | None = None
+    width: float | None = None
+    model_version: int | None = None
+    proposal: str | None = None  # in shadow mode: what the bandit would have done
+    retried: bool = False  # the request had been made before: this is its decision
+
+
+class EventView(msgspec.Struct):
+    """Something that happened to a decision."""
+
+    kind: str
+    time: str
+    reward: float | None = None
+
+
+class ActionView(msgspec.Struct):
+    """What the bandit thought of an action when it decided."""
+
+    action: str
+    features: list[float]
+    estimate: float
+    bonus: float | None
+    mean: float
+
+
+class Explanation(msgspec.Struct):
+    """What the model knew when it decided."""
+
+    n_decided: int
+    n_observed: int
+    n_pending: int
+    theta: list[float]
+    actions: list[ActionView]
+    complete: bool  # whether the log holds the features of all actions
+
+
+class DecisionStory(msgspec.Struct):
+    """A decision and all that became of it."""
+
+    decision_id: str
+    bandit: str
+    status: Standing
+    action: str
+    propensity: float | None
+    model_version: int
+    policy: str
+    score: float | None
+    estimate: float
+    width: float | None
+    features: list[float]
+    events: list[EventView]
+    context: Any = None  # as it came
+    request_id: str | None = None
+    subject: str | None = None
+    proposal: str | None = None
+    window_closes: str | None = None
+    explanation: Explanation | None = None
+
+
+# ------------------------------------------------------------------------------------ rewards
+
+
+class RewardItem(Request):
+    """The reward of a decision; ``revise`` puts it in the place of an earlier one."""
+
+    decision_id: DecisionId
+    reward: float
+    revise: bool = False
+
+
+class RewardBatch(Request):
+    """Rewards of any bandits."""
+
+    rewards: Annotated[list[RewardItem], Meta(min_length=1, max_length=MOST_REWARDS)]
+
+
+class RewardAnswer(msgspec.Struct, omit_defaults=True):
+    """What became of each reward, in the order they were sent.
+
+    Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
+    expected instead of each invalid reward, and nothing about the others.
+    """
+
+    statuses: list[Status]
+    reasons: list[str] = []
+
+
+class StatusAnswer(msgspec.Struct):
+    """What became of a cancellation."""
+
+    status: Status
+
+
+class ParkedReward(msgspec.Struct):
+    """A reward that came before its decision was visible here."""
+
+    decision_id: str
+    time: str
+    reward: float
+
+
+class ParkedList(msgspec.Struct):
+    """Rewards that came before their decision was visible here, oldest decision first.
+
+    ``next`` is the ``after`` of the next page, null where there may be none.
+    """
+
+    parked: list[ParkedReward]
+    next: str | None = None
+
+
+class Erased(msgspec.Struct):
+    """How many decisions were erased."""
+
+    decisions: int
+
+
+# --------------------------------------------------------------------------------------- keys
+
+
+class KeyRequest(Request):
+    """An API key to make."""
+
+    name: Label
+    scopes: Annotated[
+        list[Literal["read", "decide", "reward", "admin"]], Meta(min_length=1, max_length=4)
+    ]
+    bandit: Name | None = None
+
+
+class KeyView(msgspec.Struct):
+    """An API key without its secret."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    bandit: str | None
+
+
+class NewKeyAnswer(msgspec.Struct):
+    """An API key; its secret is shown here and never again."""
+
+    id: str
+    key: str
+
+
+class KeyList(msgspec.Struct):
+    """The API keys that are valid, one page of all that ever were."""
+
+    keys: list[KeyView]
+    next: str | None = None  # the parameter ``after`` of the next page; null: this is the last
+
+
+class Health(msgspec.Struct):
+    """Whether the service can be used."""
+
+    status: Literal[
+        "ok", "starting", "compiling", "draining", "store unavailable", "behind the log"
+    ]
+    events_behind: int = 0
+    compiling: int = 0  # bandits whose kernels are being compiled
+
+
+# ------------------------------------------------------------------------------------- errors
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is wrong with a request, and where: in the body, or in a parameter."""
+
+    detail: str
+    pointer: str = ""  # JSON Pointer into the body, such as #/rewards/3/reward
+    parameter: str = ""  # name of a path or query parameter
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RFC 9457 problem document. Some types add members of their own."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: Sequence[Fault] = ()
+    retry_after: int | None = None  # seconds, the same as in the header Retry-After

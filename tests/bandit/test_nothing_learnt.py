@@ -1,0 +1,131 @@
+"""A conversion loop that has learnt nothing yet says so, and spreads its play."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from test_fold import DIM, HOUR, SECOND, conversion, decide, explicit, new_loop, replayed, same
+from test_service import Client
+from test_unmatched import alarms
+
+from belated import Bandit, Bernoulli, DelayedOFUGLM
+from belated.ledger.events import Draft, Kind
+from belated.ledger.proposing import NOTHING_SAID
+from belated.ledger.stores.memory import MemoryLedger
+from belated.monitoring.words import nothing_learnt
+
+BANNERS = {f"banner {k}": np.eye(DIM)[k].tolist() for k in range(DIM)}
+
+
+def played(replica, n):
+    """Names and propensities of decisions that nobody rewards."""
+    bodies = []
+    for _ in range(n):
+        proposal = replica.propose("shop", NOTHING_SAID)
+        replica.commit([proposal.draft])
+        bodies.append(proposal.body)
+    return Counter(body.action for body in bodies), {body.propensity for body in bodies}
+
+
+def test_play_is_spread_until_the_first_window_closes():
+    replica = new_loop(conversion())
+    replica.register("shop", BANNERS)
+    counts, propensities = played(replica, 600)
+    assert propensities == {1.0 / DIM}
+    assert min(counts.values()) > 150  # 200 expected, with a standard deviation of 12
+    replica.clock.now += HOUR + SECOND
+    assert replica.expire() == 600
+    _, propensities = played(replica, 5)
+    assert propensities == {1.0}  # the policy decides now, and it draws nothing
+    assert same(replica, replayed(replica))
+
+
+def test_an_explicit_loop_lets_its_policy_decide_from_the_start():
+    replica = new_loop(explicit())
+    replica.register("shop", BANNERS)
+    assert played(replica, 5)[1] == {1.0}
+
+
+def test_a_revised_late_reward_is_something_learnt():
+    replica = new_loop(conversion(late="revise"))
+    replica.register("shop", BANNERS)
+    proposal = replica.propose("shop", NOTHING_SAID)
+    replica.commit([proposal.draft])
+    assert replica.fold("shop").spreads
+    replica.clock.now += 2 * HOUR
+    replica.reward([(proposal.draft.id, 1.0)])
+    replica.expire()
+    assert not replica.fold("shop").spreads
+
+
+def test_what_is_held_is_counted_through_everything_that_can_happen():
+    replica = new_loop(conversion())
+    rng = np.random.default_rng(1)
+    ids = [decide(replica, rng) for _ in range(5)]
+    fold, now = replica.fold("shop"), replica.clock()
+    replica.reward([(ids[0], 1.0), (ids[1], 0.0), (ids[2], 1.0)])
+    replica.commit([Draft(Kind.REVISED, "", ids[0], now, 0.0)])
+    assert fold.n_held == 3
+    replica.commit([Draft(Kind.CANCELLED, "", ids[3], now)])
+    assert fold.n_held == sum(pending.held is not None for pending in fold.pending.values())
+    assert fold.waiting_words(now) == (
+        "3 rewards held, 0 learnt; the first window closes in 1 hour"
+    )
+    assert replayed(replica).fold("shop").n_held == 3
+    replica.clock.now += HOUR + SECOND
+    replica.expire()
+    assert (fold.n_held, fold.waiting_words(replica.clock())) == (0, "")
+
+
+def test_the_first_window_is_that_of_a_decision_that_still_waits():
+    replica = new_loop(conversion())
+    rng = np.random.default_rng(1)
+    first = decide(replica, rng)
+    replica.clock.now += 600 * SECOND
+    decide(replica, rng)
+    replica.commit([Draft(Kind.CANCELLED, "", first, replica.clock())])
+    assert "closes in 1 hour" in replica.fold("shop").waiting_words(replica.clock())
+
+
+def test_the_service_says_so():
+    client = Client()
+    client.bandit(loop="conversion", window=48 * 3600.0)
+    client("PATCH", "/v1/bandits/shop/actions", {"put": {"a": [1.0, 0.0], "b": [0.0, 1.0]}})
+    decisions = [client.decide() for _ in range(100)]
+    assert {decision["propensity"] for decision in decisions} == {0.5}
+    assert 20 < sum(decision["action"] == "a" for decision in decisions) < 80
+    client.reward(*((decision["decision_id"], 1.0) for decision in decisions[:60]))
+    client.now += 3600 * SECOND - 2 * SECOND
+    said = "60 rewards held, 0 learnt; the first window closes in 47 hours"
+    assert alarms(client)["nothing-learnt-yet"] == (
+        f"Nothing has been learnt yet: {said}. Until then every action is drawn with the same "
+        "probability."
+    )
+    state = client("GET", "/v1/bandits/shop")
+    assert (state["n_observed"], state["n_held"], state["waiting"]) == (0, 60, said)
+
+
+@pytest.mark.parametrize("default_reward", [None, 0.0])
+def test_a_bandit_with_a_ledger_says_so(default_reward):
+    bandit = Bandit(
+        2,
+        family=Bernoulli(),
+        policy=DelayedOFUGLM(),
+        ledger=MemoryLedger(),
+        window=48 * 3600.0,
+        default_reward=default_reward,
+        seed=1,
+    )
+    decisions = [bandit.decide([[1.0, 0.0], [0.0, 1.0]]) for _ in range(40)]
+    bandit.learn([(decision.id, 1.0) for decision in decisions[:3]])
+    if default_reward is None:
+        assert bandit.waiting == ""
+        assert "waiting" not in repr(bandit)
+    else:
+        said = "3 rewards held, 0 learnt; the first window closes in 48 hours"
+        assert (bandit.waiting, f"waiting={said!r})" in repr(bandit)) == (said, True)
+        assert 8 < sum(decision.index for decision in decisions) < 32
+
+
+def test_words():
+    assert nothing_learnt(0, 3600.0).endswith("closes in 1 hour")

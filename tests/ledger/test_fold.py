@@ -1,0 +1,606 @@
+"""The state is a fold over the log: replayed, resumed, duplicated, reordered, revised."""
+
+import math
+from collections import Counter
+from itertools import count
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from belated import Bernoulli, DelayedOFUGLM, Gaussian
+from belated.core.events import Status
+from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger.events import START, Draft, Kind
+from belated.ledger.proposing import NOTHING_SAID, Ask
+from belated.ledger.protocol import Importer
+from belated.ledger.replica import Replica
+from belated.ledger.spec import Spec
+from belated.ledger.stores.memory import MemoryLedger
+from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.policies.greedy import Greedy
+from belated.policies.thompson import Thompson
+from naive import ledger as naive_ledger
+from support.simulation_checks import check_counts, check_estimate
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+DIM = 3
+
+
+class Clock:
+    """Stands still until told to move."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def explicit(family=None, policy=None, **settings):
+    return Spec.of(DIM, family or Bernoulli(), policy or DelayedOFUGLM(), **settings)
+
+
+def conversion(**settings):
+    return explicit(loop="conversion", window=3600.0, **settings)
+
+
+def new_loop(spec, ledger=None, name="shop", seed=1):
+    replica = Replica(ledger or MemoryLedger(), clock=Clock(), seed=seed)
+    replica.configure(name, spec)
+    return replica
+
+
+def random_actions(rng, n=4):
+    x = rng.normal(size=(n, DIM))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def decide(replica, rng, name="shop", **ask):
+    proposal = replica.propose(name, Ask(matrix=random_actions(rng), **ask))
+    (outcome,) = replica.commit([proposal.draft])
+    assert outcome.status == Status.ACCEPTED
+    return proposal.draft.id
+
+
+def replayed(replica):
+    fresh = Replica(replica.ledger, clock=replica.clock)
+    fresh.catch_up()
+    return fresh
+
+
+def same(replica, other):
+    return {n: f.digest() for n, f in replica.folds.items()} == {
+        n: f.digest() for n, f in other.folds.items()
+    }
+
+
+def test_learns_on_arrival_in_an_explicit_loop():
+    rng, replica = np.random.default_rng(1), new_loop(explicit(Gaussian(sd=0.1)))
+    ids = [decide(replica, rng) for _ in range(5)]
+    fold = replica.folds["shop"]
+    assert (fold.learner.n_decided, fold.learner.n_observed) == (5, 0)
+    assert replica.reward([(ids[3], 0.5), (ids[0], -0.25)]) == ["accepted"] * 2
+    assert fold.learner.n_observed == 2
+    X, y = fold.learner.history.x[[0, 3]], np.array([-0.25, 0.5])
+    W = fold.learner.policy.lam * np.eye(DIM) + X.T @ X
+    assert fold.learner.state.theta == pytest.approx(np.linalg.solve(W, X.T @ y), abs=1e-12)
+    assert list(fold.pending) == [ids[1], ids[2], ids[4]]
+
+
+def test_holds_every_conversion_until_its_window_closes():
+    rng, replica = np.random.default_rng(1), new_loop(conversion())
+    ids = [decide(replica, rng) for _ in range(3)]
+    fold = replica.folds["shop"]
+    assert replica.reward([(ids[1], 1.0)]) == ["accepted"]
+    replica.clock.now += HOUR
+    assert replica.expire() == 0  # the window is still open
+    assert fold.learner.n_observed == 0
+    replica.clock.now += 1
+    assert replica.expire() == 3
+    assert fold.learner.history.y[:3].tolist() == [0.0, 1.0, 0.0]
+    assert not fold.pending
+    assert replica.expire() == 0
+    assert same(replica, replayed(replica))
+
+
+def test_learning_conversions_on_arrival_would_be_biased():
+    """Why they are held (SERVICE.md, section 0): p L / (L - (1 - p) W) instead of p."""
+    p, window, length = 0.05, 1000, 2000
+    rng = np.random.default_rng(3)
+    converted = rng.random(length * 20) < p
+    made = np.repeat(np.arange(length), 20)
+    closed = made + window < length
+    naive = converted.sum() / (converted.sum() + (closed & ~converted).sum())
+    held = converted[closed].mean()
+    assert naive == pytest.approx(p * length / (length - (1 - p) * window), rel=0.1)
+    assert held == pytest.approx(p, rel=0.1)
+
+
+@pytest.mark.parametrize("late", ["keep", "revise"])
+def test_late_conversions_are_kept_and_revise_where_wanted(late):
+    rng, replica = np.random.default_rng(1), new_loop(conversion(late=late))
+    ids = [decide(replica, rng) for _ in range(2)]
+    fold = replica.folds["shop"]
+    replica.clock.now += HOUR + 1
+    # one comes after the window but before its expiry is in the log
+    expected = ["accepted" if late == "revise" else "expired"]
+    assert replica.reward([(ids[0], 1.0)]) == expected
+    assert replica.expire() == 2
+    assert replica.reward([(ids[1], 1.0)]) == expected
+    y = fold.learner.history.y[:2].tolist()
+    assert y == ([1.0, 1.0] if late == "revise" else [0.0, 0.0])
+    assert fold.counts.late == 2
+    assert same(replica, replayed(replica))
+    truth = new_loop(explicit())
+    twins = [truth.propose("shop", Ask(matrix=x[None])).draft for x in fold.learner.history.x[:2]]
+    truth.commit(twins)
+    truth.reward(zip((draft.id for draft in twins), y, strict=True))
+    assert fold.learner.exact_theta() == pytest.approx(
+        truth.folds["shop"].learner.exact_theta(), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("family", [Gaussian(sd=0.5), Bernoulli()])
+def test_a_revision_is_as_if_the_first_reward_had_never_been(family):
+    first, second = (
+        new_loop(explicit(family, late="revise", window=60.0), name=n) for n in ("shop", "shop")
+    )
+    for replica, wrong in ((first, True), (second, False)):
+        rng = np.random.default_rng(5)
+        ids = [decide(replica, rng) for _ in range(30)]
+        truth = (np.arange(30) % 3 == 0).astype(float)
+        sent = np.where(np.arange(30) < 10, 1.0 - truth, truth) if wrong else truth
+        replica.reward(zip(ids, sent, strict=True))
+        if wrong:
+            now = replica.clock()
+            drafts = [Draft(Kind.REVISED, "", ids[k], now, float(truth[k])) for k in range(10)]
+            assert {o.status for o in replica.commit(drafts)} == {Status.ACCEPTED}
+    a, b = first.folds["shop"].learner, second.folds["shop"].learner
+    assert a.exact_theta() == pytest.approx(b.exact_theta(), abs=1e-9)
+    assert np.array_equal(a.history.y[:30], b.history.y[:30])
+    assert same(first, replayed(first))
+
+
+def test_a_revision_of_a_late_reward_is_learnt_before_its_expiry_is_in_the_log_and_after():
+    rng, replica = np.random.default_rng(1), new_loop(explicit(window=60.0))
+    ids = [decide(replica, rng) for _ in range(3)]
+    fold = replica.folds["shop"]
+    replica.clock.now += 61 * SECOND
+    assert replica.reward([(id, 0.0) for id in ids]) == ["expired"] * 3
+    assert fold.learner.n_observed == 0
+    first, second, _ = (Draft(Kind.REVISED, "", id, replica.clock(), 1.0) for id in ids)
+    assert replica.commit([first])[0].status == Status.ACCEPTED
+    assert replica.expire() == 2
+    assert replica.commit([second])[0].status == Status.ACCEPTED
+    assert fold.learner.history.y[:2].tolist() == [1.0, 1.0]
+    assert fold.learner.n_observed == 2
+    assert fold.counts.expired == 2
+    assert not fold.pending
+    assert same(replica, replayed(replica))
+
+
+def test_expiry_and_cancellation_in_an_explicit_loop():
+    rng, replica = np.random.default_rng(1), new_loop(explicit(window=60.0, late="revise"))
+    ids = [decide(replica, rng) for _ in range(3)]
+    replica.commit([Draft(Kind.CANCELLED, "", ids[0], replica.clock())])
+    replica.clock.now += 61 * SECOND
+    assert replica.expire() == 2
+    fold = replica.folds["shop"]
+    assert fold.learner.n_observed == 0
+    assert (fold.counts.cancelled, fold.counts.expired) == (1, 2)
+    assert replica.reward([(ids[2], 1.0)]) == ["accepted"]
+    assert fold.learner.n_observed == 1
+    assert replica.reward([(ids[0], 1.0)]) == ["conflict"]
+    assert same(replica, replayed(replica))
+
+
+def test_a_forgotten_subject_leaves_no_trace_in_the_model():
+    with_me, without_me = new_loop(explicit()), new_loop(explicit())
+    for replica in (with_me, without_me):
+        rng = np.random.default_rng(2)
+        for k in range(12):
+            mine = k % 3 == 0
+            actions = random_actions(rng)
+            if mine and replica is without_me:
+                continue
+            subject = "me" if mine else ""
+            proposal = replica.propose("shop", Ask(matrix=actions[:1], subject=subject))
+            replica.commit([proposal.draft])
+            replica.reward([(proposal.draft.id, float(k % 2))])
+    assert with_me.ledger.forget("shop", "me", with_me.clock()) == 4
+    with_me.catch_up()
+    a, b = with_me.folds["shop"], without_me.folds["shop"]
+    assert a.counts.erased == 4
+    assert np.array_equal(a.learner.state.theta, b.learner.state.theta)
+    assert np.array_equal(a.learner.state.W, b.learner.state.W)
+    assert same(with_me, replayed(with_me))
+    decide(with_me, rng)
+    assert same(with_me, replayed(with_me))
+
+
+class FailsWhenArmed(MemoryLedger):
+    """Cannot be read from the start while ``armed``."""
+
+    armed = False
+
+    def follow(self, after, limit=100_000):
+        if self.armed and after == START:
+            raise StoreUnavailableError("armed")
+        return super().follow(after, limit)
+
+
+def test_a_store_that_fails_while_a_subject_is_forgotten_makes_nothing_count_twice():
+    replica = new_loop(explicit(), FailsWhenArmed())
+    replica.configure("other", explicit())
+    rng = np.random.default_rng(1)
+    decide(replica, rng, subject="me")
+    replica = replayed(replica)
+    decide(replica, rng, "other")
+    replica.ledger.forget("shop", "me", replica.clock())
+    replica.ledger.armed = True
+    with pytest.raises(StoreUnavailableError):
+        replica.catch_up()
+    replica.ledger.armed = False
+    replica.catch_up()
+    replica.catch_up()
+    assert replica.folds["other"].learner.n_decided == 1
+    assert same(replica, replica)
+
+
+def test_snapshots(tmp_path):
+    rng, replica = np.random.default_rng(1), new_loop(conversion())
+    replica.configure("other", explicit(Gaussian(sd=1.0), Thompson()))
+    replica.register("other", {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0]})
+    for k in range(40):
+        id = decide(replica, rng)
+        other = replica.propose("other", Ask()).draft
+        replica.commit([other])
+        replica.reward([(other.id, 0.5)])
+        if k % 3 == 0:
+            replica.reward([(id, 1.0)])
+        replica.clock.now += HOUR // 10
+        replica.expire()
+        if k in (10, 20, 30):
+            snapshots.save(replica, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+    resumed = Replica(replica.ledger, clock=replica.clock)
+    assert snapshots.load(resumed, tmp_path) < replica.position
+    resumed.catch_up()
+    assert resumed.position == replica.position
+    assert same(replica, resumed)
+    for twin in (replica, resumed):  # and they go on alike
+        twin.rng = np.random.default_rng(9)
+    assert replica.propose("other", Ask()).body == resumed.propose("other", Ask()).body
+    assert snapshots.save(replica, tmp_path) == snapshots.save(resumed, tmp_path)
+
+    # a damaged one is passed over, and so is one that holds what was erased since
+    newest = max(tmp_path.iterdir())
+    (newest / "0.npz").write_bytes(b"?")
+    older = Replica(replica.ledger, clock=replica.clock)
+    assert snapshots.load(older, tmp_path) > (0, 0)
+    older.catch_up()
+    assert same(replica, older)
+    strangers = new_loop(explicit())
+    assert snapshots.load(strangers, tmp_path) == strangers.position
+    theirs = snapshots.save(strangers, tmp_path)  # positions of another ledger mean nothing here
+    assert len(snapshots.found(tmp_path)) == 3
+    assert theirs in snapshots.found(tmp_path)
+
+
+def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
+    rng, replica = np.random.default_rng(1), new_loop(explicit())
+    decide(replica, rng, subject="me")
+    snapshots.save(replica, tmp_path)
+    decide(replica, rng, subject="you")
+    assert replica.ledger.forget("shop", "you", replica.clock()) == 1
+    fresh = Replica(replica.ledger, clock=replica.clock)
+    assert snapshots.load(fresh, tmp_path) > (0, 0)  # it holds nothing of you
+    snapshots.drop_erased(replica.ledger, tmp_path)
+    assert len(snapshots.found(tmp_path)) == 1
+    assert replica.ledger.forget("shop", "me", replica.clock()) == 1
+    fresh = Replica(replica.ledger, clock=replica.clock)
+    assert snapshots.load(fresh, tmp_path) == (0, 0)
+    fresh.catch_up()
+    replica.catch_up()
+    snapshots.drop_erased(replica.ledger, tmp_path)
+    assert snapshots.found(tmp_path) == []
+    assert fresh.folds["shop"].learner.n_decided == 0
+    assert same(replica, fresh)
+
+
+class AnyLoop(RuleBasedStateMachine):
+    """Whatever happens, replay equals live, duplicates change nothing, and order hardly matters."""
+
+    ids_made = count()
+
+    @initialize(
+        spec=st.sampled_from(
+            [
+                explicit(),
+                explicit(Gaussian(sd=0.5)),
+                explicit(window=50.0, late="revise"),
+                conversion(),
+                conversion(late="revise"),
+                explicit(Gaussian(sd=0.5), Thompson()),
+                conversion(policy=Greedy()),
+            ]
+        )
+    )
+    def start(self, spec):
+        self.spec, self.replica = spec, new_loop(spec)
+        self.rng = np.random.default_rng(7)
+        self.ids = []
+        self.sent = {}
+        self.decide(4)
+
+    @property
+    def fold(self):
+        return self.replica.folds["shop"]
+
+    @rule(n=st.integers(1, 4))
+    def decide(self, n):
+        proposals = [
+            self.replica.propose("shop", Ask(matrix=random_actions(self.rng))) for _ in range(n)
+        ]
+        outcomes = self.replica.commit([p.draft for p in proposals])
+        assert {o.status for o in outcomes} == {Status.ACCEPTED}
+        self.ids += [p.draft.id for p in proposals]
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def reward(self, data):
+        chosen = data.draw(st.lists(st.sampled_from(range(len(self.ids))), min_size=1, max_size=5))
+        pairs = [(self.ids[k], float(k % 2)) for k in chosen]
+        for (id, value), status in zip(pairs, self.replica.reward(pairs), strict=True):
+            assert status in ("accepted", "duplicate", "expired", "conflict")
+            if status == "accepted":
+                self.sent.setdefault(id, value)
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def send_again(self, data):
+        known = [id for id in self.ids if id in self.sent]
+        before = self.fold.digest()
+        if known:
+            id = data.draw(st.sampled_from(known))
+            assert self.replica.reward([(id, self.sent[id])] * 2) == ["duplicate"] * 2
+        assert self.fold.digest() == before
+
+    @rule(seconds=st.integers(1, 4000))
+    def wait(self, seconds):
+        self.replica.clock.now += seconds * SECOND
+
+    @rule()
+    def close_windows(self):
+        self.replica.expire()
+        assert self.replica.expire() == 0
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def cancel(self, data):
+        id = data.draw(st.sampled_from(self.ids))
+        self.replica.commit([Draft(Kind.CANCELLED, "", id, self.replica.clock())])
+
+    @precondition(lambda self: self.ids and self.fold.learner.can_revise)
+    @rule(data=st.data(), value=st.sampled_from([0.0, 1.0]))
+    def revise(self, data, value):
+        id = data.draw(st.sampled_from(self.ids))
+        draft = Draft(Kind.REVISED, "", id, self.replica.clock(), value)
+        (outcome,) = self.replica.commit([draft])
+        if outcome.status == Status.ACCEPTED:
+            self.sent[id] = value
+
+    @invariant()
+    def replay_is_live(self):
+        if hasattr(self, "loop"):
+            assert same(self.replica, replayed(self.replica))
+
+    @invariant()
+    def the_rules_are_kept(self):
+        """What is pending, learnt and counted is what a slow twin makes of the log."""
+        if hasattr(self, "loop"):
+            check_counts(self.fold, self.twin())
+
+    def twin(self):
+        return naive_ledger.read(self.replica.ledger.follow(START)[0])["shop"]
+
+    def teardown(self):
+        if not getattr(self, "ids", None):
+            return
+        check_estimate(self.fold, self.twin())
+        learner = self.fold.learner
+        n = learner.n_decided
+        X, y = learner.history.x[:n], learner.history.y[:n]
+        order = self.rng.permutation(np.flatnonzero(~np.isnan(y)))
+        twin = self.spec.learner()
+        rows, rewards = np.arange(n), np.zeros(n)
+        none = np.zeros(n, np.int64)
+        twin.fold(none, X.copy(), rows, rewards, none)
+        ones = np.ones(1, np.int64)
+        for row in order:  # one by one, in another order
+            where = np.array([row])
+            twin.fold(ones, np.zeros((0, DIM)), where, y[where], ones)
+        ours, theirs = learner.exact_theta(), twin.exact_theta()
+        H = getattr(learner.state.fit, "H", learner.state.W)
+        difference = ours - theirs
+        assert math.sqrt(difference @ H @ difference) <= 1e-10
+        certified = learner.state.scalars[1] + twin.state.scalars[1]
+        difference = learner.state.theta - twin.state.theta
+        assert math.sqrt(difference @ H @ difference) <= 2.0 * certified + 1e-10
+
+
+TestAnyLoop = AnyLoop.TestCase
+TestAnyLoop.settings = settings(
+    max_examples=1000,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_two_processes_on_one_file_agree(tmp_path):
+    """Each writes and reads the log of the other; both folds are those of the log."""
+    rng = np.random.default_rng(1)
+    first = new_loop(explicit(), SQLiteLedger(tmp_path / "a.db"))
+    second = Replica(SQLiteLedger(tmp_path / "a.db"), clock=first.clock, seed=2)
+    second.catch_up()
+    waiting = []
+    for k in range(40):
+        replica = (first, second)[int(rng.integers(2))]
+        waiting.append(decide(replica, rng))
+        if k % 3 == 0:
+            other = (first, second)[int(rng.integers(2))]
+            id = waiting.pop(int(rng.integers(len(waiting))))
+            assert other.reward([(id, 1.0)]) == ["accepted"]
+    first.catch_up()
+    second.catch_up()
+    assert same(first, second)
+    assert same(first, replayed(first))
+
+
+def test_catching_up_goes_to_the_end_though_another_wrote_after_us(tmp_path):
+    """What a ledger wrote itself it hands on without reading the log, which may have gone on."""
+    rng = np.random.default_rng(1)
+    first = new_loop(explicit(), SQLiteLedger(tmp_path / "a.db"))
+    second = Replica(SQLiteLedger(tmp_path / "a.db"), clock=first.clock, seed=2)
+    second.catch_up()
+    proposal = first.propose("shop", Ask(matrix=random_actions(rng)))
+    first.ledger.commit([proposal.draft])  # not taken in yet
+    decide(second, rng)
+    assert first.catch_up() == 2
+    assert same(first, second)
+
+
+@pytest.mark.parametrize("loop_kind", ["explicit", "conversion"])
+@pytest.mark.parametrize("late", ["keep", "revise"])
+@pytest.mark.parametrize("searched", [0, 16])
+def test_what_a_fold_remembers_is_what_the_store_would_find(
+    tmp_path, monkeypatch, loop_kind, late, searched
+):
+    """A store that is told by the fold which decisions are open judges as one that looks."""
+    monkeypatch.setattr("belated.ledger.replica.MOST_SEARCHED", searched)
+    rng = np.random.default_rng(1)
+    spec = explicit(loop=loop_kind, window=5.0, late=late)
+    replica, looking = (
+        new_loop(spec, SQLiteLedger(tmp_path / "a.db")),
+        SQLiteLedger(tmp_path / "b.db"),
+    )
+    ids, statuses = [], Counter()
+    for _ in range(400):
+        drafts = []
+        for _ in range(int(rng.integers(1, 4))):
+            time = replica.clock() + int(rng.integers(-8, 9)) * SECOND  # clocks disagree
+            if rng.random() < 0.3 or not ids:
+                drafts.append(replica.propose("shop", Ask(matrix=random_actions(rng))).draft)
+                ids.append(drafts[-1].id)
+                continue
+            kind = Kind(rng.choice([1, 1, 1, 2, 3, 4]))
+            value = float(rng.integers(2)) if kind in (Kind.REWARDED, Kind.REVISED) else None
+            drafts.append(
+                Draft(kind, "", ids[-1 - int(rng.integers(min(9, len(ids))))], time, value)
+            )
+        told = replica.commit(drafts)
+        assert told == looking.commit(drafts, Importer(replica.accepts))
+        pairs = zip(drafts, told, strict=True)
+        statuses.update((draft.kind, outcome.status) for draft, outcome in pairs)
+        replica.clock.now += int(rng.integers(SECOND))
+    assert min(statuses[Kind.REWARDED, status] for status in list(Status)[:3]) > 20
+    assert statuses[Kind.REWARDED, Status.EXPIRED] > 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"loop": "conversion"}, "window = None"),
+        ({"window": -1.0}, "window = -1"),
+        ({"loop": "conversion", "window": 1.0, "default_reward": 0.5}, "default_reward = 0.5"),
+        ({"exploration": 1.5}, "exploration = 1.5"),
+        ({"late": "sometimes"}, "late = 'sometimes': expected 'keep' or 'revise'"),
+        ({"loop": "open"}, "loop = 'open'"),
+        ({"mode": []}, "mode = "),
+    ],
+)
+def test_settings_that_cannot_be(settings, said):
+    replica = Replica(MemoryLedger(), clock=Clock())
+    with pytest.raises(ValueError, match=said):
+        replica.configure("shop", explicit(**settings))
+    assert replica.ledger.follow(replica.position)[0] == []
+
+
+def test_settings_that_would_change_the_past():
+    replica = new_loop(explicit())
+    assert not replica.configure("shop", explicit())
+    assert replica.configure("shop", explicit(exploration=0.1, window=5.0))
+    assert replica.folds["shop"].spec.exploration == 0.1
+    with pytest.raises(ValueError, match=r"family = .*Make a bandit of another name"):
+        replica.configure("shop", explicit(Gaussian(sd=1.0)))
+    with pytest.raises(ValueError, match="name = 'a b'"):
+        replica.configure("a b", explicit())
+
+
+def test_propensities():
+    rng = np.random.default_rng(4)
+    replica = new_loop(explicit(exploration=0.2))
+    actions = random_actions(rng, 4)
+    greedy = replica.folds["shop"].learner.choose(actions, rng).index
+    drawn = [replica.propose("shop", Ask(matrix=actions)).body for _ in range(4000)]
+    for body in drawn:
+        assert body.propensity == pytest.approx(0.85 if body.index == greedy else 0.05)
+    share = np.mean([body.index == greedy for body in drawn])
+    assert share == pytest.approx(0.85, abs=4 * math.sqrt(0.85 * 0.15 / 4000))
+    assert np.mean([1.0 / b.propensity for b in drawn]) == pytest.approx(4.0, rel=0.15)
+    sampled = new_loop(explicit(Gaussian(sd=1.0), Thompson()))
+    assert sampled.propose("shop", Ask(matrix=actions)).body.propensity is None
+
+
+def test_shadow_mode_learns_from_what_was_played():
+    rng = np.random.default_rng(4)
+    replica = new_loop(explicit(mode="shadow", baseline="b"))
+    replica.register("shop", {"a": [0.9, 0.0, 0.0], "b": [0.1, 0.0, 0.0]})
+    proposal = replica.propose("shop", Ask())
+    assert (proposal.body.action, proposal.body.proposal) == ("b", "a")
+    assert proposal.body.propensity is None
+    assert np.frombuffer(proposal.body.x).tolist() == [0.1, 0.0, 0.0]
+    played = replica.propose("shop", Ask(played="a", propensity=0.25)).body
+    assert (played.action, played.proposal, played.propensity) == ("a", "a", 0.25)
+    with pytest.raises(ValueError, match="played = 'c'"):
+        replica.propose("shop", Ask(played="c"))
+    live = new_loop(explicit())
+    with pytest.raises(ValueError, match="not in shadow mode"):
+        live.propose("shop", Ask(matrix=random_actions(rng), played="0"))
+
+
+def test_bodies_survive_added_fields():
+    """Logs outlive versions: fields may be added at the end of a body, never moved."""
+    body = msgspec.msgpack.encode([b"x", "a", 0, 1.0, 3, "p", 0.0, 0.0, 0.0])
+    from belated.ledger.events import Decided
+
+    assert msgspec.msgpack.decode(body, type=Decided).context == b""
+
+
+def test_the_same_again_is_what_would_be_decided_anew():
+    """The answer that is kept between two commits, and actions that are prepared once."""
+    replica = new_loop(explicit())
+    replica.register("shop", {"a": [0.9, 0.0, 0.0], "b": [0.0, 0.8, 0.1], "c": [0.1, 0.2, 0.9]})
+    rng, fold, chosen = np.random.default_rng(3), replica.folds["shop"], set()
+    for k in range(40):
+        body = replica.propose("shop", NOTHING_SAID).body
+        assert body == replica.propose("shop", NOTHING_SAID).body
+        assert body == replica.propose("shop", Ask(eligible=None)).body  # not kept: decided anew
+        matrix = fold.actions.matrix(None, None)
+        assert fold.learner.choose_from(fold.actions.options(fold.learner), rng) == (
+            fold.learner.choose(matrix, rng)
+        )
+        draft = replica.propose("shop", NOTHING_SAID).draft
+        replica.commit([draft])
+        replica.reward([(draft.id, float(body.action == "b"))])
+        chosen.add(body.action)
+        if k == 20:
+            replica.register("shop", {"d": [0.0, 0.95, 0.0]}, drop=["c"])
+    assert len(chosen) >= 3

@@ -1,0 +1,217 @@
+"""Attacks and faults against the real service, with counts; requests of others go on meanwhile.
+
+Each has a size that ``benchmarks/reliability.py`` raises, and prints what it found.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
+
+from test_event_loop import HOLDER
+from test_replicas import decide, make_shop, reward, settled
+from test_service_commands import CONFIG, ended, until
+from test_workers import callers_by_worker, port_of, served
+
+from belated.service.http.limits import Limits
+from support.live_server import Caller, Gone, LiveServer
+from support.postgres_server import foreign_transactions
+from support.postgres_server import postgres as postgres  # a fixture
+
+HEADERS = int(os.environ.get("ATTACK_HEADERS", "5"))
+SLOW = int(os.environ.get("ATTACK_SLOW", "50"))
+HEADER_SECONDS = float(os.environ.get("ATTACK_HEADER_SECONDS", "1"))
+IDLE = int(os.environ.get("ATTACK_IDLE", "300"))
+MOST = int(os.environ.get("ATTACK_CONNECTIONS", "100"))  # connections at a time
+HELD_SECONDS = float(os.environ.get("ATTACK_HELD_SECONDS", "1"))
+FOREIGN = int(os.environ.get("ATTACK_FOREIGN", "20"))
+KILLS = int(os.environ.get("ATTACK_WORKER_KILLS", "2"))
+
+HEAD = b"GET /v1/bandits HTTP/1.1\r\nHost: localhost\r\nX: "
+HALF = b"POST /v1/rewards HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+
+
+class Health(Thread):
+    """Somebody who asks for the health all the time, each time on a connection of its own."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port, self.statuses, self.slowest, self._enough = port, [], 0.0, Event()
+
+    def run(self):
+        while not self._enough.wait(0.01):
+            caller, started = Caller(self.port), time.perf_counter()
+            try:
+                self.statuses.append(caller("GET", "/healthz").status)
+            except Gone:
+                self.statuses.append(None)
+            finally:
+                caller.close()
+            self.slowest = max(self.slowest, time.perf_counter() - started)
+
+    def stop(self):
+        self._enough.set()
+        self.join()
+
+    def __str__(self):
+        answered = self.statuses.count(200)
+        slowest = f"the slowest after {1e3 * self.slowest:.0f} ms"
+        return f"{answered} of {len(self.statuses)} health checks answered, {slowest}"
+
+
+@contextmanager
+def watched(server):
+    """The health of a server is asked for meanwhile, and is always told."""
+    health = Health(server.port)
+    health.start()
+    try:
+        yield health
+    finally:
+        health.stop()
+    assert set(health.statuses) <= {200}
+
+
+def connected(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=60.0)
+
+
+def is_open(connection):
+    """Whether the other end has neither answered nor hung up."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(65536):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def test_endless_headers():
+    taken = 0
+    with LiveServer("memory://") as server, watched(server) as health:
+        for _ in range(HEADERS):
+            with connected(server.port) as connection:
+                connection.sendall(HEAD)
+                try:
+                    for _ in range(200):  # 100 MB on one connection, if it were let
+                        connection.sendall(b"a" * 500_000)
+                        taken += 500_000
+                except ConnectionError:
+                    continue
+                raise AssertionError("nobody cut it")
+    # what the buffers of both ends hold, and no more
+    assert taken < 10_000_000 * HEADERS
+    print(f"{HEADERS} headers without end, {taken / HEADERS / 1e6:.1f} MB sent of each; {health}")
+
+
+def test_slow_and_half_sent_requests():
+    limits = Limits(header_seconds=HEADER_SECONDS, body_seconds=2 * HEADER_SECONDS)
+    with LiveServer("memory://", limits=limits) as server, ExitStack() as stack:
+        make_shop(server)
+        with watched(server) as health:
+            slow = [stack.enter_context(connected(server.port)) for _ in range(SLOW)]
+            half = [stack.enter_context(connected(server.port)) for _ in range(SLOW)]
+            for connection in slow:
+                connection.sendall(HEAD)
+            for connection in half:
+                connection.sendall(HALF)
+            decided, left = 0, [*slow, *half]
+
+            def all_are_closed():
+                nonlocal decided, left
+                decide(server)
+                decided += 1
+                left = [connection for connection in left if is_open(connection)]
+                return not left
+
+            until(all_are_closed, 60.0 + 4 * HEADER_SECONDS)
+    print(f"{len(slow)} slow and {len(half)} half-sent requests, all closed; {health}")
+    assert decided > 0
+
+
+def test_idle_connections():
+    with LiveServer("memory://", limits=Limits(max_connections=MOST)) as server, ExitStack() as all:
+        make_shop(server)
+        with watched(server) as health:
+            connections = [all.enter_context(connected(server.port)) for _ in range(IDLE)]
+            for _ in range(10):
+                decide(server)
+            until(lambda: sum(map(is_open, connections)) <= MOST)
+    print(f"{IDLE} idle connections, at most {MOST} of them open; {health}")
+
+
+def test_a_lock_that_another_process_holds(tmp_path):
+    with LiveServer(f"sqlite:///{tmp_path}/shop.db") as server:
+        make_shop(server)
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(tmp_path / "shop.db")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with holder, watched(server) as health:
+            assert holder.stdout.readline() == b"held\n"
+            time.sleep(HELD_SECONDS)
+            holder.communicate(b"\n")
+        decide(server)  # and it goes on
+    print(f"{HELD_SECONDS:g} s in which another process held the file; {health}")
+
+
+def test_foreign_transactions(postgres):
+    url, elsewhere = (postgres.new_database(f"attacks_{k}") for k in range(2))
+    with LiveServer(url) as one, LiveServer(url) as two, foreign_transactions(url, elsewhere):
+        make_shop(one)
+        settled(one, two)
+        with watched(one) as health:
+            for _ in range(FOREIGN):
+                assert reward(two, (decide(one), 1.0)) == ["accepted"]
+                settled(one, two)
+        learnt = [
+            server.call("GET", "/v1/bandits/shop").body["n_observed"] for server in (one, two)
+        ]
+    assert learnt == [FOREIGN, FOREIGN]
+    print(f"{FOREIGN} rewards learnt by both replicas beside two open transactions; {health}")
+
+
+def test_killed_workers(tmp_path):
+    (tmp_path / "bandits.toml").write_text(CONFIG)
+    made, answers = [], []
+    with served(tmp_path) as (process, url):
+        port, enough = port_of(url), Event()
+
+        def ask():
+            while not enough.is_set():
+                caller = Caller(port)
+                try:
+                    answer = caller("POST", "/v1/bandits/plain/decisions", {})
+                    answers.append(answer.status)
+                    made.append(answer.body["decision_id"])
+                except Gone:
+                    answers.append(None)  # met the one that was killed
+                finally:
+                    caller.close()
+
+        asking = Thread(target=ask)
+        asking.start()
+        try:
+            for _ in range(KILLS):
+                with ExitStack() as stack:
+                    victim = next(iter(callers_by_worker(port, stack)))
+                os.kill(victim, signal.SIGKILL)
+                time.sleep(0.5)
+        finally:
+            enough.set()
+            asking.join()
+        caller = Caller(port)
+        lost = sum(caller("GET", f"/v1/decisions/{id}").status != 200 for id in made)
+        caller.close()
+        assert ended(process)[0] == 0
+    assert set(answers) <= {200, None}
+    assert lost == 0
+    said = f"{KILLS} workers killed, {len(made)} decisions acknowledged, {lost} lost"
+    print(f"{said}; {answers.count(None)} requests met the killed ones and had no answer")

@@ -1,0 +1,578 @@
+"""Nothing long is done on the event loop: whatever happens, the service goes on answering."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from belated.client import AsyncClient, Client
+from belated.core.events import Status
+from belated.ledger import open_ledger
+from belated.ledger.events import Draft, KeyChange, Kind, Outcome
+from belated.ledger.protocol import StoreBusyError
+from belated.ledger.replica import Replica
+from belated.ledger.stores.memory import MemoryLedger
+from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.monitoring.moments import Moments
+from belated.service import beside, writer
+from belated.service import service as running
+from belated.service.app import new_app
+from belated.service.beside import Beside, BesideError, TooManyCallsError
+from belated.service.service import Service
+from belated.service.writer import Writer
+from support.live_server import Caller, LiveServer
+from support.running_service import served
+
+SETTINGS = {"family": "bernoulli", "dim": 2}
+ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
+KEY = msgspec.msgpack.encode(KeyChange("id", "me", "hash", "", ("read",)))
+DRAFT = Draft(Kind.KEYS, "", b"", 1, body=KEY)
+
+
+def make_shop(server):
+    assert server.call("PUT", "/v1/bandits/shop", SETTINGS).status == 201
+    assert server.call("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS}).status == 200
+
+
+def decide(server, **body):
+    return server.call("POST", "/v1/bandits/shop/decisions", body)
+
+
+def replayed(url):
+    replica = Replica(open_ledger(url))
+    replica.catch_up()
+    replica.ledger.close()
+    return {name: fold.digest() for name, fold in replica.folds.items()}
+
+
+# -- another process writes
+
+HOLDER = """
+import apsw, sys
+db = apsw.Connection(sys.argv[1])
+db.execute("begin immediate")
+print("held", flush=True)
+sys.stdin.readline()
+db.execute("rollback")
+"""
+
+
+def test_health_is_answered_while_another_process_holds_the_store(tmp_path):
+    with LiveServer(f"sqlite:///{tmp_path}/shop.db") as server, ThreadPoolExecutor(1) as thread:
+        make_shop(server)
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(tmp_path / "shop.db")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with holder:
+            assert holder.stdout.readline() == b"held\n"
+            decision = thread.submit(decide, server)
+            caller = Caller(server.port)
+            for path in ["/healthz", "/metrics", "/v1/bandits/shop"] * 5:
+                assert caller("GET", path).status == 200
+            caller.close()
+            assert not decision.done()
+            holder.communicate(b"\n")
+        assert decision.result().status == 200
+
+
+def test_who_waits_too_long_for_another_process_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "LONGEST_WAIT", 0.05)
+    mine = SQLiteLedger(tmp_path / "shop.db", waits=False)
+    other = SQLiteLedger(tmp_path / "shop.db")
+
+    async def write():
+        writes = Writer(Replica(mine))
+        with other._writing(), pytest.raises(StoreBusyError):
+            await writes.write([DRAFT])
+        return await writes.write([DRAFT])
+
+    assert asyncio.run(write()) == [Outcome(Status.ACCEPTED)]
+
+
+def test_a_slow_disk_is_written_to_from_a_thread_until_it_is_quick(monkeypatch):
+    monkeypatch.setattr(writer, "SLOW", 0.05)
+    monkeypatch.setattr(writer, "QUICK_AGAIN", 3)
+    threads, slow = [], threading.Event()
+
+    class Disk(MemoryLedger):
+        def commit(self, drafts, follower=None):
+            threads.append(threading.current_thread() is threading.main_thread())
+            if slow.is_set():
+                threading.Event().wait(0.1)
+            return super().commit(drafts, follower)
+
+    async def write():
+        writes = Writer(Replica(Disk()))
+        for is_slow in (False, True, True, False, False, False, False):
+            slow.set() if is_slow else slow.clear()
+            await writes.write([DRAFT])
+
+    asyncio.run(write())
+    assert threads == [True, True, False, False, False, False, True]
+
+
+# -- large requests
+
+
+class Bandits:
+    """Remembers what was committed together."""
+
+    def __init__(self):
+        self.commits = []
+
+    def commit(self, drafts):
+        self.commits.append([draft.time for draft in drafts])
+        return [Outcome(Status.ACCEPTED, str(draft.time)) for draft in drafts]
+
+
+def test_a_decision_does_not_wait_for_thousands_of_rewards(monkeypatch):
+    monkeypatch.setattr(writer, "MOST_DRAFTS", 4)
+    monkeypatch.setattr(writer, "SMALL", 1)
+    bandits = Bandits()
+
+    async def write():
+        writes = Writer(bandits)
+        requests = [range(10), range(20, 23), range(30, 33), range(40, 41)]
+        drafts = [[Draft(Kind.KEYS, "", b"", time) for time in times] for times in requests]
+        answers = await asyncio.gather(*map(writes.write, drafts))
+        assert [[int(o.bandit) for o in outcomes] for outcomes in answers] == [
+            list(times) for times in requests
+        ]
+
+    asyncio.run(write())
+    assert bandits.commits == [
+        [0, 1, 2, 3, 40],
+        [4, 5, 6, 7],
+        [8, 9],
+        [20, 21, 22],
+        [30, 31, 32],
+    ]
+
+
+def in_process(act, ledger=None, **settings):
+    """What ``act`` returns, called with a client and a service in this process."""
+
+    async def with_client():
+        service = Service("memory://", ledger=ledger or MemoryLedger(), **settings)
+        service.read_log()
+        transport = httpx2.ASGITransport(new_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+            await http.put("/v1/bandits/shop", json=SETTINGS)
+            await http.patch("/v1/bandits/shop/actions", json={"put": ACTIONS})
+            try:
+                return await act(http, service)
+            finally:
+                service.rebuilding.stop()
+                service.explaining.stop()
+
+    return asyncio.run(with_client())
+
+
+def test_what_others_wrote_is_taken_in_a_little_at_a_time(monkeypatch):
+    monkeypatch.setattr(running, "AT_ONCE", 10)
+
+    async def follow(http, service):
+        turns, spare = [], service.replica.position
+        other = Replica(service.ledger, seed=1)
+        other.catch_up()
+        for _ in range(100):
+            other.commit([DRAFT])
+
+        async def count():
+            while service.replica.position < other.position:
+                turns.append(service.replica.position)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(service.follow(), count())
+        assert service.replica.position == other.position > spare
+        return turns
+
+    assert len(set(in_process(follow))) >= 9
+
+
+def test_windows_are_closed_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(running, "MOST_EXPIRED", 10)
+    now = [1_700_000_000_000_000]
+
+    async def expire(http, service):
+        await http.put("/v1/bandits/shop", json=SETTINGS | {"window": 10.0})
+        for _ in range(25):
+            await http.post("/v1/bandits/shop/decisions", json={})
+        now[0] += 11_000_000
+        written = []
+        write = service.writer.write
+        service.writer.write = lambda drafts: written.append(len(drafts)) or write(drafts)
+        await service.expire()
+        return written, service.fold("shop").counts.expired
+
+    assert in_process(expire, clock=lambda: now[0]) == ([10, 10, 5], 25)
+
+
+# -- metrics
+
+
+class Opaque(dict):
+    """A dict that nobody may look through."""
+
+    def __iter__(self):
+        raise AssertionError("looked through")
+
+    keys = values = items = __iter__
+
+
+def test_metrics_and_dashboard_do_not_look_through_what_is_pending():
+    async def scrape(http, service):
+        for _ in range(3):
+            await http.post("/v1/bandits/shop/decisions", json={})
+        fold = service.fold("shop")
+        fold.pending = Opaque(fold.pending)
+        page = (await http.get("/metrics")).text
+        assert (await http.get("/v1/dashboard")).json()["bandit"]["missing"] == 3
+        return page.splitlines()
+
+    lines = in_process(scrape)
+    assert 'belated_pending{bandit="shop",le="+Inf"} 3.0' in lines
+    assert 'belated_pending{bandit="shop",le="60.0"} 3.0' in lines
+
+
+# -- erasure
+
+
+def gated(service):
+    """Rebuilds wait to be let go on."""
+    gate, begun, replay = asyncio.Event(), asyncio.Event(), service.rebuilding._replayed
+
+    async def wait(name, end):
+        begun.set()
+        await gate.wait()
+        return await replay(name, end)
+
+    service.rebuilding._replayed = wait
+    return begun, gate
+
+
+async def decision(http, **body):
+    return (await http.post("/v1/bandits/shop/decisions", json=body)).json()["decision_id"]
+
+
+async def reward(http, id, value=1.0):
+    body = {"rewards": [{"decision_id": id, "reward": value}]}
+    return (await http.post("/v1/rewards", json=body)).json()["statuses"]
+
+
+def digest_of_log(service):
+    replica = Replica(service.ledger)
+    replica.catch_up()
+    return replica.folds["shop"].digest()
+
+
+def test_decisions_go_on_while_somebody_is_erased():
+    async def erase(http, service):
+        mine = await decision(http, subject="me")
+        pending = await decision(http, subject="me")
+        yours = await decision(http, subject="you")
+        await reward(http, mine)
+        begun, gate = gated(service)
+        erasure = asyncio.create_task(http.delete("/v1/bandits/shop/subjects/me"))
+        await begun.wait()
+        later = [await decision(http) for _ in range(5)]
+        assert await reward(http, yours) == ["accepted"]
+        assert await reward(http, later[0], 0.0) == ["accepted"]
+        assert await reward(http, pending) == ["parked"]  # it is no decision any more
+        assert await reward(http, mine) == ["parked"]
+        assert service.fold("shop").learner.n_decided == 8
+        assert not erasure.done()
+        gate.set()
+        assert (await erasure).json() == {"decisions": 2}
+        fold = service.fold("shop")
+        assert (fold.learner.n_decided, fold.learner.n_observed) == (6, 2)
+        assert fold.digest() == digest_of_log(service)
+        await reward(http, later[1])  # and goes on from there
+        assert service.fold("shop").digest() == digest_of_log(service)
+
+    in_process(erase)
+
+
+def test_an_erasure_during_another_one_is_rebuilt_with_it():
+    async def erase(http, service):
+        for subject in ("me", "you", "them"):
+            await reward(http, await decision(http, subject=subject))
+        begun, gate = gated(service)
+        first = asyncio.create_task(http.delete("/v1/bandits/shop/subjects/me"))
+        await begun.wait()
+        second = asyncio.create_task(http.delete("/v1/bandits/shop/subjects/you"))
+        # by another process, which waits for nobody
+        service.ledger.forget("shop", "them", service.replica.clock())
+        await service.follow()
+        await decision(http)
+        gate.set()
+        assert [(await task).json() for task in (first, second)] == [{"decisions": 1}] * 2
+        fold = service.fold("shop")
+        assert fold.learner.n_decided == 1
+        assert fold.digest() == digest_of_log(service)
+
+    in_process(erase)
+
+
+def test_a_rebuild_that_fails_is_tried_again(monkeypatch, caplog):
+    monkeypatch.setattr("belated.service.rebuilding.AFTER_FAILURE", 0.0)
+
+    async def erase(http, service):
+        await decision(http, subject="me")
+        replay, failures = service.rebuilding._replayed, [OSError("no memory")]
+
+        async def fail(name, end):
+            if failures:
+                raise failures.pop()
+            return await replay(name, end)
+
+        service.rebuilding._replayed = fail
+        await http.delete("/v1/bandits/shop/subjects/me")
+        assert service.fold("shop").digest() == digest_of_log(service)
+
+    in_process(erase)
+    assert "no memory" in caplog.text
+
+
+def test_nothing_is_rebuilt_where_nothing_was_erased():
+    async def erase(http, service):
+        await decision(http, subject="you")
+        fold = service.fold("shop")
+        await http.delete("/v1/bandits/shop/subjects/me")
+        assert service.fold("shop") is fold
+        assert fold.digest() == digest_of_log(service)
+
+    in_process(erase)
+
+
+def test_a_log_is_read_once_whatever_was_erased_from_it():
+    async def erase(http, service):
+        await decision(http, subject="me")
+        await http.delete("/v1/bandits/shop/subjects/me")
+        fresh = Replica(service.ledger)
+        fresh.replayed = None  # would be called
+        fresh.catch_up()
+        assert fresh.folds["shop"].digest() == service.fold("shop").digest()
+
+    in_process(erase)
+
+
+def test_erasure_in_a_process_of_its_own_reaches_all_replicas(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with LiveServer(url) as one, LiveServer(url) as two:
+        make_shop(one)
+        ids = [decide(one, subject=f"s{k % 3}").body["decision_id"] for k in range(30)]
+        items = [{"decision_id": id, "reward": 1.0} for id in ids[:20]]
+        assert one.call("POST", "/v1/rewards", {"rewards": items}).status == 200
+        assert one.call("DELETE", "/v1/bandits/shop/subjects/s1").body == {"decisions": 10}
+        expected = replayed(url)
+        assert one.digests()[1] == expected
+        while two.digests()[1] != expected:
+            threading.Event().wait(0.05)
+        assert two.call("GET", "/v1/bandits/shop").body["n_decided"] == 20
+
+
+# -- explanations
+
+
+def test_an_explanation_is_worked_out_in_a_process_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with LiveServer(url) as server:
+        make_shop(server)
+        ids = [decide(server).body["decision_id"] for _ in range(3)]
+        story = server.call("GET", f"/v1/decisions/{ids[2]}?explain=true").body
+    ledger = open_ledger(url)
+
+    async def explain(http, service):
+        return (await http.get(f"/v1/decisions/{ids[2]}?explain=true")).json()
+
+    assert in_process(explain, ledger=ledger) == story  # there in a thread
+    assert story["explanation"]["n_decided"] == 2
+    ledger.close()
+
+
+def test_one_explanation_for_all_who_ask_and_not_too_many():
+    async def explain(http, service):
+        ids = [await decision(http) for _ in range(3)]
+        service.explaining._url = "sqlite:///nowhere"
+        gate, asked = asyncio.Event(), []
+
+        async def call(function, *arguments):
+            asked.append(arguments[-1])
+            if len(asked) > 2:
+                raise TooManyCallsError
+            await gate.wait()
+            return {
+                "n_decided": 0,
+                "n_observed": 0,
+                "n_pending": 0,
+                "theta": [],
+                "actions": [],
+                "complete": True,
+            }
+
+        service.explaining._beside.call = call
+        paths = [f"/v1/decisions/{id}?explain=true" for id in (ids[0], ids[0], ids[1])]
+        waiting = [asyncio.create_task(http.get(path)) for path in paths]
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        refused = await http.get(f"/v1/decisions/{ids[2]}?explain=true")
+        assert refused.json()["type"] == "/problems/too-many-explanations"
+        assert refused.status_code == 503
+        gate.set()
+        return [(await task).status_code for task in waiting], len(asked)
+
+    assert in_process(explain) == ([200] * 3, 3)
+
+
+def test_a_process_beside_ends_when_idle_and_comes_back(monkeypatch):
+    monkeypatch.setattr(beside, "MOST_WAITING", 1)
+
+    async def use():
+        process = Beside()
+        try:
+            pid, _ = await process.call(with_pid)
+            assert await process.call(with_pid, "ends") == [pid, ["ends"]]
+            process._process.wait()
+            assert (await process.call(with_pid, 1))[1] == [1]
+            with pytest.raises(BesideError, match="ValueError: no"):
+                await process.call(fails)
+            process._process.kill()
+            with pytest.raises(BesideError, match="ended with code -9"):
+                await process.call(with_pid)
+            both = await asyncio.gather(
+                process.call(with_pid), process.call(with_pid), return_exceptions=True
+            )
+            assert isinstance(both[1], TooManyCallsError)
+        finally:
+            process.stop()
+
+    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
+    asyncio.run(use())
+
+
+def with_pid(*arguments):
+    print("no answer")
+    if arguments == ("ends",):
+        sys.modules["__main__"].IDLE = 0.0
+    return os.getpid(), arguments
+
+
+def fails():
+    raise ValueError("no")
+
+
+# -- pages
+
+
+def test_lists_have_pages():
+    async def turn(http, service):
+        names = [f"a{k}" for k in range(2500)]
+        await http.patch(
+            "/v1/bandits/shop/actions", json={"put": {name: [0.1, 0.1] for name in names}}
+        )
+        seen, page = [], (await http.get("/v1/bandits/shop/actions")).json()
+        sizes = []
+        while True:
+            seen += page["actions"]
+            sizes.append(len(page["actions"]))
+            if page["next"] is None:
+                break
+            params = {"after": page["next"]}
+            page = (await http.get("/v1/bandits/shop/actions", params=params)).json()
+        assert seen == ["a", "b", *names]
+        assert sizes == [1000, 1000, 502]
+        for path in ("/v1/bandits", "/v1/keys", "/v1/bandits/shop/actions"):
+            for query, status in (("limit=1", 200), ("limit=0", 422), ("after=%3F", 404)):
+                assert (await http.get(f"{path}?{query}")).status_code == status, (path, query)
+        for k in range(3):
+            await http.put(f"/v1/bandits/b{k}", json=SETTINGS)
+        two = (await http.get("/v1/bandits?limit=2&after=shop")).json()
+        assert two == {"bandits": ["b0", "b1"], "next": "b1"}
+        keys = [
+            (await http.post("/v1/keys", json={"name": f"k{k}", "scopes": ["admin"]})).json()
+            for k in range(1)
+        ]
+        http.headers["X-API-Key"] = keys[0]["key"]
+        for k in range(1, 3):
+            made = await http.post("/v1/keys", json={"name": f"k{k}", "scopes": ["admin"]})
+            keys.append(made.json())
+        await http.delete(f"/v1/keys/{keys[1]['id']}")
+        page = (await http.get("/v1/keys?limit=2")).json()
+        assert [key["name"] for key in page["keys"]] == ["k0"]  # the other one is revoked
+        rest = (await http.get(f"/v1/keys?after={page['next']}")).json()
+        assert ([key["name"] for key in rest["keys"]], rest["next"]) == (["k2"], None)
+
+    in_process(turn)
+
+
+def test_the_client_turns_the_pages():
+    with served() as (url, service), Client(url) as client:
+        client.put_bandit("shop", SETTINGS)
+        actions = {f"a{k}": [0.1, 0.1] for k in range(1200)}
+        assert client.change_actions("shop", actions) == actions
+        assert client.actions("shop") == actions
+        service.replica.folds |= {f"b{k}": service.replica.folds["shop"] for k in range(1100)}
+        assert client.bandits() == ["shop", *(f"b{k}" for k in range(1100))]
+
+        async def of_async_client():
+            async with AsyncClient(url) as other:
+                return await other.bandits(), await other.actions("shop")
+
+        assert asyncio.run(of_async_client()) == (client.bandits(), actions)
+
+
+# -- counting
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**12), st.booleans()), max_size=60), st.integers(0, 10**6)
+)
+def test_moments_are_counted_as_by_looking_through_all(moments, second):
+    counted, there = Moments(), []
+    for moment, leaves in moments:
+        counted.add([moment, moment])
+        there += [moment, moment]
+        if leaves:
+            counted.remove([moment])
+            there.remove(moment)
+    assert counted.since(second) == sum(moment // 10**6 >= second for moment in there)
+    counted.remove(there)
+    assert not any(counted._counts)
+
+
+def test_pending_decisions_survive_a_snapshot_in_parts(tmp_path, monkeypatch):
+    """Those of a snapshot of version 0.1, which has one part, too."""
+    monkeypatch.setattr("belated.ledger.fold.PART", 2)
+
+    async def resume(http, service):
+        for _ in range(5):
+            await decision(http)
+        fold = service.fold("shop")
+        arrays, now = fold.arrays(), service.replica.clock()
+        assert len(arrays["pending_parts"]) == 3
+        old = arrays | {"pending": np.frombuffer(msgspec.msgpack.encode(fold.pending), np.uint8)}
+        del old["pending_parts"]
+        header = msgspec.json.decode(msgspec.json.encode(fold.header()))
+        for saved in (arrays, old):
+            again = service.replica.empty_fold("shop", fold.spec)
+            again.restore(header, dict(saved), fold.learner.history.x.copy())
+            assert again.digest() == fold.digest()
+            assert again.pending_by_age(now) == fold.pending_by_age(now)
+            again.let_go()
+            assert not again.pending
+
+    in_process(resume)

@@ -1,0 +1,113 @@
+"""Group commit: who waits for whom."""
+
+import asyncio
+
+import pytest
+
+from belated.core.events import Status
+from belated.ledger.events import Draft, Kind, Outcome
+from belated.ledger.protocol import NewBanditError
+from belated.service import writer as writing
+from belated.service.writer import Writer
+
+DRAFT = Draft(Kind.CONFIGURED, "shop", b"", 1)
+WRONG = Draft(Kind.REWARDED, "new", b"", 1)
+
+
+class Bandits:
+    """Counts commits instead of making them."""
+
+    def __init__(self):
+        self.commits = []
+
+    def commit(self, drafts):
+        self.commits.append(len(drafts))
+        return [Outcome(Status.ACCEPTED)] * len(drafts)
+
+
+async def request(writer, drafts=1, pause=0.0):
+    writer.open_requests += 1
+    try:
+        await asyncio.sleep(pause)
+        return await writer.write([DRAFT] * drafts)
+    finally:
+        writer.open_requests -= 1
+
+
+def together(use):
+    bandits, told = Bandits(), []
+    writer = Writer(bandits, told=lambda wrote, _: told.append(wrote))
+    asyncio.run(use(writer, bandits))
+    assert told == [True] * len(bandits.commits)
+    return bandits.commits
+
+
+def test_requests_that_come_one_after_the_other_share_a_commit():
+    """Each is begun when the one before is under way, as when they are read from sockets."""
+
+    async def use(writer, bandits):
+        tasks = []
+        for _ in range(40):
+            tasks.append(asyncio.create_task(request(writer)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+
+    assert together(use) == [40]
+
+
+def test_a_lone_request_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr(writing, "WINDOW", 1e9)
+
+    async def use(writer, bandits):
+        for _ in range(3):
+            task = asyncio.create_task(request(writer))
+            for _ in range(6):  # a few rounds of the event loop, and no clock
+                await asyncio.sleep(0)
+            assert task.done()
+
+    assert together(use) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("window", "commits"), [(0.0, [1, 1]), (30.0, [2])])
+def test_a_slow_request_is_waited_for_but_not_for_long(monkeypatch, window, commits):
+    monkeypatch.setattr(writing, "WINDOW", window)
+
+    async def use(writer, bandits):
+        await asyncio.gather(request(writer), request(writer, pause=0.05))
+
+    assert together(use) == commits
+
+
+def test_a_full_queue_is_written_at_once(monkeypatch):
+    monkeypatch.setattr(writing, "WINDOW", 1e9)
+    monkeypatch.setattr(writing, "MOST_DRAFTS", 10)
+
+    async def use(writer, bandits):
+        slow = asyncio.create_task(request(writer, pause=0.05))
+        outcomes = await request(writer, drafts=10)
+        assert len(outcomes) == 10
+        assert bandits.commits == [10]
+        await slow
+
+    assert together(use) == [10, 1]
+
+
+@pytest.mark.parametrize("error", [ValueError("a NUL"), NewBanditError("new")], ids=repr)
+def test_what_one_request_does_wrong_is_told_to_nobody_else(error):
+    """Nor to the writer of nothing, who only looks for news and would take the store for down."""
+    bandits = Bandits()
+
+    def commit(drafts):
+        if any(draft.bandit == "new" for draft in drafts):
+            raise error
+        return Bandits.commit(bandits, drafts)
+
+    bandits.commit = commit
+
+    async def use():
+        writer = Writer(bandits)
+        writes = [writer.write(drafts) for drafts in ([DRAFT], [WRONG], [], [DRAFT, DRAFT])]
+        return await asyncio.gather(*writes, return_exceptions=True)
+
+    accepted = Outcome(Status.ACCEPTED)
+    assert asyncio.run(use()) == [[accepted], error, [], [accepted, accepted]]

@@ -1,0 +1,92 @@
+"""What must hold at the end of every simulated day."""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+import naive
+from belated.core.events import Status
+from belated.ledger import snapshots
+from belated.ledger.events import START, Event, Kind
+from belated.ledger.replica import Replica
+from naive import ledger as naive_ledger
+
+KEPT = (Status.ACCEPTED, Status.EXPIRED, Status.DUPLICATE)
+
+
+def check_day(world: Any) -> list[str]:
+    """Raises where something does not hold; the digests of the bandits."""
+    for replica in world.replicas:
+        replica.catch_up()
+    events = world.replicas[0].ledger.follow(START, 10**9)[0]
+    check_acknowledged(world, events)
+    twin = naive_ledger.read(events)
+    for name, bandit in twin.items():
+        fold = world.replicas[0].folds[name]
+        check_counts(fold, bandit)
+        check_estimate(fold, bandit)
+    return check_replays(world)
+
+
+def check_replays(world: Any) -> list[str]:
+    """All replicas, a replay from zero and one from the last snapshot are in one state."""
+    zero, resumed = (Replica(world.replicas[0].ledger, clock=world.clock) for _ in range(2))
+    snapshots.load(resumed, world.folder)
+    digests = []
+    for replica in (zero, resumed, *world.replicas):
+        replica.catch_up()
+        digests.append({name: fold.digest() for name, fold in replica.folds.items()})
+        assert digests[-1] == digests[0]
+    return [*digests[0].values()]
+
+
+def check_acknowledged(world: Any, events: list[Event]) -> None:
+    """What clients were told is there, once, and nothing else is."""
+    ids = [event.id for event in events if event.kind == Kind.DECIDED and event.id]
+    assert len(ids) == len(set(ids))
+    assert set(ids) == world.decided.keys()
+    parked = {waiting.id: waiting.value for waiting in world.replicas[0].ledger.parked(10**9)}
+    rewards: dict[bytes, set[float | None]] = defaultdict(set)
+    once = set()
+    for event in events:
+        if event.kind == Kind.REWARDED and event.id:
+            assert event.id not in once, "two rewards for one decision"
+            once.add(event.id)
+        if event.kind in (Kind.REWARDED, Kind.REVISED):
+            rewards[event.id].add(event.value)
+    for id, value, status in world.told:
+        if status == Status.PARKED:
+            assert parked.get(id) == value or value in rewards[id] or id in world.forgotten
+        elif status in KEPT and id in world.decided:
+            assert value in rewards[id]
+    cancelled = {event.id for event in events if event.kind == Kind.CANCELLED}
+    assert cancelled >= {id for id in world.cancelled if id in world.decided}
+
+
+def check_counts(fold: Any, bandit: naive_ledger.Bandit) -> None:
+    """Every decision is in one state, and as many are in each as the rules say."""
+    assert bandit.spec == fold.spec
+    n = len(bandit.stories)
+    parts = [bandit.of_state(s) for s in ("pending", "learnt", "given up", "cancelled")]
+    assert sum(parts) == n == fold.learner.n_decided
+    assert [len(fold.pending), fold.learner.n_observed] == parts[:2]
+    if bandit.spec.loop == "conversion":
+        assert parts[2] == 0
+        for story in bandit.stories.values():
+            assert story.window_closed or story.state != "learnt", "learnt before its window closed"
+    counts = {name: getattr(fold.counts, name) for name in fold.counts.__struct_fields__}
+    assert counts == {name: bandit.counts[name] for name in counts}
+
+
+def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
+    """The estimate is the fit of exactly the rewards that should have been learnt."""
+    x, y = bandit.learnt()
+    learner = fold.learner
+    family, policy = bandit.spec.family["type"], learner.policy
+    if family == "gaussian":
+        expected = naive.mle("gaussian", x, y, policy.lam)
+    else:  # the ridge is lam times the least slope of the mean, which is at the end
+        kappa = naive.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
+        expected = naive.mle(family, x, y, policy.lam * kappa, policy.m1)
+    assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)

@@ -29,7 +29,6 @@ from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.postgres import PostgresLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
-from support.postgres_server import postgres as postgres  # a fixture
 
 ACTIONS = [[0.6, 0.0], [0.0, 0.8], [0.3, 0.3]]
 

@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fold import SECOND, Clock, replayed, same
-from test_ledger_commands import ask as ask
-from test_ledger_commands import belated as belated
-from test_service import Client
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, Gaussian
 from belated.features.growing import grown, places_in
@@ -25,6 +21,8 @@ from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.policies.glb_omd import GLBOMD
 from belated.policies.lin_ts import LinTS
 from belated.policies.thompson import Thompson
+from support.replicas import SECOND, Clock, replayed, same
+from support.service_client import Client
 
 OLD, NEW = ["summer", "winter"], ["summer", "winter", "spring"]
 COUNTRIES = ["NO", "UK"]

@@ -23,7 +23,7 @@ def test_paper_to_code_names_what_exists():
     assert len(code) > 20
     for module, name in code:
         assert hasattr(import_module(module), name), f"{module}:{name}"
-    tests = re.findall(r"`(tests/\w+\.py)::(\w+)`", text)
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
     assert len(tests) > 10
     for file, name in tests:
         tree = ast.parse((ROOT / file).read_text())

@@ -52,12 +52,12 @@ class Scaled(NamedTuple):
 
     @property
     def dim(self) -> int:
-        """Of the actions it depends on, as the law is."""
+        """The length of the actions that the law depends on; 0 if it does not."""
         return dim_of(self.law)
 
     @property
     def informative(self) -> bool:
-        """As the law is."""
+        """True if the law depends on the reward."""
         return is_informative(self.law)
 
     @property
@@ -66,7 +66,7 @@ class Scaled(NamedTuple):
         return float(self.factor * self.law.mean + self.shift)
 
     def survival(self, t: float) -> float:
-        """That of the law at ``(t - shift) / factor``."""
+        """The survival of the law at ``(t - shift) / factor``."""
         return float(self.law.survival((t - self.shift) / self.factor))
 
 
@@ -101,7 +101,7 @@ class Informative(NamedTuple):
 
     @property
     def dim(self) -> int:
-        """Of its two laws."""
+        """The length of the actions that its two laws depend on; 0 if they do not."""
         return max(dim_of(self.above), dim_of(self.below))
 
     @property

@@ -17,7 +17,7 @@ from belated.model.protocols import delay_quantile
 
 @parameters
 class WithMean(NamedTuple):
-    """What the laws that are named by their expected value have in common."""
+    """The base of all laws that are named by their expected value."""
 
     expected: float = 100.0
 

@@ -1,4 +1,4 @@
-"""What a delay depends on."""
+"""Questions about a delay: does it depend on the reward, or on the action?"""
 
 from belated.core.arguments import (
     wrong,

@@ -108,7 +108,7 @@ class AsyncClient:
         return (await self._send(calls.cancellation(decision_id))).status
 
     async def story(self, decision_id: str, *, explain: bool = False) -> DecisionStory:
-        """Returns the story of a decision; with ``explain``, also the model's view of every action."""
+        """Returns the story of a decision; with ``explain``, also what the model knew."""
         return await self._send(calls.story(decision_id, explain))
 
     async def best(

@@ -143,7 +143,7 @@ class Client:
         return self._send(calls.cancellation(decision_id)).status
 
     def story(self, decision_id: str, *, explain: bool = False) -> DecisionStory:
-        """Returns the story of a decision; with ``explain``, also the model's view of every action."""
+        """Returns the story of a decision; with ``explain``, also what the model knew."""
         return self._send(calls.story(decision_id, explain))
 
     def best(

@@ -1,4 +1,4 @@
-"""What a ledger holds: events, each written once and never changed.
+"""Events, the content of a ledger. Each is written once; only erasure and retention take from it.
 
 The state of a bandit is a fold over its events, in the order of the log. Whatever a process knows
 and another one needs (a bandit's settings, its actions, API keys) is an event, too.
@@ -15,7 +15,7 @@ NOBODY = b""  # the id of an event that is not about a decision
 
 
 class Kind(IntEnum):
-    """What happened."""
+    """The kinds of events."""
 
     DECIDED = 0
     REWARDED = 1
@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a draft; of a request made before, the decision it got then."""
+    """The answer to a draft; for a request made before, with the decision that it got then."""
 
     status: Status
     bandit: str = ""
@@ -66,7 +66,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class Facts(msgspec.Struct, gc=False):
-    """What the log says of a decision."""
+    """The facts that the log holds on a decision."""
 
     bandit: str
     due: int | None

@@ -17,6 +17,7 @@ def test_example(path, capsys):
     assert "satisfies everything" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_own_policy_compiles():
     """Kernels written outside the package are compiled like its own."""

@@ -28,7 +28,7 @@ from belated.estimators.ridge import RidgeFit
 from belated.families import Bernoulli, Gaussian
 from belated.model.protocols import refusal
 from belated.model.state import Nothing, new_state
-from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay
+from belated.policies import GLBOMD, DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay
 from belated.worlds.delays import (
     Constant,
     Empirical,
@@ -240,12 +240,17 @@ def test_blocks_lanes_and_threads_do_not_matter_compiled():
 
 
 def compiled_policies():
-    """The common ones with two families, the others with one: each costs a compilation."""
+    """The common ones with two families, the others with one: each costs a compilation.
+
+    Not slow are one policy of each kind: those of the test above, and one that sees rewards once.
+    """
+    quick = {type(policy) for policy in (*POLICIES[:3], GLBOMD())}
     for name in registry.POLICIES:
         for family in (Bernoulli(), Gaussian()):
             policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
             if not is_own(policy) and not refusal(policy, family):
-                yield pytest.param(policy, family, id=f"{name}-{family!r}")
+                marks = () if type(policy) in quick else pytest.mark.slow
+                yield pytest.param(policy, family, id=f"{name}-{family!r}", marks=marks)
                 if name not in COMMON:
                     break
 

@@ -1,14 +1,12 @@
 """Figures, claims and the report, on frames whose truth is known."""
 
 import json
-import shutil
 from dataclasses import asdict
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import sync_playwright
 from scipy import stats
 
 from belated.experiments.intervals import (
@@ -29,7 +27,6 @@ from belated.experiments.judging.grading import (
 )
 from belated.experiments.reporting import figures
 from belated.experiments.reporting.report import show, write_report
-from support.browser import FLAGS
 
 OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
 T = 100_000
@@ -438,33 +435,28 @@ def test_report(good, tmp_path):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_report_reads_well_on_a_phone(good, tmp_path, width):
+def test_report_reads_well_on_a_phone(good, tmp_path, browser, width):
     """Verdicts first, then figures; wide tables scroll in their own box, the page never does."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium on this machine")
     part = good[(good["dim"] == 5) & (good["family"] == "gaussian")]
     paths = figures.save_figures(part, tmp_path)
     settings = {"policies": ["a-policy-of-a-very-long-name:" + "x=1.0," * 30], "T": (T, "long")}
     path = tmp_path / "report.html"
     claims = write_report(part, paths, settings, path)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": 844})
-        page.goto(path.as_uri())
-        for details in page.locator("details").all():
-            details.evaluate("details => details.open = true")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        outside = "boxes => boxes.filter(b => b.getBoundingClientRect().right > innerWidth).length"
-        assert page.locator("main > *, .scroll, img, dd, li").evaluate_all(outside) == 0
-        top = "element => element.getBoundingClientRect().top"
-        verdicts = [item.evaluate(top) for item in page.locator(".verdicts .verdict").all()]
-        figure = page.locator("figure").first.evaluate(top)
-        assert len(verdicts) == len(claims) >= 4
-        assert verdicts == sorted(verdicts)
-        assert verdicts[0] < 844, "the first verdict is on the first screen"
-        assert verdicts[-1] < figure < page.locator("table").first.evaluate(top)
-        browser.close()
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.goto(path.as_uri())
+    for details in page.locator("details").all():
+        details.evaluate("details => details.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = "boxes => boxes.filter(b => b.getBoundingClientRect().right > innerWidth).length"
+    assert page.locator("main > *, .scroll, img, dd, li").evaluate_all(outside) == 0
+    top = "element => element.getBoundingClientRect().top"
+    verdicts = [item.evaluate(top) for item in page.locator(".verdicts .verdict").all()]
+    figure = page.locator("figure").first.evaluate(top)
+    assert len(verdicts) == len(claims) >= 4
+    assert verdicts == sorted(verdicts)
+    assert verdicts[0] < 844, "the first verdict is on the first screen"
+    assert verdicts[-1] < figure < page.locator("table").first.evaluate(top)
+    page.close()
 
 
 def test_report_says_what_does_not_hold(tmp_path):

@@ -68,12 +68,14 @@ def sets():
             yield pytest.param(policy, family, id=f"{name}-{family_name}")
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(("policy", "family"), list(sets()))
 def test_theta_star_is_covered(policy, family):
     assert not too_many(failures(policy, family))
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_the_printed_width_of_ucb_glm_does_not_cover(monkeypatch):
     """Without the factor that Theorem 2 of Li et al. lost, a fifth of the runs lose theta_star."""
@@ -103,6 +105,7 @@ def families_and_delays():
             yield pytest.param(policy, family, delay, id=f"{name}-{type(delay).__name__}")
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(("policy", "family", "delay"), list(families_and_delays()))
 def test_every_family_and_delay(policy, family, delay):

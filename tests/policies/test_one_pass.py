@@ -408,6 +408,7 @@ def test_coverage_of_a_few_runs(policy, family):
     assert failed <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "policy",

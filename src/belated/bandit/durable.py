@@ -24,8 +24,8 @@ from belated.ledger.rules import WRITTEN
 from belated.ledger.spec import Spec
 from belated.model.protocols import Family, Policy
 
-# What reopening a bandit leaves as it is: a service may have made it with other settings.
-_KEPT = ("loop", "default_reward", "mode", "exploration", "baseline", "fallback", "log_actions")
+# Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
+_GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "late"}
 
 
 class _AllOrNone(NamedTuple):
@@ -197,7 +197,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
             f"{default}, as the log has it; what was learnt would mean something else. Make a "
             "bandit of another name",
         )
-    kept = [*_KEPT, *({"window", "late"} - settings.keys())]
+    kept = set(Spec.__struct_fields__) - _GIVEN | ({"window", "late"} - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
     with suppress(ValueError):
         return old.changed_to(new)

@@ -16,6 +16,7 @@ import belated as package
 from belated import registry
 from belated.experiments.experiment import new_experiment
 from belated.experiments.experiment_file import delta_of, experiment_of
+from belated.experiments.options import Options
 from belated.experiments.paper import Choices, paper_experiment, stated_choices
 from belated.experiments.simulation import SCHEMA, Results
 from belated.families import Bernoulli, Gaussian
@@ -28,7 +29,7 @@ SMALL = {"dims": [2], "horizon": 40, "runs": 2, "seed": 1, "n_actions": 4, "chec
 
 
 def small(policies=("delayed-ofu-glm",), families=("gaussian",), delays=("constant:0",), **changes):
-    return new_experiment(policies, families, delays, **{**SMALL, **changes})
+    return new_experiment(Options(policies, families, delays, **{**SMALL, **changes}))
 
 
 class Mine:

@@ -281,8 +281,8 @@ def test_a_bandit_grows(durable, tmp_path):
     bandit.grow(bandit.features.with_categories({"banner": ["spring"]}))
     assert (bandit.dim, bandit.n_decided, bandit.n_observed) == (whole.dim, 8, 8)
     np.testing.assert_allclose(bandit.theta, whole.theta, atol=1e-3)  # to their certificates
-    exact = bandit._known.exact_theta()
-    np.testing.assert_allclose(exact, whole._known.exact_theta(), atol=1e-9)
+    exact = bandit._learner.exact_theta()
+    np.testing.assert_allclose(exact, whole._learner.exact_theta(), atol=1e-9)
     rows = [*actions(NEW).values()]
     assert bandit.decide(rows, CONTEXT).index == whole.decide(rows, CONTEXT).index
     assert bandit.unmatched == {}

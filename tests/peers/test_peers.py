@@ -11,6 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 from belated import checks, simulate
 from belated.engine import OwnPlayer, draw_world, play
 from belated.experiments.experiment import new_experiment
+from belated.experiments.options import Options
 from belated.families import Bernoulli, Gaussian
 from belated.peers import ContextualBandits, MABWiser, River, VowpalWabbit
 from belated.worlds.delays import Constant
@@ -291,7 +292,8 @@ def test_labels_tell_settings_apart():
     named = MABWiser(other.policy, name="mine")
 
     def experiment(*policies):
-        return new_experiment(policies, ["gaussian"], ["never"], dims=[2], horizon=9, runs=1)
+        options = Options(policies, ["gaussian"], ["never"], dims=[2], horizon=9, runs=1)
+        return new_experiment(options)
 
     assert list(experiment(one, named).policies) == ["mabwiser.LinUCB", "mine"]
     both = list(experiment(one, other, mabwiser(3, "LinUCB", alpha=0.5)).policies)

@@ -1,7 +1,7 @@
 """The commands around the service: serve it, try it out, make its bandits and its keys.
 
 Bandits and keys are written into the log, so that no service has to run; one that does reads them
-there. Thin, and heavy imports inside, as in ``cli``.
+there. Heavy imports are inside the functions, so that help is quick.
 """
 
 import json
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from belated.commands.options import from_json, options_of
 from belated.core.extras import extra
+from belated.wire import BanditSettings
 
 if TYPE_CHECKING:
     from belated.ledger import Ledger
@@ -113,47 +115,20 @@ def demo_service(
 
 
 @bandits.command("create")
+@options_of(BanditSettings)
 def create_bandit(
     name: Name,
-    family: Annotated[str, typer.Option(help="Such as bernoulli.")],
-    policy: Annotated[str | None, typer.Option(help="Such as thompson.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Numbers in an action's vector.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help='JSON, such as {"hashed": {"user": 16}}; instead of --dim.')
-    ] = None,
     actions: Annotated[
         str, typer.Option(help='JSON, such as {"a": {"price": 3}, "b": {"price": 5}}.')
     ] = "{}",
-    loop: Annotated[str | None, typer.Option(help="explicit or conversion.")] = None,
-    window: Annotated[float | None, typer.Option(help="Seconds to wait for a reward.")] = None,
-    default_reward: Annotated[float | None, typer.Option(help="Of a conversion loop.")] = None,
-    late: Annotated[str | None, typer.Option(help="Late rewards: keep or revise.")] = None,
-    mode: Annotated[str | None, typer.Option(help="live or shadow.")] = None,
-    exploration: Annotated[float | None, typer.Option(help="Share of uniform draws.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="Action to compare with.")] = None,
-    fallback: Annotated[str | None, typer.Option(help="Action while the store is down.")] = None,
     ledger: Url = URL,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Make a bandit, or change its settings."""
     from belated.service.bandits_file import make_bandit
 
-    given = {
-        "family": family,
-        "policy": policy,
-        "dim": dim,
-        "features": None if features is None else _parsed("features", features),
-        "actions": _parsed("actions", actions),
-        "loop": loop,
-        "window": window,
-        "default_reward": default_reward,
-        "late": late,
-        "mode": mode,
-        "exploration": exploration,
-        "baseline": baseline,
-        "fallback": fallback,
-    }
-    given = {setting: value for setting, value in given.items() if value is not None}
+    given["actions"] = from_json("actions", actions)
     with _opened(ledger, must_exist=False) as store:
         _show(make_bandit(_loop(store, ledger), name, given), as_json)
 
@@ -263,15 +238,6 @@ def _loop(store: "Ledger", url: str) -> "Replica":
         snapshots.load(replica, folder)
     replica.catch_up()
     return replica
-
-
-def _parsed(name: str, text: str) -> Any:
-    from belated.core.arguments import wrong
-
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise wrong(f"--{name}", text, f"JSON ({error})") from None
 
 
 def _show(state: Any, as_json: bool) -> None:

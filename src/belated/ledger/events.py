@@ -57,14 +57,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a draft; for a request made before, with the decision that it got then."""
-
-    status: Status
-    bandit: str = ""
-    earlier: Event | None = None
-
-
 class Facts(msgspec.Struct, gc=False):
     """The facts that the log holds on a decision."""
 
@@ -73,6 +65,15 @@ class Facts(msgspec.Struct, gc=False):
     value: float | None = None  # the reward it has now
     expired: bool = False
     cancelled: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What became of a draft."""
+
+    status: Status
+    bandit: str = ""
+    earlier: Event | None = None  # of a request that was made before: the decision it got then
+    facts: Facts | None = None  # of a CONFLICT over what became of a decision: as it was judged
 
 
 class Waiting(NamedTuple):

@@ -13,6 +13,7 @@ import naive.arms
 from belated import Bernoulli, Gaussian, registry, simulate
 from belated.engine import OwnPlayer
 from belated.experiments.experiment import new_experiment
+from belated.experiments.options import Options
 from belated.families import Bounded
 from belated.model.plain_policy import started
 from belated.policies import (
@@ -377,7 +378,7 @@ def test_wrappers_take_what_their_base_takes():
 def test_refused_before_the_first_round():
     def experiment(policy, **changes):
         settings = {"dims": [2], "horizon": 9, "runs": 1, **changes}
-        return new_experiment([policy], ["bernoulli"], ["never"], **settings)
+        return new_experiment(Options([policy], ["bernoulli"], ["never"], **settings))
 
     for policy, feedback, message in [
         (
@@ -399,10 +400,10 @@ def test_refused_before_the_first_round():
     labels = list(experiment("bold:base=kl-ucb:c=3").policies)
     assert labels == ["bold"]
     assert experiment("bold:base=kl-ucb:c=3").policies["bold"] == BOLD("kl-ucb:c=3")
-    given = new_experiment(
-        ["delayed-ucb1", "delayed-ucb1:3"], ["bernoulli"], ["never"], dims=[2], horizon=9, runs=1
-    )
-    assert list(given.policies) == ["delayed-ucb1", "delayed-ucb1:3"]
+    both = ["delayed-ucb1", "delayed-ucb1:3"]
+    options = Options(both, ["bernoulli"], ["never"], dims=[2], horizon=9, runs=1)
+    given = new_experiment(options)
+    assert list(given.policies) == both
 
 
 @pytest.mark.parametrize(

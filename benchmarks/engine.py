@@ -33,7 +33,7 @@ from belated.numerics.pruning import columns
 from belated.policies import DelayedOFUGLM
 from belated.worlds.delays import Constant, Exponential, quantile
 from belated.worlds.environments import UnitBall, UnitBallOnce
-from naive import PlainBandit  # type: ignore[import-not-found]
+from naive.plain_bandit import PlainBandit  # type: ignore[import-not-found]
 
 K, T, DELTA = 100, 100_000, 0.05 / 3
 POLICY = DelayedOFUGLM(delta=DELTA)
@@ -152,7 +152,7 @@ def print_plain() -> list[float]:
         "Microseconds a round beyond drawing, exponential delays of mean 100, of a lane that is alone in\n"
         "its world and of one of twelve. The plain bandit keeps W^-1 by rank-one updates and, for\n"
         "logistic rewards, refits by Newton's method at every arrival to the same tolerance\n"
-        "(tests/naive/__init__.py); its linear refit is one Newton step, which is exact.\n\n"
+        "(tests/naive/plain_bandit.py); its linear refit is one Newton step, which is exact.\n\n"
         "| rewards | alone | of twelve | plain NumPy | ratio alone | ratio of twelve |\n"
         "|---|---|---|---|---|---|"
     )

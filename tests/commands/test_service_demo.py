@@ -13,12 +13,12 @@ from pathlib import Path
 
 import httpx2
 from playwright.sync_api import expect, sync_playwright
-from test_dashboard import FLAGS
 
 from belated.client import Client
 from belated.commands.demo_service import WORLDS, run_demo
 from belated.commands.service import demo_service
 from belated.service.serving import ServeSettings
+from support.browser import FLAGS
 
 ENVIRONMENT = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import naive
+import naive.optimistic
 from belated import Bandit, checks, registry
 from belated.commands.warm import COMMON
 from belated.core.nested import at, stacked
@@ -62,7 +62,7 @@ class NaiveLane:
     """Algorithm 1 from the formulas alone, as a policy in plain Python."""
 
     def __init__(self, family, **constants):
-        self.twin = naive.DelayedOFUGLM(family, 3, **constants)
+        self.twin = naive.optimistic.DelayedOFUGLM(family, 3, **constants)
         self.arrived = []
 
     def choose(self, actions, t):

@@ -4,7 +4,6 @@ import math
 
 import pandas as pd
 import pytest
-from test_cli import belated
 from test_report import OFU, Page, made
 
 from belated.engine.worlds import theta_star_of
@@ -13,6 +12,7 @@ from belated.experiments.auditing import FULL, QUICK, plan_audit
 from belated.experiments.judging.audit_claims import FAILS, HOLDS, OPEN, bound_rows, judge_audit
 from belated.experiments.simulation import SCHEMA
 from belated.theory import STATEMENTS
+from support.command import belated
 
 DELTAS = {OFU: 0.05, "gloc": 0.05}
 

@@ -14,7 +14,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 from sklearn.isotonic import IsotonicRegression
-from test_cli import belated
 
 import belated as package
 from belated import registry
@@ -31,6 +30,7 @@ from belated.model.protocols import choose, feedback_of, refuse_family
 from belated.policies import Greedy, Thompson
 from belated.policies.greedy import _choose
 from belated.policies.shared.constants import known_horizon
+from support.command import belated
 
 SMALL = {"dim": 2, "horizon": 40, "runs": 3, "seed": 1, "n_actions": 4}
 ONE = {"horizon": 9, "runs": 1, "n_actions": 4}

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from playwright.sync_api import sync_playwright
 from scipy import stats
-from test_dashboard import FLAGS
 
 from belated.experiments.intervals import (
     beta_cdf,
@@ -30,6 +29,7 @@ from belated.experiments.judging.grading import (
 )
 from belated.experiments.reporting import figures
 from belated.experiments.reporting.report import show, write_report
+from support.browser import FLAGS
 
 OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
 T = 100_000

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from test_cli import belated
 
 import belated as package
 from belated import registry
@@ -24,6 +23,7 @@ from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson
 from belated.worlds.delays import Empirical, Exponential, Informative
 from belated.worlds.environments import FixedArms, UnitBall, UnitBallOnce
+from support.command import belated
 
 SMALL = {"dims": [2], "horizon": 40, "runs": 2, "seed": 1, "n_actions": 4, "checkpoints": 4}
 

@@ -46,7 +46,7 @@ def test_load_goes_on_byte_for_byte(bandit, path):
 
 def test_random_stream_is_fresh_unless_asked_otherwise(bandit, path):
     def draws(b):
-        return b._rng.random(3).tolist()
+        return b._backend.rng.random(3).tolist()
 
     saved = draws(bandit)
     assert draws(Bandit.load(path, same_stream=True)) == saved

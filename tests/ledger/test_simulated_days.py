@@ -1,4 +1,4 @@
-"""A thousand simulated days with faults, and proof that the simulation would notice (R10).
+"""A thousand simulated days with faults, and proof that the simulation would notice (P10).
 
 BELATED_SIMULATED_DAYS=100000 for a long run.
 """

@@ -1,4 +1,4 @@
-"""The real API against its own document: schemathesis, all checks, all phases (R11).
+"""The real API against its own document: schemathesis, all checks, all phases (P11).
 
 BELATED_API_EXAMPLES=500 for a longer run.
 """

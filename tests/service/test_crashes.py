@@ -1,5 +1,5 @@
-"""A server that is killed, or told to stop, under load: nothing acknowledged is lost (R1, R5, R7,
-R12).
+"""A server that is killed, or told to stop, under load: nothing acknowledged is lost (P1, P5, P7,
+P12).
 
 BELATED_KILLS=1000 for the long run, which ``benchmarks/reliability.py`` does.
 """

@@ -11,11 +11,10 @@ from contextlib import ExitStack, closing
 
 import httpx2
 import pytest
-from test_service_commands import CONFIG, ENVIRONMENT, ended, serving, until
 
 from belated.service.workers import Board, new_board
 from support.live_server import Caller, Gone
-from support.postgres_server import postgres as postgres  # a fixture
+from support.serving import CONFIG, ENVIRONMENT, ended, serving, until
 
 HOLD = "import sys; from belated.service.workers import Board; board = Board(sys.argv[1]);"
 HOLD += "print(board._start // 8, board.is_first, flush=True); sys.stdin.read(1); board.tell();"

@@ -201,8 +201,10 @@ def check_one_batch(new: NewLedger) -> None:
     decision = writer.decided()
     same, other = (writer.about(Kind.REWARDED, decision.id, value) for value in (1.0, 2.0))
     cancel = writer.about(Kind.CANCELLED, decision.id)
-    statuses = writer.commit(decision, decision, same, same, other, cancel)
+    outcomes = writer.ledger.commit([decision, decision, same, same, other, cancel])
+    statuses = [outcome.status for outcome in outcomes]
     assert statuses == ["accepted", "duplicate", "accepted", "duplicate", "conflict", "conflict"]
+    assert outcomes[4].facts == Facts("shop", None, 1.0), "a conflict must say with what"
     assert [event.kind for event in _log(writer.ledger)] == [Kind.DECIDED, Kind.REWARDED]
     assert writer.commit(writer.decided("other", id=decision.id)) == [Status.CONFLICT]
 

@@ -74,8 +74,9 @@ def _kind(hint: Any) -> Any:
 def _option(kind: Any, hint: Any) -> Any:
     """Return what typer has to know of an option."""
     meta: Meta = hint.__metadata__[0]
-    such = [str(example) if kind else json.dumps(example) for example in meta.examples or ()]
-    lines = [f"{'Such' if kind else 'JSON, such'} as {such[0]}."] if such else []
-    lines += [meta.description] if meta.description else []
+    lines = [meta.description or ""]
+    if meta.examples:
+        example = meta.examples[0]
+        lines.insert(0, f"Such as {example}." if kind else f"JSON, such as {json.dumps(example)}.")
     names = [f"--{name}" for name in (meta.extra or {}).values()]
-    return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines))]
+    return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines).strip())]

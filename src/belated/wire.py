@@ -104,14 +104,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    family, policy
-        Law of the rewards, and what chooses the actions.
-    dim
-        Length of an action's vector.
-    max_norm
-        As of ``Bandit``.
-    features
-        How actions become vectors; None where actions are vectors.
     loop
         "explicit": every decision gets a reward event, and the bandit learns on arrival.
         "conversion": no event within the window means ``default_reward``. Every decision is then

@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 def main() -> None:
-    """Entry point: what the user did wrong is one line, not a traceback; so is a warning."""
+    """Run the program. An error is printed as one line without a traceback, and so is a warning."""
     warnings.showwarning = lambda message, *where: typer.echo(f"belated: {message}", err=True)
     try:
         app()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Signature, signature
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -12,29 +12,24 @@ from msgspec import Meta
 
 from belated.core.arguments import wrong
 
+Command = Callable[..., None]
 
-def options_of(declared: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+
+def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command], Command]:
     """Return a decorator that gives a command one option for each field of ``declared``.
 
-    The command takes them as ``**given``: those that the user named, by the names of the fields.
-    A field without a default must be named. The ``Meta`` of a field holds its help and examples;
+    The command gets the options that were named in ``**given``, by the names of the fields. A field
+    without a default must be named. The ``Meta`` of a field holds its help and examples;
     ``extra={"option": "dim"}`` gives the option another name. A field that is neither a number nor
     a text nor a list is given as JSON.
+
+    With ``show_defaults``, the help shows the defaults and lists these options after the command's
+    own, not before; the command gets all of them.
     """
     hints = get_type_hints(declared, include_extras=True)
     kinds = {field: _kind(hint) for field, hint in hints.items()}
-    defaults = signature(declared).parameters
-    options = [
-        Parameter(
-            field,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if defaults[field].default is Parameter.empty else None,
-            annotation=_option(kind, hints[field]),
-        )
-        for field, kind in kinds.items()
-    ]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @wraps(command)
         def called(**values: Any) -> None:
             for field, kind in kinds.items():
@@ -43,10 +38,15 @@ def options_of(declared: type) -> Callable[[Callable[..., None]], Callable[..., 
                     values[field] = from_json(field, value) if kind is None else value
             command(**values)
 
-        own = signature(command).parameters.values()
-        kept = [p.replace(kind=p.KEYWORD_ONLY) for p in own if p.kind is not p.VAR_KEYWORD]
-        described = signature(command).replace(parameters=[*options, *kept])
-        called.__signature__ = described  # type: ignore[attr-defined]
+        options = []
+        for field in signature(declared).parameters.values():
+            asked = show_defaults or field.default is field.empty
+            option = field.replace(annotation=_option(kinds[field.name], hints[field.name]))
+            options.append(option if asked else option.replace(default=None))
+        own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        ordered = [*own, *options] if show_defaults else [*options, *own]
+        named = [p.replace(kind=p.KEYWORD_ONLY) for p in ordered]
+        called.__signature__ = Signature(named)  # type: ignore[attr-defined]
         return called
 
     return decorate
@@ -74,8 +74,9 @@ def _kind(hint: Any) -> Any:
 def _option(kind: Any, hint: Any) -> Any:
     """Return what typer has to know of an option."""
     meta: Meta = hint.__metadata__[0]
-    such = [str(example) if kind else json.dumps(example) for example in meta.examples or ()]
-    lines = [f"{'Such' if kind else 'JSON, such'} as {such[0]}."] if such else []
-    lines += [meta.description] if meta.description else []
+    lines = [meta.description or ""]
+    if meta.examples:
+        example = meta.examples[0]
+        lines.insert(0, f"Such as {example}." if kind else f"JSON, such as {json.dumps(example)}.")
     names = [f"--{name}" for name in (meta.extra or {}).values()]
-    return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines))]
+    return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines).strip())]

@@ -14,6 +14,7 @@ import typer
 
 from belated.commands.options import from_json, options_of
 from belated.core.extras import extra
+from belated.service.http.limits import Limits
 from belated.wire import BanditSettings
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Name = Annotated[str, typer.Argument(help="Letters, digits, - and _.")]
 
 
+@options_of(Limits, show_defaults=True)
 def serve(
     ledger: Url = URL,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -57,20 +59,10 @@ def serve(
         list[str] | None,
         typer.Option(help="Name to answer to without keys, beside localhost; repeat it."),
     ] = None,
-    # what a client may cost: as in ``service.limits.Limits``, which is not imported for a help page
-    max_request_line: Annotated[int, typer.Option(help="Bytes of a request's address.")] = 8_192,
-    max_header_bytes: Annotated[int, typer.Option(help="Bytes of a request's headers.")] = 16_384,
-    max_headers: Annotated[int, typer.Option(help="Headers of a request.")] = 100,
-    header_seconds: Annotated[float, typer.Option(help="Longest to send all headers.")] = 10.0,
-    body_seconds: Annotated[
-        float, typer.Option(help="Longest to send a body, and to take an answer.")
-    ] = 30.0,
-    idle_seconds: Annotated[float, typer.Option(help="Longest between two requests.")] = 75.0,
-    max_connections: Annotated[int, typer.Option(help="Open at a time, for each worker.")] = 1_000,
+    **limits: Any,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
     with extra("service"):
-        from belated.service.http.limits import Limits
         from belated.service.serving import ServeSettings
         from belated.service.serving import serve as run
     run(
@@ -87,15 +79,7 @@ def serve(
             snapshot_every=snapshot_every,
             personalizer=personalizer,
             allowed_hosts=tuple(allow_host or ()),
-            limits=Limits(
-                max_request_line=max_request_line,
-                max_header_bytes=max_header_bytes,
-                max_headers=max_headers,
-                header_seconds=header_seconds,
-                body_seconds=body_seconds,
-                idle_seconds=idle_seconds,
-                max_connections=max_connections,
-            ),
+            limits=Limits(**limits),
         )
     )
 
@@ -130,7 +114,7 @@ def create_bandit(
 
     given["actions"] = from_json("actions", actions)
     with _opened(ledger, must_exist=False) as store:
-        _show(make_bandit(_loop(store, ledger), name, given), as_json)
+        _show(make_bandit(_replica(store, ledger), name, given), as_json)
 
 
 @bandits.command("list")
@@ -139,7 +123,7 @@ def list_bandits(ledger: Url = URL, as_json: Json = False) -> None:
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
-        replica = _loop(store, ledger)
+        replica = _replica(store, ledger)
         states = [state_of(fold, replica.clock()) for fold in replica.folds.values()]
     counts = [
         {
@@ -160,7 +144,7 @@ def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
-        replica = _loop(store, ledger)
+        replica = _replica(store, ledger)
         folds = replica.folds
         if name not in folds:
             known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
@@ -228,7 +212,7 @@ def _opened(url: str, must_exist: bool = True) -> "Iterator[Ledger]":
         yield store
 
 
-def _loop(store: "Ledger", url: str) -> "Replica":
+def _replica(store: "Ledger", url: str) -> "Replica":
     """All bandits as of now; a snapshot beside the file makes it quick."""
     from belated.ledger import snapshots
     from belated.ledger.replica import Replica

@@ -151,10 +151,6 @@ class Spec(Settings, frozen=True):
             raise ValueError(f"{error}. Make a bandit of another name") from None
         return msgspec.structs.replace(new, features=features.to_dict(), dim=features.dim)
 
-    def check_change(self, new: "Spec") -> None:
-        """Raise where ``new`` would give the past another meaning."""
-        self.changed_to(new)
-
 
 def _plain(value: Any) -> Any:
     """A value as it comes back from the log, for a fair comparison."""

@@ -2,6 +2,16 @@
 
 from belated.experiments import auditing, comparison, paper, reproducing, simulation
 from belated.experiments import experiment_file as config
+from belated.experiments.judging import claims
 from belated.experiments.reporting import output
 
-__all__ = ["auditing", "comparison", "config", "output", "paper", "reproducing", "simulation"]
+__all__ = [
+    "auditing",
+    "claims",
+    "comparison",
+    "config",
+    "output",
+    "paper",
+    "reproducing",
+    "simulation",
+]

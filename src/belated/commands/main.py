@@ -345,7 +345,9 @@ def _play(
     with _resumable():
         results = tools.simulation.play_experiment(experiment, out, threads, executor)
     typer.echo(f"drawing figures and writing {out / 'report.html'}")
-    claims = tools.output.write_output(results, out, settings, delta)
+    frame = results.frame()
+    claims = tools.claims.judge_if_possible(frame, delta)
+    tools.output.write_output(frame, claims, out, settings, experiment.bayesian)
     typer.echo(f"results: {out / 'results.parquet'}, report: {out / 'report.html'}")
     return results, claims
 

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 
 .PHONY: demo demo-service test test-all test-plain-kernels test-quick test-pythons test-peers
-.PHONY: client-wheel lint setup lock docs clean
+.PHONY: client-wheel lint setup lock docs published clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -88,6 +88,11 @@ docs: $(VENV)/ready
 	$(BIN)/belated demo --out docs
 	$(BIN)/belated list policies --markdown > docs/algorithms.new
 	mv docs/algorithms.new docs/algorithms.md
+
+# The printed numbers beside ours: half an hour on two quiet cores; what was played is kept in published/.
+published: $(VENV)/ready
+	$(BIN)/python benchmarks/published.py published > docs/published.new
+	mv docs/published.new docs/published.md
 
 clean:
 	rm -rf .venv .venv-3.* dist demo

@@ -10,7 +10,7 @@ from scipy.stats import binom, poisson
 
 import naive
 from belated import Bandit, Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
-from belated.checks import _rewards
+from belated.checks.families import reward_law
 from belated.engine import draw_world, play
 from belated.model.protocols import self_concordance
 from belated.model.steps import covers
@@ -259,7 +259,7 @@ def law(name, z):
         nodes, weights = np.polynomial.hermite_e.hermegauss(60)
         return z + 0.5 * nodes, weights / weights.sum()
     if name == "bounded":
-        y = _rewards(Bounded(), z)  # quantiles
+        y = reward_law(Bounded(), z)  # quantiles
         return y, np.full(len(y), 1 / len(y))
     if name == "poisson":
         return np.arange(150.0), poisson.pmf(np.arange(150), mu)

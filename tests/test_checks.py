@@ -11,6 +11,7 @@ import pytest
 from belated import Bandit, Bernoulli, Gaussian
 from belated.checks import (
     DELAY_CHECKS,
+    ENVIRONMENT_CHECKS,
     FAMILY_CHECKS,
     OWN_POLICY_CHECKS,
     POLICY_CHECKS,
@@ -29,6 +30,7 @@ from belated.model.protocols import (
     choose,
     delay_quantile,
     derivatives,
+    draw_actions,
     radius,
     refit,
     remember,
@@ -39,6 +41,7 @@ from belated.model.protocols import (
 from belated.model.state import DECIDED
 from belated.numerics.pruning import most_optimistic
 from belated.worlds.delays import Constant, Exponential
+from belated.worlds.environments import UnitBall
 
 GENERICS = [value for value in vars(protocols).values() if hasattr(value, "cases")]
 
@@ -282,7 +285,7 @@ def test_a_check_is_left_out_by_name_and_with_a_reason():
             check_policy(Toy(), Gaussian(), except_for=left_out)
 
 
-# --------------------------------------------------------------------- families, delays, ledgers
+# ------------------------------------------------------- families, delays, environments, ledgers
 
 
 def bent_the_wrong_way(family, z):
@@ -340,6 +343,29 @@ def test_broken_delay(name):
     delay, message = BROKEN_DELAYS[name]
     with pytest.raises(AssertionError, match=message):
         named(DELAY_CHECKS, name)(delay)
+
+
+def half_a_set(environment, actions, rng):
+    draw_actions(UnitBall(), actions[::2], rng)
+
+
+BROKEN_ENVIRONMENTS = {
+    "actions_are_drawn": (
+        variant(UnitBall, [(draw_actions, half_a_set)], 4),
+        "must write every entry of actions",
+    ),
+    "moments_match_the_draws": (
+        variant(UnitBall, (), 4, norm_quantile=lambda self, dim, u: u),
+        "return the inverse distribution function",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ENVIRONMENTS)
+def test_broken_environment(name):
+    environment, message = BROKEN_ENVIRONMENTS[name]
+    with pytest.raises(AssertionError, match=message):
+        named(ENVIRONMENT_CHECKS, name)(environment, 3)
 
 
 def store(**methods):
@@ -455,6 +481,7 @@ def test_every_check_is_listed_and_has_something_broken_to_catch():
         (POLICY_CHECKS, caught),
         (FAMILY_CHECKS, BROKEN_FAMILIES),
         (DELAY_CHECKS, BROKEN_DELAYS),
+        (ENVIRONMENT_CHECKS, BROKEN_ENVIRONMENTS),
         (LEDGER_CHECKS, BROKEN_LEDGERS),
     ):
         names = {check.__name__ for check in listed}

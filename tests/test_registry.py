@@ -101,6 +101,13 @@ def test_delay(delay, check):
     check(delay)
 
 
+@pytest.mark.parametrize("check", checks.ENVIRONMENT_CHECKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", registry.ENVIRONMENTS)
+def test_environment(name, check):
+    kind = registry.load(registry.ENVIRONMENTS, name)
+    check(kind([[0.6, 0.8, 0.0], [0.0, 0.0, 0.5]] if name == "fixed-arms" else 3), 3)
+
+
 def test_unknown_name():
     with pytest.raises(ValueError, match=r"name = 'gausian': .*; did you mean gaussian\?"):
         registry.load(registry.FAMILIES, "gausian")

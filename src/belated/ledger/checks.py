@@ -298,7 +298,8 @@ def check_parked_pages(new: NewLedger) -> None:
         ids.append(writer.decided().id)
     for id in reversed(ids):
         _expect(writer.reward(id, 0.5), Status.PARKED, "park a reward whose decision is to come")
-    pages, last = [], NOBODY
+    pages: list[list[bytes]] = []
+    last = NOBODY
     while len(pages) < len(ids) and (page := writer.ledger.parked(3, last)):
         pages.append([waiting.id for waiting in page])
         last = page[-1].id

@@ -54,6 +54,12 @@ def called_kernel(twin: Any, result: Any, *kinds: Any) -> Callable[[F], F]:
         )
 
     def typed(*given: Any) -> Any:
+        for name, array, kind in zip(signature(twin).parameters, given, kinds, strict=True):
+            if isinstance(kind, types.Array) and getattr(array, "layout", "C") != kind.layout:
+                raise TypeError(
+                    f"{twin.__name__}: {name} is not contiguous (a column, a slice with a step or "
+                    f"a transpose): pass {name}.copy()"
+                )
         return result if all(map(fits, given, kinds)) else None
 
     def register(build: F) -> F:

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
+from belated.estimators.newton.certificate import _exponential, _remainder, _stretch, certify
 from belated.estimators.newton.fit import (
     EIGENVALUE,
     LEAST_SLOPE,
@@ -19,20 +20,20 @@ from belated.estimators.newton.fit import (
     SHIFT,
     WAITING,
     LazyNewton,
-    _certify,
-    _exponential,
+    move_anchor,
+    pass_over_data,
+)
+from belated.estimators.newton.refit import (
     _line_search,
     _minimise_model,
-    _minimise_quadratic,
-    _move_anchor,
     _objective,
-    _pass_over_data,
     _propose,
     _refine,
-    _remainder,
-    _settle_on_sphere,
+)
+from belated.estimators.newton.sphere import (
     _solve_on_sphere,
-    _stretch,
+    minimise_quadratic,
+    settle_on_sphere,
 )
 from belated.estimators.perturbed import third_gradient
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Tanh
@@ -330,7 +331,7 @@ def test_certificate_is_the_formula(name, order, longest, shift):
     expected = naive.certificate(M, longest, order, residual, step_H, step_2, LMIN, gap, N)
     assert 0.04 < expected < math.inf
     # the polynomial that stands for the remainder is off by less than a thousandth of it
-    got = _certify(estimator, make_family(name), fit, step, work)
+    got = certify(estimator, make_family(name), fit, step, work)
     assert got == pytest.approx(expected, rel=1e-4)
     assert np.allclose(work[3], off)
 
@@ -340,10 +341,10 @@ def test_a_tiny_residual_is_bounded_by_its_length():
     off, zero = np.array([1e-7, -3e-7]), np.zeros(2)
     estimator, fit, work = taylor(gradient=off)
     expected = np.linalg.norm(off) / math.sqrt(LMIN)
-    assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
+    assert certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
     estimator = estimator._replace(tol=1e-7)
     expected = math.sqrt(off @ fit.H_inv @ off)
-    assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
+    assert certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -364,7 +365,7 @@ def test_certificate_on_the_ball_counts_the_multiplier(order, shift):
     M, N = naive.concordance("bernoulli", 0.4 * math.hypot(*theta))
     gap = naive.gap(M, 0.4, fit.H, step, np.zeros(2)) if order == 3 else 0.0
     expected = naive.certificate(M, 0.4, order, 0.0, step_H, step_2, LMIN, gap, N)
-    got = _certify(estimator, Bernoulli(), fit, step, work)
+    got = certify(estimator, Bernoulli(), fit, step, work)
     assert got == pytest.approx(expected, rel=1e-4)
 
 
@@ -377,12 +378,12 @@ def test_probit_constant_reaches_as_far_as_the_argument():
     for radius, M in ((math.inf, 1.5 + step_2 + 0.5), (1.6, 1.6), (99.0, 1.5 + step_2 + 0.5)):
         estimator, _, _ = taylor(radius=radius, order=2)
         expected = naive.certificate(M, 1.0, 2, 0.0, step_H, step_2, LMIN)
-        got = _certify(estimator, make_family("probit"), fit, step, work)
+        got = certify(estimator, make_family("probit"), fit, step, work)
         assert got == pytest.approx(expected)
     # a bound that would allow theta_hat farther away than M is known for proves nothing
     far = fit._replace(gradient=np.array([0.0, -0.19]))
     bounds = [
-        _certify(taylor(radius=r, order=2)[0], make_family("probit"), far, np.zeros(2), work)
+        certify(taylor(radius=r, order=2)[0], make_family("probit"), far, np.zeros(2), work)
         for r in (math.inf, 1.6)
     ]
     assert bounds[0] == math.inf
@@ -394,9 +395,9 @@ def test_certificate_refuses_what_it_cannot_prove(order):
     for length in (10.0, 1e5):
         estimator, fit, work = taylor(gradient=np.zeros(2), order=order)
         step = np.array([length, 0.0])
-        assert _certify(estimator, Bernoulli(), fit, step, work) == math.inf
+        assert certify(estimator, Bernoulli(), fit, step, work) == math.inf
     estimator, fit, work = taylor(gradient=np.zeros(2), order=order)
-    assert _certify(estimator, Bernoulli(), fit, np.zeros(2), work) == 0.0
+    assert certify(estimator, Bernoulli(), fit, np.zeros(2), work) == 0.0
 
 
 @pytest.mark.parametrize("name", [f for f in FAMILIES if f != "gaussian"])
@@ -423,7 +424,7 @@ def test_certificate_holds_at_any_point(name):
             fit.ref[:] = theta_hat + spread * rng.standard_normal(d)
             fit.ref[:] *= min(1.0, radius / np.linalg.norm(fit.ref))
             fit.scalars[MULTIPLIER] = rng.choice([0.0, 10 ** rng.uniform(-3, 3)])
-            _pass_over_data(estimator, family, fit, History(X, y), n)  # it becomes the shift
+            pass_over_data(estimator, family, fit, History(X, y), n)  # it becomes the shift
             fit.scalars[LONGEST] = np.linalg.norm(X, axis=1).max()
             fit.scalars[MULTIPLIER] = 0.0
             assert fit.scalars[EIGENVALUE] <= np.linalg.eigvalsh(fit.H)[0] * (1 + 1e-9)
@@ -438,8 +439,8 @@ def test_certificate_holds_at_any_point(name):
             if order == 3:
                 noise = np.linalg.norm(step) * rng.standard_normal(d)
                 anchor = step + rng.choice([0.0, 10 ** rng.uniform(-5, 0)]) * noise
-                _move_anchor(fit, anchor * rng.choice([1.0, 1.0, 0.0, -1.0]))
-            error = _certify(estimator, family, fit, step, scratch(d))
+                move_anchor(fit, anchor * rng.choice([1.0, 1.0, 0.0, -1.0]))
+            error = certify(estimator, family, fit, step, scratch(d))
             gap = theta - theta_hat
             distance = math.sqrt(gap @ fit.H @ gap)
             assert distance <= error * (1 + 1e-6) + 1e-9
@@ -473,7 +474,7 @@ def test_minimiser_on_the_ball(radius, warm_start, shift):
         _, fit, work = taylor(nu=warm_start, shift=shift)
         free = np.linalg.norm(fit.ref - np.linalg.solve(fit.H, fit.gradient))
         step, right = np.array(guess), fit.H @ fit.ref - fit.gradient
-        _minimise_quadratic(fit, fit.gradient, radius * free, 1e-8, step, work)
+        minimise_quadratic(fit, fit.gradient, radius * free, 1e-8, step, work)
         theta, nu = fit.ref + step, fit.scalars[MULTIPLIER]
         expected, expected_nu = naive.minimiser_on_ball(fit.H, right, radius * free)
         assert np.allclose(theta, expected, rtol=1e-9, atol=1e-10)
@@ -511,7 +512,7 @@ def test_three_ways_to_the_sphere():
         size = np.sqrt(H.diagonal()).max() * radius
         theta = expected + rng.choice([0.0, 1e-3, 1.0]) * radius * rng.standard_normal(d)
         tol = 3e-11
-        ok = _settle_on_sphere(fit, fit.H_inv @ right, radius, tol, theta, np.empty(d))
+        ok = settle_on_sphere(fit, fit.H_inv @ right, radius, tol, theta, np.empty(d))
         settled.setdefault((nu > 0.0, ok), []).append(k)
         if ok:
             gap = theta - expected
@@ -620,7 +621,7 @@ def test_a_pass_gives_the_third_derivative(d):
     X, y = rng.standard_normal((20, d)), np.ones(20)
     y[[2, 7]] = np.nan  # not returned
     for n in range(21):
-        _pass_over_data(estimator, Poisson(), fit, History(X, y), n)
+        pass_over_data(estimator, Poisson(), fit, History(X, y), n)
         seen = X[:n][~np.isnan(y[:n])]
         full = naive.third_derivative(seen, np.exp(seen @ fit.ref))
         step = rng.standard_normal(d)

@@ -11,8 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from numba.extending import overload
 
-from belated.core.compiler.parts import as_part
-from belated.core.jit import INLINED, OPTIONS, is_lean, kernel
+from belated.core.jit import INLINED, OPTIONS, as_part, is_lean, kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)

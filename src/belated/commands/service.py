@@ -65,6 +65,9 @@ def serve(
     ] = 30.0,
     idle_seconds: Annotated[float, typer.Option(help="Longest between two requests.")] = 75.0,
     max_connections: Annotated[int, typer.Option(help="Open at a time, for each worker.")] = 1_000,
+    max_body: Annotated[
+        int, typer.Option(help="Bytes of a body; everybody waits up to 20 ms for each megabyte.")
+    ] = 1_000_000,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
     with extra("service"):
@@ -93,6 +96,7 @@ def serve(
                 body_seconds=body_seconds,
                 idle_seconds=idle_seconds,
                 max_connections=max_connections,
+                max_body=max_body,
             ),
         )
     )

@@ -9,6 +9,7 @@ try:
 except ImportError:  # Windows, where sockets are not counted as files
     resource = None  # type: ignore[assignment]
 
+MAX_BODY = 1_000_000  # bytes
 OWN_FILES = 100  # beside connections: the store, pipes, libraries, what asks for the health
 
 
@@ -22,6 +23,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_seconds: float = 30.0  # to send a body, and to take an answer
     idle_seconds: float = 75.0  # between requests; load balancers wait for 60 by default
     max_connections: int = 1_000
+    # of a body in bytes. It is decoded in one go, for up to 20 ms a megabyte: everybody waits
+    max_body: int = MAX_BODY
 
     def check(self) -> None:
         """Raise ``ValueError`` for a limit under which nothing could be served."""
@@ -32,6 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         positive("body-seconds", self.body_seconds)
         positive("idle-seconds", self.idle_seconds)
         whole("max-connections", self.max_connections)
+        whole("max-body", self.max_body, 1_000)
 
 
 def make_room(limits: Limits) -> None:

@@ -91,9 +91,7 @@ async def read(receive: Receive, headers: Headers, most: int) -> bytes | None:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(
-        BODY_TOO_LARGE, f"A body may have {most} bytes here. Send several, or raise --max-body."
-    )
+    return Problem(BODY_TOO_LARGE, f"A body may have {most} bytes here: send several.")
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:

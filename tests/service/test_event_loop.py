@@ -253,6 +253,33 @@ def test_metrics_and_dashboard_do_not_look_through_what_is_pending():
     assert 'belated_pending{bandit="shop",le="60.0"} 3.0' in lines
 
 
+def test_waiting_means_the_same_in_state_explanation_and_metric():
+    """The metric left out what was held, the others did not."""
+
+    async def look(http, service):
+        settings = SETTINGS | {"loop": "conversion", "window": 3600.0}
+        await http.put("/v1/bandits/ads", json=settings)
+        await http.patch("/v1/bandits/ads/actions", json={"put": ACTIONS})
+        made = [(await http.post("/v1/bandits/ads/decisions", json={})).json() for _ in range(3)]
+        assert await reward(http, made[0]["decision_id"]) == ["accepted"]
+        last = (await http.post("/v1/bandits/ads/decisions", json={})).json()["decision_id"]
+        story = (await http.get(f"/v1/decisions/{last}?explain=true")).json()
+        state = (await http.get("/v1/bandits/ads")).json()
+        metrics = (await http.get("/metrics")).text.splitlines()
+        shown = (await http.get("/v1/dashboard?bandit=ads")).json()["bandit"]["missing"]
+        return (
+            story["explanation"]["n_pending"],
+            state["n_pending"],
+            state["n_held"],
+            shown,
+            metrics,
+        )
+
+    explained, pending, held, shown, metrics = in_process(look)
+    assert (explained, pending, held, shown) == (2, 3, 1, 3)
+    assert 'belated_pending{bandit="ads",le="+Inf"} 3.0' in metrics
+
+
 # -- erasure
 
 

@@ -371,7 +371,8 @@ def _add_privacy(api: Api, service: Service) -> None:
     async def forget_subject(path: SubjectPath) -> Erased:
         """Erase all decisions and rewards of a subject.
 
-        The log keeps a tombstone, and the model is rebuilt as if they had never been.
+        The log keeps a tombstone, and the model is rebuilt as if they had never been, in every
+        worker of this service.
         """
         service.fold(path.name)
         await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
@@ -384,6 +385,7 @@ def _add_privacy(api: Api, service: Service) -> None:
             await service.from_slow_store(lambda ledger: snapshots.drop_erased(ledger, folder))
         await service.catch_up()
         await service.rebuilding.done(path.name)
+        await service.others_rebuilt()
         return Erased(erased)
 
 

@@ -115,7 +115,9 @@ class Service:
         self.snapshot_folder = snapshot_folder
         self.ready = self.draining = False
         self.on_write: Callable[[], None] = lambda: None  # called after every commit
-        self.on_followed: Callable[[], None] = lambda: None  # after every look at the log
+        self.on_followed: Callable[[], None] = lambda: None  # called after every look at the log
+        # returns when no worker of this service knows anything that was erased
+        self.others_rebuilt: Callable[[], Awaitable[None]] = nothing_to_wait_for
         self.outage = Outage(clock)
         # of ``monotonic``: what was committed by then was taken in; the last try that failed
         self._seen_at = self._not_seen_at = -inf
@@ -369,6 +371,10 @@ class Service:
         if name in self.replica.held and name not in self.compiling.choosing:
             raise compiling_problem(f"The kernels of bandit {name!r} are being compiled")
         return fold
+
+
+async def nothing_to_wait_for() -> None:
+    """Return at once."""
 
 
 async def _forever(seconds: float, act: Callable[[], Awaitable[None]]) -> None:

@@ -543,8 +543,6 @@ def test_bad_parameters(kind):
         kind(m1="1")
     with pytest.raises(ValueError, match=r"lam = 1e-30: expected a number from 1e-09 to 1e100"):
         kind(lam=1e-30).resolve(Bernoulli(), 2, 1.0)
-    with pytest.raises(ValueError, match="resolve the policy first"):
-        kind().estimator(Bernoulli(), 2, 1.0)
     if kind is not GLOC:
         with pytest.raises(TypeError, match="literal = 1: expected True or False"):
             kind(literal=1)

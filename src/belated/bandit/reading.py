@@ -19,7 +19,7 @@ from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Unmatched
 from belated.learner import files
 from belated.learner.learner import Learner
-from belated.model.protocols import Estimator, Policy, radius, sqrt_beta
+from belated.model.protocols import Estimator, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import ERROR, PASSES, ROWS, SLACK, History, State
 
 
@@ -52,7 +52,7 @@ class Knowledge:
         return self._known.dim
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> ResolvedPolicy:
         """How actions are chosen, with every parameter filled in."""
         return self._known.policy
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, positive
+from belated.core.arguments import Positive, checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family
 from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
@@ -42,15 +42,8 @@ class BetaThompson(NamedTuple):
     O. Chapelle, L. Li: An Empirical Evaluation of Thompson Sampling, NeurIPS 2011.
     """
 
-    successes: float = 1.0
-    failures: float = 1.0
-
-    def checked(self) -> "BetaThompson":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            successes=positive("successes", self.successes),
-            failures=positive("failures", self.failures),
-        )
+    successes: Positive = 1.0
+    failures: Positive = 1.0
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -58,7 +51,7 @@ class BetaThompson(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "BetaPlayer":
         """A player that knows nothing yet."""
-        return BetaPlayer(self.checked(), rng)
+        return BetaPlayer(checked(self), rng)
 
 
 class BetaPlayer(ArmPlayer):

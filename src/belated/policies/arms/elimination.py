@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters
+from belated.core.arguments import Whole, checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family
-from belated.policies.shared.arms import ArmPlayer, optional_horizon, outside_unit_interval
+from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
 from belated.policies.shared.constants import known_horizon
 
 
@@ -45,11 +45,7 @@ class DelayedElimination(NamedTuple):
     Delay Distributions, ICML 2021.
     """
 
-    horizon: int | None = None
-
-    def checked(self) -> "DelayedElimination":
-        """Raise where a parameter does not fit."""
-        return self._replace(horizon=optional_horizon(self.horizon))
+    horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -57,7 +53,7 @@ class DelayedElimination(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "EliminationPlayer":
         """A player that knows nothing yet."""
-        return EliminationPlayer(self.checked(), rng)
+        return EliminationPlayer(checked(self), rng)
 
 
 @parameters
@@ -94,11 +90,7 @@ class OPSE(NamedTuple):
     Delay Distributions, ICML 2021.
     """
 
-    horizon: int | None = None
-
-    def checked(self) -> "OPSE":
-        """Raise where a parameter does not fit."""
-        return self._replace(horizon=optional_horizon(self.horizon))
+    horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -106,7 +98,7 @@ class OPSE(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "OPSEPlayer":
         """A player that knows nothing yet."""
-        return OPSEPlayer(self.checked(), rng)
+        return OPSEPlayer(checked(self), rng)
 
 
 class EliminationPlayer(ArmPlayer):

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters
+from belated.core.arguments import checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.plain_policy import chosen_row, observer, started
 from belated.model.protocols import Family, refusal
-from belated.policies.shared.arms import ArmPlayer, base_policy
+from belated.policies.shared.arms import ArmPlayer, Base, base_policy
 
 
 @parameters
@@ -47,12 +47,7 @@ class QPMD(NamedTuple):
     P. Joulani, A. Gyorgy, C. Szepesvari: Online Learning under Delayed Feedback, ICML 2013.
     """
 
-    base: Any = "ucb1"
-
-    def checked(self) -> "QPMD":
-        """Raise where a parameter does not fit."""
-        base_policy("base", self.base)
-        return self
+    base: Base = "ucb1"
 
     def refuses(self, family: Family) -> str:
         """What the base refuses."""
@@ -60,7 +55,7 @@ class QPMD(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "QueuePlayer":
         """A player that knows nothing yet."""
-        return QueuePlayer(self.checked(), dim, rng)
+        return QueuePlayer(checked(self), dim, rng)
 
 
 class QueuePlayer(ArmPlayer):

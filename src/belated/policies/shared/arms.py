@@ -3,12 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import whole, wrong, wrong_type
+from belated.core.arguments import wrong, wrong_type
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.plain_policy import is_own
 from belated.model.protocols import Family, feedback_of
@@ -24,11 +24,6 @@ def outside_unit_interval(family: Family) -> str:
     low, high, _ = family.support
     fits = low >= 0.0 and high <= 1.0
     return "" if fits else f"learns from rewards in [0, 1], not from {family.support}"
-
-
-def optional_horizon(horizon: int | None) -> int | None:
-    """None, which a simulation fills in, or a number of rounds."""
-    return None if horizon is None else whole("horizon", horizon)
 
 
 class ArmPlayer(ABC):
@@ -148,3 +143,11 @@ def base_policy(name: str, base: Any) -> Any:
     if feedback_of(policy) != "identified":
         raise wrong(name, base, expected)
     return policy
+
+
+def _known_base(name: str, base: Any) -> Any:
+    base_policy(name, base)
+    return base
+
+
+Base = Annotated[Any, _known_base]

@@ -1,11 +1,11 @@
 """What policies share that learn from each reward once, with a matrix weighted by the slope."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from belated.core.arguments import wrong
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel, kernel
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family
 from belated.model.state import OBSERVED, REFACTOR_EVERY, State
@@ -26,6 +26,12 @@ class Curved(NamedTuple):
 def new_curved(dim: int, lam: float, scalars: int) -> Curved:
     """No reward has returned yet."""
     return Curved(lam * np.eye(dim), np.eye(dim) / lam, new_cap(dim, lam), np.zeros(scalars))
+
+
+@inlined_kernel
+def curved(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
+    """``ellipsoid`` of a policy whose estimator keeps ``Curved``."""
+    return state.fit.H, state.fit.H_inv, state.fit.cap
 
 
 @kernel

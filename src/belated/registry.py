@@ -43,7 +43,7 @@ POLICIES = {
     "conversions-kl-ucb": "policies.arms.conversions:ConversionsKLUCB",
     "patient-bandits": "policies.arms.patient_bandits:PatientBandits",
     "delayed-elimination": "policies.arms.elimination:DelayedElimination",
-    "opse": "policies.arms.elimination:OPSE",
+    "opse": "policies.arms.opse:OPSE",
     "policy-elimination": "policies.arms.policy_elimination:PolicyElimination",
 }
 FAMILIES = {

@@ -10,13 +10,14 @@ from belated import Bandit
 from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
 from belated.engine.lanes import looks_back, new_lanes, with_room
 from belated.estimators import proximal
+from belated.estimators.one_pass import FAILED
 from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.model.protocols import reward_quantile
 from belated.model.state import WORK
 from belated.numerics.lowered.products import dot
 from belated.policies import GLBOMD, GLOC, AdaOFUECOLog
-from belated.policies.ecolog import FAILED, SAFE_BOUND
+from belated.policies.ecolog import SAFE_BOUND
 from belated.policies.shared.one_pass import is_logistic, is_quasi
 from belated.worlds.delays import Constant, Exponential, arrival, quantile
 from belated.worlds.environments import UnitBall

@@ -24,39 +24,23 @@ its (13), nu = 1/2 + 2 log(2 sqrt(n / 4 + 1) / delta), for actions of length 1.
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import (
-    Flag,
-    Positive,
-    Probability,
-    derives,
-    parameters,
-    resolved,
-)
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.core.arguments import Flag, Positive, Probability, derives, parameters, resolved
+from belated.estimators.one_pass import LOSSES, MOVES, ImplicitSteps
 from belated.model.protocols import (
     Estimator,
     Family,
     accepted,
     choose,
-    cumulant,
-    derivatives,
     deterministic,
     ellipsoid,
     radius,
-    refit,
     sqrt_beta,
-    take_in,
 )
-from belated.model.state import OBSERVED, History, State
-from belated.numerics.linalg import copy
-from belated.numerics.lowered.products import matvec, quadratic
-from belated.numerics.pruning import renew
+from belated.model.state import OBSERVED, State
 from belated.policies.shared.constants import is_logistic
-from belated.policies.shared.one_pass import Curved, check_ridge, curved, grow_curved, new_curved
+from belated.policies.shared.one_pass import check_ridge, curved
 from belated.policies.shared.optimism import certified_width, optimistic
 
-LOSSES, MOVES, FAILED = 0, 1, 2  # slots of Curved.scalars
 SAFE_BOUND = 2.0 * math.acosh(math.sqrt(2.0))  # up to this |z| all slopes are within a factor of 2
 
 
@@ -170,54 +154,6 @@ class AdaOFUECOLog(NamedTuple):
     def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The implicit steps."""
         return ImplicitSteps(self.m1, self.lam, self.eta, family.support.high)
-
-
-class ImplicitSteps(NamedTuple):
-    """Each reward moves theta to the minimiser of its loss plus the distance gone."""
-
-    m1: float
-    lam: float
-    eta: float
-    trials: float  # the largest reward
-
-    @property
-    def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
-        return False
-
-    @property
-    def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
-        return True
-
-    def new_fit(self, dim: int) -> Curved:
-        """No reward has returned yet."""
-        return new_curved(dim, self.lam, 3)
-
-
-@take_in.case(ImplicitSteps)
-def _take_in(estimator: ImplicitSteps, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, theta, work = state.fit, state.theta, state.work
-    eta, m1, new, moved = estimator.eta, estimator.m1, work[POINT], work[0]
-    matvec(fit.H_inv, x, work[TOWARDS])
-    both = Pull(-eta * estimator.trials, 0.0, 2.0 * eta)
-    bar = proximal_point(both, family, fit.H, fit.H_inv, theta, x, m1, work)
-    z = proximal_point(Pull(-eta * y, 0.0, eta), family, fit.H, fit.H_inv, theta, x, m1, work)
-    for i in range(x.shape[0]):
-        moved[i] = new[i] - theta[i]
-    fit.scalars[MOVES] += quadratic(fit.H, moved, work[TOWARDS])
-    fit.scalars[LOSSES] += cumulant(family, bar) - cumulant(family, z) - y * (bar - z)
-    slope = derivatives(family, z)[1]
-    if derivatives(family, bar)[1] > 2.0 * slope:
-        fit.scalars[FAILED] += 1.0
-    copy(new, theta)
-    grow_curved(fit, state, slope, x)
-
-
-@refit.case(ImplicitSteps)
-def _refit(estimator: ImplicitSteps, family: Any, state: State, history: History) -> None:
-    fit = state.fit
-    renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])
 
 
 @sqrt_beta.case(AdaOFUECOLog)

@@ -13,48 +13,22 @@ is at most m1 ||x|| + |z'|. The predictable point of the likelihood ratios is th
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import (
-    Flag,
-    Positive,
-    Probability,
-    derives,
-    parameters,
-    resolved,
-    wrong,
-)
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.core.arguments import Flag, Positive, Probability, derives, parameters, resolved, wrong
+from belated.estimators.one_pass import GAINED, MirrorSteps
 from belated.model.protocols import (
     Estimator,
     Family,
     accepted,
     choose,
-    cumulant,
-    derivatives,
     deterministic,
     ellipsoid,
-    mean,
     radius,
-    refit,
     self_concordance,
     sqrt_beta,
-    take_in,
 )
-from belated.model.state import OBSERVED, History, State
-from belated.numerics.linalg import copy
-from belated.numerics.lowered.products import dot, matvec, quadratic
-from belated.numerics.pruning import renew
-from belated.policies.shared.one_pass import (
-    Curved,
-    check_ridge,
-    curved,
-    grow_curved,
-    is_quasi,
-    new_curved,
-)
+from belated.model.state import OBSERVED, State
+from belated.policies.shared.one_pass import check_ridge, curved, is_quasi
 from belated.policies.shared.optimism import certified_width, optimistic
-
-GAINED = 0  # slot of Curved.scalars
 
 
 @deterministic
@@ -159,54 +133,6 @@ class GLBOMD(NamedTuple):
     def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The steps of mirror descent."""
         return MirrorSteps(self.m1, self.lam, self.eta, family.a_phi)
-
-
-class MirrorSteps(NamedTuple):
-    """Each reward moves theta by one Newton-like step, kept in the ball."""
-
-    m1: float
-    lam: float
-    eta: float
-    a_phi: float
-
-    @property
-    def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
-        return False
-
-    @property
-    def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
-        return True
-
-    def new_fit(self, dim: int) -> Curved:
-        """No reward has returned yet."""
-        return new_curved(dim, self.lam, 1)
-
-
-@take_in.case(MirrorSteps)
-def _take_in(estimator: MirrorSteps, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, theta, work = state.fit, state.theta, state.work
-    eta, a_phi, new, moved = estimator.eta, estimator.a_phi, work[POINT], work[0]
-    matvec(fit.H_inv, x, work[TOWARDS])
-    old = dot(x, theta)
-    mu, slope, _ = derivatives(family, old)
-    surrogate = Pull(eta * (mu - y - slope * old) / a_phi, eta * slope / a_phi, 0.0)
-    z = proximal_point(surrogate, family, fit.H, fit.H_inv, theta, x, estimator.m1, work)
-    for i in range(x.shape[0]):
-        moved[i] = new[i] - theta[i]
-    gained = cumulant(family, old) - cumulant(family, z) - y * (old - z)
-    r = mean(family, z) - mu - slope * (z - old)
-    gained += abs(r) * (estimator.m1 * math.sqrt(dot(x, x)) + abs(z))
-    fit.scalars[GAINED] += 2.0 * eta * gained / a_phi - quadratic(fit.H, moved, work[TOWARDS])
-    copy(new, theta)
-    grow_curved(fit, state, derivatives(family, z)[1] / a_phi, x)
-
-
-@refit.case(MirrorSteps)
-def _refit(estimator: MirrorSteps, family: Any, state: State, history: History) -> None:
-    fit = state.fit
-    renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])
 
 
 @sqrt_beta.case(GLBOMD)

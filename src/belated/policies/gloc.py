@@ -3,31 +3,22 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from belated.core.arguments import Positive, Probability, parameters, resolved
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.estimators.one_pass import SQUARED_PREDICTIONS, SQUARED_PULLS, NewtonSteps
 from belated.model.protocols import (
     Estimator,
     Family,
     accepted,
     choose,
     deterministic,
-    mean,
     radius,
-    refit,
     sqrt_beta,
-    take_in,
 )
-from belated.model.state import History, State
-from belated.numerics.linalg import copy
-from belated.numerics.lowered.products import dot, matvec, quadratic
+from belated.model.state import State
+from belated.numerics.lowered.products import dot
 from belated.policies.shared.constants import derive
 from belated.policies.shared.one_pass import check_ridge
 from belated.policies.shared.optimism import certified_width, optimistic
-
-SQUARED_PULLS, SQUARED_PREDICTIONS = 0, 1  # slots of NewtonStepsFit.scalars
 
 
 @deterministic
@@ -109,55 +100,6 @@ class GLOC(NamedTuple):
     def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The online Newton steps."""
         return NewtonSteps(self.m1, self.kappa)
-
-
-class NewtonSteps(NamedTuple):
-    """The iterate, and the regression of its predictions."""
-
-    m1: float
-    kappa: float
-
-    @property
-    def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
-        return False
-
-    @property
-    def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
-        return True
-
-    def new_fit(self, dim: int) -> "NewtonStepsFit":
-        """No reward has returned yet."""
-        return NewtonStepsFit(np.zeros(dim), np.zeros(dim), np.zeros(2))
-
-
-class NewtonStepsFit(NamedTuple):
-    """What the steps leave behind."""
-
-    iterate: Vector  # (d,) where the next prediction is made; in the ball
-    b: Vector  # (d,) sum of z x
-    scalars: Vector  # (2,) sums of g^2 ||x||^2_{W^-1} and of z^2
-
-
-@take_in.case(NewtonSteps)
-def _take_in(estimator: NewtonSteps, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, work = state.fit, state.work
-    z = dot(x, fit.iterate)
-    g = mean(family, z) - y
-    q = quadratic(state.W_inv, x, work[TOWARDS])
-    fit.scalars[SQUARED_PULLS] += g * g * q
-    fit.scalars[SQUARED_PREDICTIONS] += z * z
-    for i in range(x.shape[0]):
-        fit.b[i] += z * x[i]
-    step = Pull(g / estimator.kappa, 0.0, 0.0)
-    proximal_point(step, family, state.W, state.W_inv, fit.iterate, x, estimator.m1, work)
-    copy(work[POINT], fit.iterate)
-
-
-@refit.case(NewtonSteps)
-def _refit(estimator: NewtonSteps, family: Any, state: State, history: History) -> None:
-    matvec(state.W_inv, state.fit.b, state.theta)
 
 
 @sqrt_beta.case(GLOC)

@@ -5,14 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import (
-    NotNegative,
-    Positive,
-    Probability,
-    Whole,
-    parameters,
-    resolved,
-)
+from belated.core.arguments import NotNegative, Positive, Probability, Whole, parameters, resolved
 from belated.estimators import penalised_mle
 from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
 from belated.model.state import WORK, State

@@ -5,14 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import (
-    Flag,
-    NotNegative,
-    Positive,
-    Probability,
-    parameters,
-    resolved,
-)
+from belated.core.arguments import Flag, NotNegative, Positive, Probability, parameters, resolved
 from belated.model.protocols import Estimator, Family, accepted, choose
 from belated.model.state import DECIDED, WORK, State
 from belated.numerics.linalg import cholesky, solve_upper

@@ -20,13 +20,7 @@ import numpy as np
 from belated.core.arguments import Positive, Whole, derives, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.model.protocols import (
-    Estimator,
-    Family,
-    accepted,
-    choose,
-    draw_parameter,
-)
+from belated.model.protocols import Estimator, Family, accepted, choose, draw_parameter
 from belated.model.state import DECIDED, WORK, History, State
 from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
 from belated.numerics.lowered.products import add_outer, dot

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.core.arguments import Positive, checked, parameters
-from belated.core.types import Matrix, Vector
+from belated.core.types import Matrix
 from belated.model.protocols import Family
-from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
+from belated.policies.shared.arms import ArmPlayer, as_success, draw_best, outside_unit_interval
 
 
 @parameters
@@ -67,13 +67,3 @@ class BetaPlayer(ArmPlayer):
     def count(self, arm: int, y: float) -> None:
         """A reward of ``arm`` returned."""
         super().count(arm, as_success(self.rng, y))
-
-
-def draw_best(rng: np.random.Generator, a: Vector, b: Vector) -> int:
-    """The arm of the largest of one draw from each Beta(a_i, b_i)."""
-    return int(np.argmax(rng.beta(a, b)))
-
-
-def as_success(rng: np.random.Generator, y: float) -> float:
-    """1 with probability ``y``, else 0: the same mean, and a Beta posterior stays one."""
-    return float(rng.random() < y) if 0.0 < y < 1.0 else y

@@ -12,14 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import (
-    NotNegative,
-    checked,
-    not_negative,
-    parameters,
-    wrong,
-    wrong_type,
-)
+from belated.core.arguments import NotNegative, checked, not_negative, parameters, wrong, wrong_type
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.protocols import Family
 from belated.policies.shared.arms import ArmPlayer, least_known, poisson_index

@@ -7,9 +7,14 @@ import numpy as np
 from belated.core.arguments import Count, checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family, refusal
-from belated.policies.arms.beta_thompson import as_success, draw_best
-from belated.policies.arms.qpm_d import QueuePlayer
-from belated.policies.shared.arms import Base, base_policy, outside_unit_interval
+from belated.policies.shared.arms import (
+    Base,
+    as_success,
+    base_policy,
+    draw_best,
+    outside_unit_interval,
+)
+from belated.policies.shared.queues import QueuePlayer
 
 
 @parameters

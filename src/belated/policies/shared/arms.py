@@ -82,6 +82,16 @@ def least_known(known: Vector | Integers, pulls: Integers) -> int:
     return int(np.argmin(np.where(unknown, pulls, np.iinfo(np.int64).max)))
 
 
+def draw_best(rng: np.random.Generator, a: Vector, b: Vector) -> int:
+    """The arm of the largest of one draw from each Beta(a_i, b_i)."""
+    return int(np.argmax(rng.beta(a, b)))
+
+
+def as_success(rng: np.random.Generator, y: float) -> float:
+    """1 with probability ``y``, else 0: the same mean, and a Beta posterior stays one."""
+    return float(rng.random() < y) if 0.0 < y < 1.0 else y
+
+
 Divergence = Callable[[Vector], tuple[Vector, Vector]]  # of q, and its slope there
 
 

@@ -132,8 +132,8 @@ def values_of(params: Any) -> dict[str, Any]:
         for field, value in values.items()
         if field not in ADDED or value != defaults.get(field)
     }
-    # In version 0.1 what is derived stood among the parameters. It is written as left open.
-    return kept | dict.fromkeys(getattr(params, "derived", ()))
+    # In version 0.1 what is derived stood among the parameters: it is written, and never read.
+    return dict.fromkeys(getattr(params, "derived", ())) | kept
 
 
 def parse(registry: dict[str, str], text: str) -> Any:

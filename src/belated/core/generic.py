@@ -45,7 +45,7 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
     def call(params: Any, *args: Any) -> R_co:
         chosen: Any = cases.get(type(params), default)
         if chosen is None:
-            known = ", ".join(sorted(t.__name__ for t in cases)) or "none"
+            known = ", ".join(sorted({t.__name__ for t in cases})) or "none"
             raise TypeError(
                 f"{stub.__name__} has no case for {type(params).__name__} (known: {known}); "
                 f"register one with @{stub.__name__}.case({type(params).__name__})"
@@ -69,9 +69,10 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
 
     def case(*types: type) -> Callable[[F], F]:
         def register(function: F) -> F:
-            compiled = kernel(function)
+            compiled = kernel(getattr(function, "py_func", function))  # it may be a kernel already
             for params_type in types:
                 cases[params_type] = compiled
+                cases[getattr(params_type, "Resolved", params_type)] = compiled
             return compiled
 
         return register

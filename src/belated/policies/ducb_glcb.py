@@ -12,8 +12,6 @@ e = theta - theta_star: W counts the rewards that returned, V all rounds, G the 
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from belated.core.arguments import (
     Flag,
     NotNegative,
@@ -38,11 +36,10 @@ from belated.model.protocols import (
     sqrt_beta,
 )
 from belated.model.state import DECIDED, OBSERVED, SLACK, State
-from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.all_rounds import AllRounds, add_round, all_rounds
 from belated.policies.shared.constants import derive, paper_width
-from belated.policies.shared.exploration import explore, explored
-from belated.policies.shared.optimism import certified_width, optimistic
+from belated.policies.shared.exploration import explore_first
+from belated.policies.shared.optimism import optimistic
 
 
 @deterministic
@@ -233,12 +230,4 @@ def _sqrt_beta_literal(policy: Any, state: State) -> float:
     return policy.R / policy.kappa * spread + math.sqrt(_missing(state))
 
 
-@choose.case(DUCBLiteral)
-def _choose_literal(
-    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
-) -> tuple[int, float, float, float]:
-    if not explored(policy, state):
-        return explore(state, actions, rng)
-    V_inv, cap = state.memory.V_inv, state.memory.cap
-    reach = certified_width(policy, state)
-    return most_optimistic(state.theta, V_inv, cap, reach, actions, state.work)
+choose.case(DUCBLiteral)(explore_first)

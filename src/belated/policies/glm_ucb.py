@@ -20,7 +20,7 @@ from belated.model.protocols import Estimator, Family, accepted, choose, radius,
 from belated.model.state import OBSERVED, State
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.constants import derive, known_horizon
-from belated.policies.shared.exploration import explore, explored
+from belated.policies.shared.exploration import explore, explored, width_once_explored
 from belated.policies.shared.optimism import certified_width, optimistic_mean
 
 
@@ -174,11 +174,7 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return 2.0 * policy.R / policy.kappa * math.sqrt((3.0 + 2.0 * start) * spread)
 
 
-@radius.case(GLMUCB)
-def _radius(policy: Any, state: State) -> float:
-    if not explored(policy, state):
-        return math.inf  # nothing is claimed yet
-    return certified_width(policy, state)
+radius.case(GLMUCB)(width_once_explored)
 
 
 @choose.case(GLMUCB)

@@ -6,8 +6,6 @@ Numbers of equations are those of the paper (PMLR 70); Lemma 8 is in its supplem
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from belated.core.arguments import (
     Flag,
     Positive,
@@ -21,10 +19,8 @@ from belated.core.arguments import (
 from belated.estimators import penalised_mle
 from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
 from belated.model.state import State
-from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.constants import derive, known_horizon
-from belated.policies.shared.exploration import explore, explored
-from belated.policies.shared.optimism import certified_width
+from belated.policies.shared.exploration import explore_first, width_once_explored
 
 
 @derives("max_norm")
@@ -143,18 +139,5 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return policy.R / policy.kappa * math.sqrt(square)
 
 
-@radius.case(UCBGLM)
-def _radius(policy: Any, state: State) -> float:
-    if not explored(policy, state):
-        return math.inf  # nothing is claimed yet
-    return certified_width(policy, state)
-
-
-@choose.case(UCBGLM)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
-) -> tuple[int, float, float, float]:
-    if not explored(policy, state):
-        return explore(state, actions, rng)
-    reach = certified_width(policy, state)
-    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)
+radius.case(UCBGLM)(width_once_explored)
+choose.case(UCBGLM)(explore_first)

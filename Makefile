@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo demo-service test test-quick test-pythons test-peers client-wheel lint setup lock docs clean
+.PHONY: demo demo-service test test-quick test-plain-kernels test-pythons test-peers client-wheel lint setup lock docs clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -17,6 +17,10 @@ demo-service: $(VENV)/ready
 test: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
 	$(BIN)/pytest -n 2 -m compiled
+
+# The kernels as they are compiled where hand-written machine code cannot be built.
+test-plain-kernels: $(VENV)/ready
+	BELATED_PLAIN_KERNELS=1 $(BIN)/pytest -n 2 -m compiled tests/numerics tests/estimators tests/core/test_core.py
 
 # What is likeliest to depend on the version of Python: all layers in plain Python, and the compiler.
 QUICK := $(addprefix tests/, bandit/test_bandit.py client core/test_core.py core/test_extras.py \

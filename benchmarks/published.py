@@ -2,7 +2,7 @@
 
     python benchmarks/published.py [FOLDER]
 
-plays what FOLDER (default ``published``) does not hold yet, which takes half an hour on two cores,
+plays what FOLDER (default ``published``) does not hold yet, which takes ten minutes on two cores,
 and prints docs/published.md. Progress goes to standard error.
 """
 

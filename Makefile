@@ -90,7 +90,7 @@ docs: $(VENV)/ready
 	$(BIN)/belated list policies --markdown > docs/algorithms.new
 	mv docs/algorithms.new docs/algorithms.md
 
-# The printed numbers beside ours: half an hour on two quiet cores; what was played is kept in published/.
+# The printed numbers beside ours: ten minutes on two quiet cores; what was played is kept in published/.
 published: $(VENV)/ready
 	$(BIN)/python benchmarks/published.py published > docs/published.new
 	mv docs/published.new docs/published.md

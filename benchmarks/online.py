@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.core.types import Matrix
-from naive import PlainBandit  # type: ignore[import-not-found]
+from naive.plain_bandit import PlainBandit  # type: ignore[import-not-found]
 
 K, D = 100, 20
 DELTA = 0.05 / 3

@@ -4,6 +4,7 @@ Prints a section of documentation: ``make docs`` appends it to docs/performance.
 """
 
 from belated.experiments.comparison import TIMED_ROUNDS, new_comparison, time_lanes
+from belated.experiments.options import Options
 from belated.model.plain_policy import is_own
 
 D, K = 10, 100
@@ -15,18 +16,10 @@ EXEMPT = {
 
 
 def print_group(group: str, title: str) -> None:
-    experiment, left_out = new_comparison(
-        group,
-        None,
-        "exponential:100",
-        dim=D,
-        horizon=5000,
-        runs=1,
-        seed=1,
-        n_actions=K,
-        environment=None,
-        max_norm=1.0,
+    options = Options(
+        group, [], "exponential:100", dims=[D], horizon=5000, runs=1, seed=1, n_actions=K
     )
+    experiment, left_out = new_comparison(options)
     times = {policy: spent for (policy, _), spent in time_lanes(experiment).items()}
     reference = times["delayed-ofu-glm"]
     print(f"\n## {title}\n\n| policy | microseconds | ratio | remark |\n|---|---|---|---|")

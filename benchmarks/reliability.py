@@ -2,7 +2,7 @@
 
 ``python benchmarks/reliability.py`` takes about half an hour on two cores and prints the table; with
 ``--write`` it also puts it into the page; with ``--quick`` the sizes are those of the test suite;
-with the names of promises, such as ``R10``, only these are run, with ``latency`` the last table.
+with the names of promises, such as ``P10``, only these are run, with ``latency`` the last table.
 Progress goes to standard error. Each run is a test with another size: what the test prints is what
 stands in the table.
 """
@@ -39,74 +39,74 @@ class Run(NamedTuple):
 
 RUNS = [
     Run(
-        "R1, R5, R7",
+        "P1, P5, P7",
         "server killed with SIGKILL under 16-way load",
         "test_crashes.py::test_a_server_killed_under_load_has_all_that_it_acknowledged",
         {"BELATED_KILLS": "1000"},
     ),
     Run(
-        "R2",
+        "P2",
         "power cut, simulated down to the sector",
         "test_faults.py::test_the_ledger_loses_nothing_when_the_power_goes",
         {"POWER_CUT_SEEDS": "10000"},
     ),
     Run(
-        "R3",
+        "P3",
         "PostgreSQL killed under load",
         "test_postgres.py::test_a_server_killed_under_load_has_all_that_it_acknowledged",
         {"POSTGRES_KILLS": "20"},
     ),
     Run(
-        "R6",
+        "P6",
         "4 writers and 2 readers on PostgreSQL",
         "test_postgres.py::test_readers_see_every_event_once_whoever_commits_when",
         {"POSTGRES_ROUNDS": "1000"},
     ),
     Run(
-        "R10",
+        "P10",
         "simulated days with faults",
         "test_simulated_days.py::test_every_day_holds_whatever_fails",
         {"BELATED_SIMULATED_DAYS": "5000"},
     ),
     Run(
-        "R11",
+        "P11",
         "schemathesis, all checks and phases",
         "test_api_conformance.py",
         {"BELATED_API_EXAMPLES": "100"},
         compiled=True,
     ),
     Run(
-        "R14",
+        "P14",
         "headers that never end",
         "test_attacks.py::test_endless_headers",
         {"ATTACK_HEADERS": "100"},
     ),
     Run(
-        "R14",
+        "P14",
         "slow headers, half-sent bodies",
         "test_attacks.py::test_slow_and_half_sent_requests",
         {"ATTACK_SLOW": "400", "ATTACK_HEADER_SECONDS": "10"},
     ),
     Run(
-        "R14",
+        "P14",
         "idle connections",
         "test_attacks.py::test_idle_connections",
         {"ATTACK_IDLE": "10000", "ATTACK_CONNECTIONS": "1000"},
     ),
     Run(
-        "R14",
+        "P14",
         "a lock on the SQLite file",
         "test_attacks.py::test_a_lock_that_another_process_holds",
         {"ATTACK_HELD_SECONDS": "13"},
     ),
     Run(
-        "R14",
+        "P14",
         "foreign transactions on PostgreSQL",
         "test_attacks.py::test_foreign_transactions",
         {"ATTACK_FOREIGN": "1000"},
     ),
     Run(
-        "R14",
+        "P14",
         "workers killed with SIGKILL",
         "test_attacks.py::test_killed_workers",
         {"ATTACK_WORKER_KILLS": "50"},

@@ -63,7 +63,7 @@ def rms_bonus(name: str, m1: float) -> tuple[float, int]:
         bandit = fed(make(name, m1), world)
         held += bool(covers(bandit.policy, bandit._state, world.theta_star))
         for x in draw_world(UnitBall(200), DIM, 1, 99).actions[0]:
-            squares.append(bandit._known.interval_width(x) ** 2)
+            squares.append(bandit._learner.interval_width(x) ** 2)
     return math.sqrt(float(np.mean(squares))), held
 
 

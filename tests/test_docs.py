@@ -23,19 +23,8 @@ def test_paper_to_code_names_what_exists():
     assert len(code) > 20
     for module, name in code:
         assert hasattr(import_module(module), name), f"{module}:{name}"
-    tests = re.findall(r"`(tests/\w+\.py)::(\w+)`", text)
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
     assert len(tests) > 10
     for file, name in tests:
         tree = ast.parse((ROOT / file).read_text())
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, name
-
-
-def test_every_module_is_in_the_layer_contract():
-    """A module that the contract does not name may import anything."""
-    contract = (ROOT / "pyproject.toml").read_text().split("[tool.importlinter]")[1]
-    package = ROOT / "src" / "belated"
-    modules = {
-        p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
-    }
-    for module in modules - {"__init__", "__main__"}:
-        assert f"belated.{module}" in contract, module

@@ -48,6 +48,7 @@ def test_own_environment_is_simulated():
     assert regret["delayed-ofu-glm"] < regret["uniform"]
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", ["epsilon_greedy", "own_estimator", "own_set"])
 def test_own_kernels_compile(name):

@@ -13,8 +13,8 @@ ActionName = Annotated[str, Meta(min_length=1, max_length=200)]
 NO_NUL = "^[^\\x00]*$"  # PostgreSQL cannot hold it
 Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_NUL)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
-Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
-Seconds = Annotated[float, Meta(gt=0.0, le=1e10)]
+LONGEST_WINDOW = 1e10  # seconds: a store holds the end of a window in microseconds, in 64 bits
+Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 # beyond this a float is not exact, and the log cannot hold much larger ones
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
@@ -95,23 +95,77 @@ class FeatureSettings(Request):
     strict: bool = False  # refuse what would become zeros: an unknown category, a misspelt key
 
 
-class BanditSettings(Request):
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a bandit, declared once.
+
+    Requests, tables ``[bandits.NAME]`` and the options of ``belated bandits create`` are derived
+    from ``BanditSettings``, and what a log holds is a ``ledger.spec.Spec``. The two differ in the
+    fields whose type is Any here: a caller writes them as a short text, a log holds all values.
+
+    Attributes
+    ----------
+    loop
+        "explicit": every decision gets a reward event, and the bandit learns on arrival.
+        "conversion": no event within the window means ``default_reward``. Every decision is then
+        held until its window closes, whether or not a reward came: learning conversions on arrival
+        and the others at the end of the window would count the early ones twice over.
+    window
+        Seconds for which a reward is waited for; None: for ever.
+    default_reward
+        The reward of a decision of a conversion loop whose window closed without an event.
+    late
+        What a reward after the window does: "keep" it in the log only, or "revise" what was
+        learnt.
+    mode
+        "live", or "shadow": the caller's action is played, and the bandit's own is logged.
+    exploration
+        With this probability the action is drawn uniformly, so that every action has a
+        propensity that is known and not zero.
+    baseline
+        Name of the action to compare with, and to play in shadow mode where the caller names none.
+    fallback
+        Name of the action to answer with while the store is down.
+    log_actions
+        Whether to keep the features of all actions of a request, not only of the chosen one.
+    """
+
+    family: Any
+    policy: Any
+    dim: Any
+    max_norm: Annotated[float, Meta(gt=0.0, description="Bound on the norm of an action.")] = 1.0
+    features: Any = None
+    loop: Annotated[
+        Literal["explicit", "conversion"], Meta(description="explicit or conversion.")
+    ] = "explicit"
+    window: Annotated[Seconds | None, Meta(description="Seconds to wait for a reward.")] = None
+    default_reward: Annotated[float, Meta(description="Of a conversion loop.")] = 0.0
+    late: Annotated[
+        Literal["keep", "revise"], Meta(description="Late rewards: keep or revise.")
+    ] = "keep"
+    mode: Annotated[Literal["live", "shadow"], Meta(description="live or shadow.")] = "live"
+    exploration: Annotated[float, Meta(ge=0.0, le=1.0, description="Share of uniform draws.")] = 0.0
+    baseline: Annotated[str, Meta(max_length=200, description="Action to compare with.")] = ""
+    fallback: Annotated[
+        str, Meta(max_length=200, description="Action while the store is down.")
+    ] = ""
+    log_actions: Annotated[
+        bool, Meta(description="Keep the features of all actions of a request.")
+    ] = False
+
+
+class BanditSettings(Settings, frozen=True, omit_defaults=True):
     """A bandit: what its rewards are like, how it chooses, and how it waits."""
 
     family: Annotated[str, Meta(max_length=200, examples=["bernoulli", "gaussian:sd=0.5"])]
-    policy: Annotated[str, Meta(max_length=500)] = "delayed-ofu-glm"
-    dim: Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None = None
-    features: FeatureSettings | None = None
-    max_norm: Annotated[float, Meta(gt=0.0)] = 1.0
-    loop: Literal["explicit", "conversion"] = "explicit"
-    window: Seconds | None = None
-    default_reward: float = 0.0
-    late: Literal["keep", "revise"] = "keep"
-    mode: Literal["live", "shadow"] = "live"
-    exploration: Probability = 0.0
-    baseline: Annotated[str, Meta(max_length=200)] = ""
-    fallback: Annotated[str, Meta(max_length=200)] = ""
-    log_actions: bool = False
+    policy: Annotated[str, Meta(max_length=500, examples=["thompson"])] = "delayed-ofu-glm"
+    dim: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None,
+        Meta(description="Numbers in an action's vector."),
+    ] = None
+    features: Annotated[
+        FeatureSettings | None,
+        Meta(examples=[{"hashed": {"user": 16}}], description="Instead of dim."),
+    ] = None
 
 
 class BanditState(msgspec.Struct):

@@ -2,7 +2,10 @@
 
 import copy
 import math
+import os
 import pickle
+import subprocess
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -458,6 +461,19 @@ def test_features_in_the_loop():
     assert bandit.fingerprint() == before
     with pytest.raises(ValueError, match="dim = 3: expected 7"):
         Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+
+
+def test_in_memory_nothing_of_a_ledger_is_imported():
+    code = """
+import sys
+import belated.bandit
+bandit = belated.bandit.Bandit(2, family="bernoulli", policy="delayed-ofu-glm")
+bandit.learn(bandit.decide([[0.6, 0.0], [0.0, 0.8]]).id, 1.0)
+found = [name for name in sys.modules if name.startswith("belated.ledger")]
+assert not found, found
+"""
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=plain)
 
 
 def test_ten_thousand_rewards_drift_nowhere():

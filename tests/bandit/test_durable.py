@@ -21,7 +21,7 @@ from belated import (
     UnknownDecisionError,
 )
 from belated.features import Features
-from belated.ledger import StoreUnavailableError
+from belated.ledger import StoreUnavailableError, rules
 from belated.ledger.events import START, Draft, Kind
 from belated.ledger.ids import from_text
 from belated.ledger.replica import Replica
@@ -29,7 +29,6 @@ from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.postgres import PostgresLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
-from support.postgres_server import postgres as postgres  # a fixture
 
 ACTIONS = [[0.6, 0.0], [0.0, 0.8], [0.3, 0.3]]
 
@@ -94,6 +93,7 @@ for k in range(10**9):
 """
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     acknowledged = {"decided": set(), "rewarded": set()}
@@ -162,6 +162,26 @@ def test_errors_leave_everything_as_it_was(tmp_path):
         Bandit(dim=2, family=Gaussian(sd=1.0), policy=DelayedOFUGLM(), ledger=ledger)
     with pytest.raises(ValueError, match=r"expected sqlite:///file\.db"):
         shop("shop.db")
+
+
+def test_a_refused_bandit_leaves_no_file(tmp_path):
+    for wrong in ({"family": "gaussian:-1"}, {"policy": 3}, {"max_norm": 1e60}):
+        usual = {"family": "bernoulli", "policy": "delayed-ofu-glm"}
+        with pytest.raises((TypeError, ValueError)):
+            Bandit(2, **usual | wrong, ledger=f"sqlite:///{tmp_path}/a.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_reward_is_judged_once(monkeypatch):
+    ledger, judged = MemoryLedger(), []
+    bandit = shop(ledger)
+    first, second = bandit.decide(ACTIONS), bandit.decide(ACTIONS)
+    bandit.learn(first.id, 1.0)
+    judge = rules.judge
+    monkeypatch.setattr(rules, "judge", lambda *facts: judged.append(facts) or judge(*facts))
+    with pytest.raises(ConflictingRewardError, match=r"expected 1\.0"):
+        bandit.learn([(second.id, 1.0), (first.id, 0.0)])
+    assert len(judged) == 2
 
 
 def test_features_and_contexts(tmp_path):
@@ -283,7 +303,13 @@ def interrupted(ledger, method, rival):
     setattr(ledger, method, first_the_rival)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "postgres, within the transaction"])
+POSTGRES = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("postgres", "postgres, within the transaction")
+]
+
+
+@pytest.fixture(params=["memory", "sqlite", *POSTGRES])
 def contested(request, tmp_path):
     """A bandit, the name of the method in which another writes, and the ledger of that one."""
     if request.param == "memory":

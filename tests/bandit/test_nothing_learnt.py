@@ -4,15 +4,24 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from test_fold import DIM, HOUR, SECOND, conversion, decide, explicit, new_loop, replayed, same
-from test_service import Client
-from test_unmatched import alarms
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.ledger.events import Draft, Kind
 from belated.ledger.proposing import NOTHING_SAID
 from belated.ledger.stores.memory import MemoryLedger
 from belated.monitoring.words import nothing_learnt
+from support.replicas import (
+    DIM,
+    HOUR,
+    SECOND,
+    conversion,
+    decide,
+    explicit,
+    new_replica,
+    replayed,
+    same,
+)
+from support.service_client import Client, alarms
 
 BANNERS = {f"banner {k}": np.eye(DIM)[k].tolist() for k in range(DIM)}
 
@@ -28,7 +37,7 @@ def played(replica, n):
 
 
 def test_play_is_spread_until_the_first_window_closes():
-    replica = new_loop(conversion())
+    replica = new_replica(conversion())
     replica.register("shop", BANNERS)
     counts, propensities = played(replica, 600)
     assert propensities == {1.0 / DIM}
@@ -41,13 +50,13 @@ def test_play_is_spread_until_the_first_window_closes():
 
 
 def test_an_explicit_loop_lets_its_policy_decide_from_the_start():
-    replica = new_loop(explicit())
+    replica = new_replica(explicit())
     replica.register("shop", BANNERS)
     assert played(replica, 5)[1] == {1.0}
 
 
 def test_a_revised_late_reward_is_something_learnt():
-    replica = new_loop(conversion(late="revise"))
+    replica = new_replica(conversion(late="revise"))
     replica.register("shop", BANNERS)
     proposal = replica.propose("shop", NOTHING_SAID)
     replica.commit([proposal.draft])
@@ -59,7 +68,7 @@ def test_a_revised_late_reward_is_something_learnt():
 
 
 def test_what_is_held_is_counted_through_everything_that_can_happen():
-    replica = new_loop(conversion())
+    replica = new_replica(conversion())
     rng = np.random.default_rng(1)
     ids = [decide(replica, rng) for _ in range(5)]
     fold, now = replica.fold("shop"), replica.clock()
@@ -78,7 +87,7 @@ def test_what_is_held_is_counted_through_everything_that_can_happen():
 
 
 def test_the_first_window_is_that_of_a_decision_that_still_waits():
-    replica = new_loop(conversion())
+    replica = new_replica(conversion())
     rng = np.random.default_rng(1)
     first = decide(replica, rng)
     replica.clock.now += 600 * SECOND

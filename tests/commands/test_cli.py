@@ -8,16 +8,7 @@ import sys
 import pytest
 
 from belated import __version__, registry
-
-
-def belated(*args, check=True, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "belated", *args],
-        env={**os.environ, "COLUMNS": "100", **environment},
-        capture_output=True,
-        text=True,
-        check=check,
-    )
+from support.command import belated
 
 
 def test_help_needs_no_numba():
@@ -78,6 +69,7 @@ for name in registry.FAMILIES:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_cache_warm(tmp_path):
     """After warming, the first run of every family compiles nothing."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
@@ -25,25 +25,7 @@ from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
 from belated.service.bandits_file import apply_config, make_bandit, read_config
 from belated.service.snapshotting import Snapshots, newest
-from support.postgres_server import postgres as postgres  # a fixture
-
-ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NUMBA_DISABLE_JIT": "1"}
-CONFIG = """
-[bandits.shop]
-family = "bernoulli"
-features = {numeric = {price = [0, 10]}, categorical = {country = ["de", "fr"]}}
-loop = "conversion"
-window = 600
-
-[bandits.shop.actions]
-cheap = {price = 3}
-dear = {price = 9.5}
-
-[bandits.plain]
-family = "gaussian:sd=0.5"
-dim = 2
-actions = {left = [1, 0], right = [0, 1]}
-"""
+from support.serving import CONFIG, ENVIRONMENT, ended, serving, until
 
 
 def belated(*args, cwd, code=0):
@@ -72,45 +54,7 @@ def failure(*args, cwd):
     return said
 
 
-@contextmanager
-def serving(*args, cwd):
-    """The process and its URL, once it says that it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "belated", "serve", "--port", "0", *args],
-        env=ENVIRONMENT,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline()
-        found = re.fullmatch(r"dashboard and API: (http://127.0.0.1:\d+/) \(Ctrl-C stops\)\n", line)
-        assert found, (line, process.poll())
-        yield process, found[1]
-    finally:
-        if process.poll() is None:
-            process.terminate()  # killed, it would leave its workers behind, and us waiting
-        process.communicate(timeout=30)
-
-
-def ended(process, number=signal.SIGTERM):
-    """The exit code and all that is left of the output."""
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
-    return process.returncode, out, err
-
-
-def until(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 # Serve
-
-
 def test_serve_and_stop(tmp_path):
     (tmp_path / "bandits.toml").write_text(CONFIG)
     with serving("--config", "bandits.toml", cwd=tmp_path) as (process, url):
@@ -248,8 +192,6 @@ def test_an_access_log_and_a_limit(tmp_path):
 
 
 # The file
-
-
 def test_config_is_applied_once(tmp_path):
     path = tmp_path / "bandits.toml"
     path.write_text(CONFIG)
@@ -312,8 +254,6 @@ def test_config_errors_are_one_line(tmp_path):
 
 
 # Bandits and keys
-
-
 def test_bandits(tmp_path):
     features = json.dumps({"categorical": {"size": ["s", "l"]}})
     actions = json.dumps({"s": {"size": "s"}, "l": {"size": "l"}})
@@ -375,8 +315,6 @@ def test_keys(tmp_path):
 
 
 # Snapshots while serving
-
-
 def write_decisions(url, count, prefix="x"):
     ledger = open_ledger(url)
     replica = Replica(ledger)

@@ -4,7 +4,6 @@ import math
 
 import pandas as pd
 import pytest
-from test_cli import belated
 from test_report import OFU, Page, made
 
 from belated.engine.worlds import theta_star_of
@@ -13,6 +12,7 @@ from belated.experiments.auditing import FULL, QUICK, plan_audit
 from belated.experiments.judging.audit_claims import FAILS, HOLDS, OPEN, bound_rows, judge_audit
 from belated.experiments.simulation import SCHEMA
 from belated.theory import STATEMENTS
+from support.command import belated
 
 DELTAS = {OFU: 0.05, "gloc": 0.05}
 
@@ -204,6 +204,7 @@ def test_from_end_to_end(tmp_path, monkeypatch):
     assert (tmp_path / "audit.html").read_bytes() == written
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_linear_rewards_hold_and_informative_delays_do_not(tmp_path):
     """What the audit is for, as large as it must be to tell: 0 of 100 runs is below 5%."""

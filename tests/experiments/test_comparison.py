@@ -2,6 +2,7 @@
 
 import csv
 import time
+from dataclasses import replace
 from itertools import cycle, pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 from sklearn.isotonic import IsotonicRegression
-from test_cli import belated
 
 import belated as package
 from belated import registry
@@ -23,21 +23,24 @@ from belated.estimators import penalised_mle
 from belated.experiments import comparison
 from belated.experiments.comparison import new_comparison
 from belated.experiments.experiment import new_experiment
+from belated.experiments.options import Options
 from belated.experiments.reporting import field_figure
 from belated.families import Gaussian
 from belated.model.protocols import choose, feedback_of, refuse_family
 from belated.policies import Greedy, Thompson
 from belated.policies.greedy import _choose
 from belated.policies.shared.constants import known_horizon
+from support.command import belated
 
 SMALL = {"dim": 2, "horizon": 40, "runs": 3, "seed": 1, "n_actions": 4}
-REST = {"seed": 0, "n_actions": 4, "environment": None, "max_norm": 1.0}
+ONE = {"horizon": 9, "runs": 1, "n_actions": 4}
 ROOT = Path(__file__).parents[2]
 
 
 def entered(policies, family=None, delays="constant:0", dim=2, horizon=40, runs=2):
-    size = {"dim": dim, "horizon": horizon, "runs": runs}
-    experiment, left_out = new_comparison(policies, family, delays, **size, **REST)
+    families = [] if family is None else [family]
+    options = Options(policies, families, delays, [dim], horizon, runs, n_actions=4)
+    experiment, left_out = new_comparison(options)
     return list(experiment.policies), list(experiment.families), left_out
 
 
@@ -112,14 +115,12 @@ def test_groups_and_those_left_out(fussy):
 
 
 def test_k_armed_policies_play_where_arms_stay():
-    settings = {**REST, "environment": "one-hot:3"}
-    experiment, left_out = new_comparison(
-        "all-logistic", None, "never", dim=3, horizon=9, runs=1, **settings
-    )
+    options = Options("all-logistic", [], "never", [3], environment="one-hot:3", **ONE)
+    experiment, left_out = new_comparison(options)
     assert {"delayed-ucb1", "bold", "delayed-ofu-glm"} <= set(experiment.policies)
     assert left_out["odaaf"].startswith("feedback = identified")
     with pytest.raises(ValueError, match="dims = 2: expected 3"):
-        new_comparison("all-logistic", None, "never", dim=2, horizon=9, runs=1, **settings)
+        new_comparison(replace(options, dims=[2]))
 
 
 def test_policies_that_are_named():
@@ -127,9 +128,8 @@ def test_policies_that_are_named():
     assert (played, families, left_out) == (["greedy"], ["gaussian"], {})
     played, _, _ = entered(["greedy, ducb-ridge:delta=0.1, c=2,thompson:scale=0.5", "uniform"])
     assert played == ["greedy", "ducb-ridge", "thompson", "uniform"]
-    experiment, _ = new_comparison(
-        "ducb-ridge:delta=0.1, c=2", None, "never", dim=2, horizon=9, runs=1, **REST
-    )
+    options = Options("ducb-ridge:delta=0.1, c=2", [], "never", [2], **ONE)
+    experiment, _ = new_comparison(options)
     assert experiment.policies["ducb-ridge"][1:6] == (0.1, None, None, None, 2.0)
     both = [Thompson(scale=0.5), "greedy", "all-linear"]  # each once: greedy is in the group too
     played, _, left_out = entered(both)
@@ -140,7 +140,7 @@ def test_policies_that_are_labelled(tmp_path):
     expected = {"narrow": Thompson(scale=0.5), "wide": Thompson(scale=2.0)}
     text = "narrow=thompson:scale=0.5, wide=thompson:scale=2"
     for asked in (expected, text, text.split(","), [text]):
-        experiment, _ = new_comparison(asked, None, "never", dim=2, horizon=9, runs=1, **REST)
+        experiment, _ = new_comparison(Options(asked, [], "never", [2], **ONE))
         assert experiment.policies == expected
     played, _, _ = entered(["all-linear", "ducb-ridge:c=2,mine=greedy"])
     assert {"ducb-ridge:c=2", "mine", "greedy"} <= set(played)
@@ -177,9 +177,10 @@ def test_what_cannot_be_asked(fussy, policies, family, message):
 
 
 def test_a_simulation_tells_the_number_of_rounds(fussy):
-    experiment = new_experiment(
+    options = Options(
         ["fussy"], ["gaussian"], ["constant:0"], dims=[2], horizon=30, runs=1, n_actions=3
     )
+    experiment = new_experiment(options)
     assert experiment.policies["fussy"].horizon is None  # and yet it is not refused
 
 
@@ -260,8 +261,8 @@ def test_time_is_that_of_the_policy():
     """What a policy burns is counted, once a round."""
     quick, slow = Slow(0.0), Slow(0.002)
     quick.name, slow.name = "quick", "slow"
-    size = {"dim": 2, "horizon": 12, "runs": 1}
-    experiment, _ = new_comparison([quick, slow], None, "constant:0", **size, **REST)
+    options = Options([quick, slow], [], "constant:0", [2], horizon=12, runs=1, n_actions=4)
+    experiment, _ = new_comparison(options)
     times = comparison.time_lanes(experiment)
     gap = times["slow", "constant:0"] - times["quick", "constant:0"]
     assert gap == pytest.approx(2000.0, rel=0.25)
@@ -277,7 +278,7 @@ def test_time_is_not_that_of_the_world(monkeypatch):
 
     monkeypatch.setattr(comparison, "play_world", played)
     monkeypatch.setattr(comparison, "time", SimpleNamespace(thread_time=lambda: clock[0]))
-    experiment, _ = new_comparison("greedy", None, "never", dim=2, horizon=9, runs=1, **REST)
+    experiment, _ = new_comparison(Options("greedy", [], "never", [2], **ONE))
     assert comparison.time_lanes(experiment)["greedy", "never"] == pytest.approx(0.25e6)
 
 
@@ -286,9 +287,9 @@ def test_timing_plays_what_was_asked(monkeypatch, fussy):
     seen = []
     monkeypatch.setattr(comparison, "TIMED_ROUNDS", 7)
     monkeypatch.setattr(comparison, "play_world", seen.append)
-    experiment, _ = new_comparison(
-        "fussy,greedy", None, ["constant:0", "never"], dim=2, horizon=50, runs=2, **REST
-    )
+    delays = ["constant:0", "never"]
+    options = Options("fussy,greedy", [], delays, [2], horizon=50, runs=2, n_actions=4)
+    experiment, _ = new_comparison(options)
     times = comparison.time_lanes(experiment)
     assert list(times) == [(p, d) for p in ("fussy", "greedy") for d in ("constant:0", "never")]
     assert {world.horizon for world in seen} == {1, 7}

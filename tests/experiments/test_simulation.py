@@ -11,24 +11,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from test_cli import belated
 
 import belated as package
 from belated import registry
 from belated.experiments.experiment import new_experiment
 from belated.experiments.experiment_file import delta_of, experiment_of
+from belated.experiments.options import Options
 from belated.experiments.paper import Choices, paper_experiment, stated_choices
 from belated.experiments.simulation import SCHEMA, Results
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson
 from belated.worlds.delays import Empirical, Exponential, Informative
 from belated.worlds.environments import FixedArms, UnitBall, UnitBallOnce
+from support.command import belated
 
 SMALL = {"dims": [2], "horizon": 40, "runs": 2, "seed": 1, "n_actions": 4, "checkpoints": 4}
 
 
 def small(policies=("delayed-ofu-glm",), families=("gaussian",), delays=("constant:0",), **changes):
-    return new_experiment(policies, families, delays, **{**SMALL, **changes})
+    return new_experiment(Options(policies, families, delays, **{**SMALL, **changes}))
 
 
 class Mine:
@@ -334,6 +335,7 @@ def test_bad_files(tmp_path):
     assert delta_of(experiment_of(None, {"policies": ["ducb-ridge:delta=0.2"]})) == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_reproduce_resumes(tmp_path, blow):
@@ -366,6 +368,7 @@ def test_reproduce_resumes(tmp_path, blow):
     assert results[0].read_bytes() == results[1].read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("executor", ["dask", "ray"])
 def test_worlds_on_other_machines(executor, monkeypatch):

@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fold import SECOND, Clock, replayed, same
-from test_ledger_commands import ask as ask
-from test_ledger_commands import belated as belated
-from test_service import Client
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, Gaussian
 from belated.features.growing import grown, places_in
@@ -25,6 +21,8 @@ from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.policies.glb_omd import GLBOMD
 from belated.policies.lin_ts import LinTS
 from belated.policies.thompson import Thompson
+from support.replicas import SECOND, Clock, replayed, same
+from support.service_client import Client
 
 OLD, NEW = ["summer", "winter"], ["summer", "winter", "spring"]
 COUNTRIES = ["NO", "UK"]
@@ -283,8 +281,8 @@ def test_a_bandit_grows(durable, tmp_path):
     bandit.grow(bandit.features.with_categories({"banner": ["spring"]}))
     assert (bandit.dim, bandit.n_decided, bandit.n_observed) == (whole.dim, 8, 8)
     np.testing.assert_allclose(bandit.theta, whole.theta, atol=1e-3)  # to their certificates
-    exact = bandit._known.exact_theta()
-    np.testing.assert_allclose(exact, whole._known.exact_theta(), atol=1e-9)
+    exact = bandit._learner.exact_theta()
+    np.testing.assert_allclose(exact, whole._learner.exact_theta(), atol=1e-9)
     rows = [*actions(NEW).values()]
     assert bandit.decide(rows, CONTEXT).index == whole.decide(rows, CONTEXT).index
     assert bandit.unmatched == {}

@@ -7,9 +7,6 @@ import warnings
 
 import httpx2
 import pytest
-from test_ledger_commands import ask as ask  # fixtures
-from test_ledger_commands import belated as belated
-from test_service import SECOND, Client
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
 from belated.features import Unmatched, UnmatchedFeaturesWarning
@@ -18,6 +15,7 @@ from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.monitoring.alarms import features_unmatched
+from support.service_client import SECOND, Client, alarms
 
 ROWS = [{"banner": "summer", "country": "France"}, {"banner": "winter", "country": "Norway"}]
 BANNERS = [{"banner": "summer"}, {"banner": "winter"}]
@@ -154,12 +152,6 @@ def served(**features):
     put = {"s": {"banner": "summer"}, "w": {"banner": "winter"}}
     client("PATCH", "/v1/bandits/shop/actions", {"put": put})
     return client
-
-
-def alarms(client):
-    client.now += 2 * SECOND  # a view is kept for a second
-    shown = client("GET", "/v1/dashboard")["bandit"]["alarms"]
-    return {alarm["key"]: alarm["sentence"] for alarm in shown}
 
 
 def scraped(client, name):

@@ -46,7 +46,7 @@ def test_load_goes_on_byte_for_byte(bandit, path):
 
 def test_random_stream_is_fresh_unless_asked_otherwise(bandit, path):
     def draws(b):
-        return b._rng.random(3).tolist()
+        return b._backend.rng.random(3).tolist()
 
     saved = draws(bandit)
     assert draws(Bandit.load(path, same_stream=True)) == saved
@@ -204,6 +204,7 @@ def test_a_failed_save_leaves_the_old_file(bandit, path, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == ["bandit"]
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_killed_while_saving(tmp_path):
     """kill -9 at any moment: the file is a whole bandit, old or new."""

@@ -86,7 +86,7 @@ def spec(**settings):
     return Spec.of(2, Bernoulli(), DelayedOFUGLM(), **settings)
 
 
-def new_loop(ledger=None, names=("shop",)):
+def new_replica(ledger=None, names=("shop",)):
     replica = Replica(MemoryLedger() if ledger is None else ledger, clock=lambda: NOW, seed=1)
     for name in names:
         replica.configure(name, spec())
@@ -119,7 +119,7 @@ def test_an_interrupted_fold_is_not_taken_in_twice(monkeypatch, error, place):
 
     Events that one bandit has taken in, and another one not, were given to both again.
     """
-    replica = new_loop(names=("one", "two"))
+    replica = new_replica(names=("one", "two"))
     ids = [decide(replica, "one"), decide(replica, "two")]
     broken = replica.folds["two"]
     target = broken.learner if place == "fold" else broken
@@ -140,7 +140,7 @@ def test_an_interrupted_fold_is_not_taken_in_twice(monkeypatch, error, place):
 
 
 def test_a_reward_without_a_decision_in_the_log_is_an_error_not_an_endless_search():
-    fold = new_loop().folds["shop"]
+    fold = new_replica().folds["shop"]
     fold.ids += bytes(range(16))
     with pytest.raises(LookupError):
         fold._row(b"?" * 16)
@@ -192,7 +192,7 @@ class Picky(MemoryLedger):
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_a_draft_that_the_store_cannot_hold_fails_alone(in_thread):
     ledger = Picky()
-    replica = new_loop(ledger)
+    replica = new_replica(ledger)
     good, bad = (replica.propose("shop", Ask(matrix=MATRIX, request=text)).draft for text in "a\0")
 
     async def both():
@@ -265,7 +265,7 @@ def test_nobody_is_let_in_before_the_keys_have_been_read():
 
 def test_a_key_for_one_bandit_cannot_reward_the_next_decision_of_another():
     """A parked reward went to whichever bandit decided under its id."""
-    replica = new_loop(names=("mine", "other"))
+    replica = new_replica(names=("mine", "other"))
     draft = replica.propose("other", Ask(matrix=MATRIX)).draft
     assert replica.reward([(draft.id, 1.0)], bandit="mine") == [Status.UNKNOWN]
     replica.commit([draft])
@@ -499,7 +499,7 @@ class Watched(bytearray):
 
 def test_a_late_reward_does_not_search_all_decisions():
     """Ten thousand of them in one request took minutes where there were a million decisions."""
-    fold, now = new_loop().folds["shop"], [NOW]
+    fold, now = new_replica().folds["shop"], [NOW]
     make, rng = Ids(lambda: now[0], seed=5), np.random.default_rng(5)
     ids = []
     for _ in range(100_000):

@@ -14,7 +14,6 @@ from belated.ledger.events import START, Decided, Draft, Kind, Waiting
 from belated.ledger.ids import Ids
 from belated.ledger.rules import WRITTEN
 from belated.ledger.stores.sqlite import SQLiteLedger
-from support.postgres_server import postgres as postgres  # a fixture
 from support.postgres_server import running
 from support.power_loss import Disk, run
 from support.unsynced_file import SECTOR, Content

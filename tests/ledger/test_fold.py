@@ -4,83 +4,41 @@ import math
 from collections import Counter
 from itertools import count
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from belated import Bernoulli, DelayedOFUGLM, Gaussian
+from belated import Bernoulli, Gaussian
 from belated.core.events import Status
-from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger import StoreUnavailableError
 from belated.ledger.events import START, Draft, Kind
 from belated.ledger.proposing import NOTHING_SAID, Ask
 from belated.ledger.protocol import Importer
 from belated.ledger.replica import Replica
-from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.policies.greedy import Greedy
 from belated.policies.thompson import Thompson
 from naive import ledger as naive_ledger
+from support.replicas import (
+    DIM,
+    HOUR,
+    SECOND,
+    conversion,
+    decide,
+    explicit,
+    new_replica,
+    random_actions,
+    replayed,
+    same,
+)
 from support.simulation_checks import check_counts, check_estimate
-
-SECOND = 1_000_000
-HOUR = 3600 * SECOND
-DIM = 3
-
-
-class Clock:
-    """Stands still until told to move."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000 * SECOND
-
-    def __call__(self) -> int:
-        return self.now
-
-
-def explicit(family=None, policy=None, **settings):
-    return Spec.of(DIM, family or Bernoulli(), policy or DelayedOFUGLM(), **settings)
-
-
-def conversion(**settings):
-    return explicit(loop="conversion", window=3600.0, **settings)
-
-
-def new_loop(spec, ledger=None, name="shop", seed=1):
-    replica = Replica(ledger or MemoryLedger(), clock=Clock(), seed=seed)
-    replica.configure(name, spec)
-    return replica
-
-
-def random_actions(rng, n=4):
-    x = rng.normal(size=(n, DIM))
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def decide(replica, rng, name="shop", **ask):
-    proposal = replica.propose(name, Ask(matrix=random_actions(rng), **ask))
-    (outcome,) = replica.commit([proposal.draft])
-    assert outcome.status == Status.ACCEPTED
-    return proposal.draft.id
-
-
-def replayed(replica):
-    fresh = Replica(replica.ledger, clock=replica.clock)
-    fresh.catch_up()
-    return fresh
-
-
-def same(replica, other):
-    return {n: f.digest() for n, f in replica.folds.items()} == {
-        n: f.digest() for n, f in other.folds.items()
-    }
 
 
 def test_learns_on_arrival_in_an_explicit_loop():
-    rng, replica = np.random.default_rng(1), new_loop(explicit(Gaussian(sd=0.1)))
+    rng, replica = np.random.default_rng(1), new_replica(explicit(Gaussian(sd=0.1)))
     ids = [decide(replica, rng) for _ in range(5)]
     fold = replica.folds["shop"]
     assert (fold.learner.n_decided, fold.learner.n_observed) == (5, 0)
@@ -93,7 +51,7 @@ def test_learns_on_arrival_in_an_explicit_loop():
 
 
 def test_holds_every_conversion_until_its_window_closes():
-    rng, replica = np.random.default_rng(1), new_loop(conversion())
+    rng, replica = np.random.default_rng(1), new_replica(conversion())
     ids = [decide(replica, rng) for _ in range(3)]
     fold = replica.folds["shop"]
     assert replica.reward([(ids[1], 1.0)]) == ["accepted"]
@@ -109,7 +67,10 @@ def test_holds_every_conversion_until_its_window_closes():
 
 
 def test_learning_conversions_on_arrival_would_be_biased():
-    """Why they are held (SERVICE.md, section 0): p L / (L - (1 - p) W) instead of p."""
+    """Why they are held: conversions come before the zeros of their window W.
+
+    After a time L the estimate would be p L / (L - (1 - p) W) instead of p.
+    """
     p, window, length = 0.05, 1000, 2000
     rng = np.random.default_rng(3)
     converted = rng.random(length * 20) < p
@@ -123,7 +84,7 @@ def test_learning_conversions_on_arrival_would_be_biased():
 
 @pytest.mark.parametrize("late", ["keep", "revise"])
 def test_late_conversions_are_kept_and_revise_where_wanted(late):
-    rng, replica = np.random.default_rng(1), new_loop(conversion(late=late))
+    rng, replica = np.random.default_rng(1), new_replica(conversion(late=late))
     ids = [decide(replica, rng) for _ in range(2)]
     fold = replica.folds["shop"]
     replica.clock.now += HOUR + 1
@@ -136,7 +97,7 @@ def test_late_conversions_are_kept_and_revise_where_wanted(late):
     assert y == ([1.0, 1.0] if late == "revise" else [0.0, 0.0])
     assert fold.counts.late == 2
     assert same(replica, replayed(replica))
-    truth = new_loop(explicit())
+    truth = new_replica(explicit())
     twins = [truth.propose("shop", Ask(matrix=x[None])).draft for x in fold.learner.history.x[:2]]
     truth.commit(twins)
     truth.reward(zip((draft.id for draft in twins), y, strict=True))
@@ -148,7 +109,7 @@ def test_late_conversions_are_kept_and_revise_where_wanted(late):
 @pytest.mark.parametrize("family", [Gaussian(sd=0.5), Bernoulli()])
 def test_a_revision_is_as_if_the_first_reward_had_never_been(family):
     first, second = (
-        new_loop(explicit(family, late="revise", window=60.0), name=n) for n in ("shop", "shop")
+        new_replica(explicit(family, late="revise", window=60.0), name=n) for n in ("shop", "shop")
     )
     for replica, wrong in ((first, True), (second, False)):
         rng = np.random.default_rng(5)
@@ -167,7 +128,7 @@ def test_a_revision_is_as_if_the_first_reward_had_never_been(family):
 
 
 def test_a_revision_of_a_late_reward_is_learnt_before_its_expiry_is_in_the_log_and_after():
-    rng, replica = np.random.default_rng(1), new_loop(explicit(window=60.0))
+    rng, replica = np.random.default_rng(1), new_replica(explicit(window=60.0))
     ids = [decide(replica, rng) for _ in range(3)]
     fold = replica.folds["shop"]
     replica.clock.now += 61 * SECOND
@@ -185,7 +146,7 @@ def test_a_revision_of_a_late_reward_is_learnt_before_its_expiry_is_in_the_log_a
 
 
 def test_expiry_and_cancellation_in_an_explicit_loop():
-    rng, replica = np.random.default_rng(1), new_loop(explicit(window=60.0, late="revise"))
+    rng, replica = np.random.default_rng(1), new_replica(explicit(window=60.0, late="revise"))
     ids = [decide(replica, rng) for _ in range(3)]
     replica.commit([Draft(Kind.CANCELLED, "", ids[0], replica.clock())])
     replica.clock.now += 61 * SECOND
@@ -200,7 +161,7 @@ def test_expiry_and_cancellation_in_an_explicit_loop():
 
 
 def test_a_forgotten_subject_leaves_no_trace_in_the_model():
-    with_me, without_me = new_loop(explicit()), new_loop(explicit())
+    with_me, without_me = new_replica(explicit()), new_replica(explicit())
     for replica in (with_me, without_me):
         rng = np.random.default_rng(2)
         for k in range(12):
@@ -235,7 +196,7 @@ class FailsWhenArmed(MemoryLedger):
 
 
 def test_a_store_that_fails_while_a_subject_is_forgotten_makes_nothing_count_twice():
-    replica = new_loop(explicit(), FailsWhenArmed())
+    replica = new_replica(explicit(), FailsWhenArmed())
     replica.configure("other", explicit())
     rng = np.random.default_rng(1)
     decide(replica, rng, subject="me")
@@ -252,69 +213,7 @@ def test_a_store_that_fails_while_a_subject_is_forgotten_makes_nothing_count_twi
     assert same(replica, replica)
 
 
-def test_snapshots(tmp_path):
-    rng, replica = np.random.default_rng(1), new_loop(conversion())
-    replica.configure("other", explicit(Gaussian(sd=1.0), Thompson()))
-    replica.register("other", {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0]})
-    for k in range(40):
-        id = decide(replica, rng)
-        other = replica.propose("other", Ask()).draft
-        replica.commit([other])
-        replica.reward([(other.id, 0.5)])
-        if k % 3 == 0:
-            replica.reward([(id, 1.0)])
-        replica.clock.now += HOUR // 10
-        replica.expire()
-        if k in (10, 20, 30):
-            snapshots.save(replica, tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-
-    resumed = Replica(replica.ledger, clock=replica.clock)
-    assert snapshots.load(resumed, tmp_path) < replica.position
-    resumed.catch_up()
-    assert resumed.position == replica.position
-    assert same(replica, resumed)
-    for twin in (replica, resumed):  # and they go on alike
-        twin.rng = np.random.default_rng(9)
-    assert replica.propose("other", Ask()).body == resumed.propose("other", Ask()).body
-    assert snapshots.save(replica, tmp_path) == snapshots.save(resumed, tmp_path)
-
-    # a damaged one is passed over, and so is one that holds what was erased since
-    newest = max(tmp_path.iterdir())
-    (newest / "0.npz").write_bytes(b"?")
-    older = Replica(replica.ledger, clock=replica.clock)
-    assert snapshots.load(older, tmp_path) > (0, 0)
-    older.catch_up()
-    assert same(replica, older)
-    strangers = new_loop(explicit())
-    assert snapshots.load(strangers, tmp_path) == strangers.position
-    theirs = snapshots.save(strangers, tmp_path)  # positions of another ledger mean nothing here
-    assert len(snapshots.found(tmp_path)) == 3
-    assert theirs in snapshots.found(tmp_path)
-
-
-def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
-    rng, replica = np.random.default_rng(1), new_loop(explicit())
-    decide(replica, rng, subject="me")
-    snapshots.save(replica, tmp_path)
-    decide(replica, rng, subject="you")
-    assert replica.ledger.forget("shop", "you", replica.clock()) == 1
-    fresh = Replica(replica.ledger, clock=replica.clock)
-    assert snapshots.load(fresh, tmp_path) > (0, 0)  # it holds nothing of you
-    snapshots.drop_erased(replica.ledger, tmp_path)
-    assert len(snapshots.found(tmp_path)) == 1
-    assert replica.ledger.forget("shop", "me", replica.clock()) == 1
-    fresh = Replica(replica.ledger, clock=replica.clock)
-    assert snapshots.load(fresh, tmp_path) == (0, 0)
-    fresh.catch_up()
-    replica.catch_up()
-    snapshots.drop_erased(replica.ledger, tmp_path)
-    assert snapshots.found(tmp_path) == []
-    assert fresh.folds["shop"].learner.n_decided == 0
-    assert same(replica, fresh)
-
-
-class AnyLoop(RuleBasedStateMachine):
+class AnyReplica(RuleBasedStateMachine):
     """Whatever happens, replay equals live, duplicates change nothing, and order hardly matters."""
 
     ids_made = count()
@@ -333,7 +232,7 @@ class AnyLoop(RuleBasedStateMachine):
         )
     )
     def start(self, spec):
-        self.spec, self.replica = spec, new_loop(spec)
+        self.spec, self.replica = spec, new_replica(spec)
         self.rng = np.random.default_rng(7)
         self.ids = []
         self.sent = {}
@@ -398,13 +297,13 @@ class AnyLoop(RuleBasedStateMachine):
 
     @invariant()
     def replay_is_live(self):
-        if hasattr(self, "loop"):
+        if hasattr(self, "replica"):
             assert same(self.replica, replayed(self.replica))
 
     @invariant()
     def the_rules_are_kept(self):
         """What is pending, learnt and counted is what a slow twin makes of the log."""
-        if hasattr(self, "loop"):
+        if hasattr(self, "replica"):
             check_counts(self.fold, self.twin())
 
     def twin(self):
@@ -435,8 +334,8 @@ class AnyLoop(RuleBasedStateMachine):
         assert math.sqrt(difference @ H @ difference) <= 2.0 * certified + 1e-10
 
 
-TestAnyLoop = AnyLoop.TestCase
-TestAnyLoop.settings = settings(
+TestAnyReplica = AnyReplica.TestCase
+TestAnyReplica.settings = settings(
     max_examples=1000,
     stateful_step_count=20,
     deadline=None,
@@ -447,7 +346,7 @@ TestAnyLoop.settings = settings(
 def test_two_processes_on_one_file_agree(tmp_path):
     """Each writes and reads the log of the other; both folds are those of the log."""
     rng = np.random.default_rng(1)
-    first = new_loop(explicit(), SQLiteLedger(tmp_path / "a.db"))
+    first = new_replica(explicit(), SQLiteLedger(tmp_path / "a.db"))
     second = Replica(SQLiteLedger(tmp_path / "a.db"), clock=first.clock, seed=2)
     second.catch_up()
     waiting = []
@@ -467,7 +366,7 @@ def test_two_processes_on_one_file_agree(tmp_path):
 def test_catching_up_goes_to_the_end_though_another_wrote_after_us(tmp_path):
     """What a ledger wrote itself it hands on without reading the log, which may have gone on."""
     rng = np.random.default_rng(1)
-    first = new_loop(explicit(), SQLiteLedger(tmp_path / "a.db"))
+    first = new_replica(explicit(), SQLiteLedger(tmp_path / "a.db"))
     second = Replica(SQLiteLedger(tmp_path / "a.db"), clock=first.clock, seed=2)
     second.catch_up()
     proposal = first.propose("shop", Ask(matrix=random_actions(rng)))
@@ -488,7 +387,7 @@ def test_what_a_fold_remembers_is_what_the_store_would_find(
     rng = np.random.default_rng(1)
     spec = explicit(loop=loop_kind, window=5.0, late=late)
     replica, looking = (
-        new_loop(spec, SQLiteLedger(tmp_path / "a.db")),
+        new_replica(spec, SQLiteLedger(tmp_path / "a.db")),
         SQLiteLedger(tmp_path / "b.db"),
     )
     ids, statuses = [], Counter()
@@ -514,39 +413,9 @@ def test_what_a_fold_remembers_is_what_the_store_would_find(
     assert statuses[Kind.REWARDED, Status.EXPIRED] > 20
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"loop": "conversion"}, "window = None"),
-        ({"window": -1.0}, "window = -1"),
-        ({"loop": "conversion", "window": 1.0, "default_reward": 0.5}, "default_reward = 0.5"),
-        ({"exploration": 1.5}, "exploration = 1.5"),
-        ({"late": "sometimes"}, "late = 'sometimes': expected 'keep' or 'revise'"),
-        ({"loop": "open"}, "loop = 'open'"),
-        ({"mode": []}, "mode = "),
-    ],
-)
-def test_settings_that_cannot_be(settings, said):
-    replica = Replica(MemoryLedger(), clock=Clock())
-    with pytest.raises(ValueError, match=said):
-        replica.configure("shop", explicit(**settings))
-    assert replica.ledger.follow(replica.position)[0] == []
-
-
-def test_settings_that_would_change_the_past():
-    replica = new_loop(explicit())
-    assert not replica.configure("shop", explicit())
-    assert replica.configure("shop", explicit(exploration=0.1, window=5.0))
-    assert replica.folds["shop"].spec.exploration == 0.1
-    with pytest.raises(ValueError, match=r"family = .*Make a bandit of another name"):
-        replica.configure("shop", explicit(Gaussian(sd=1.0)))
-    with pytest.raises(ValueError, match="name = 'a b'"):
-        replica.configure("a b", explicit())
-
-
 def test_propensities():
     rng = np.random.default_rng(4)
-    replica = new_loop(explicit(exploration=0.2))
+    replica = new_replica(explicit(exploration=0.2))
     actions = random_actions(rng, 4)
     greedy = replica.folds["shop"].learner.choose(actions, rng).index
     drawn = [replica.propose("shop", Ask(matrix=actions)).body for _ in range(4000)]
@@ -555,13 +424,13 @@ def test_propensities():
     share = np.mean([body.index == greedy for body in drawn])
     assert share == pytest.approx(0.85, abs=4 * math.sqrt(0.85 * 0.15 / 4000))
     assert np.mean([1.0 / b.propensity for b in drawn]) == pytest.approx(4.0, rel=0.15)
-    sampled = new_loop(explicit(Gaussian(sd=1.0), Thompson()))
+    sampled = new_replica(explicit(Gaussian(sd=1.0), Thompson()))
     assert sampled.propose("shop", Ask(matrix=actions)).body.propensity is None
 
 
 def test_shadow_mode_learns_from_what_was_played():
     rng = np.random.default_rng(4)
-    replica = new_loop(explicit(mode="shadow", baseline="b"))
+    replica = new_replica(explicit(mode="shadow", baseline="b"))
     replica.register("shop", {"a": [0.9, 0.0, 0.0], "b": [0.1, 0.0, 0.0]})
     proposal = replica.propose("shop", Ask())
     assert (proposal.body.action, proposal.body.proposal) == ("b", "a")
@@ -571,22 +440,14 @@ def test_shadow_mode_learns_from_what_was_played():
     assert (played.action, played.proposal, played.propensity) == ("a", "a", 0.25)
     with pytest.raises(ValueError, match="played = 'c'"):
         replica.propose("shop", Ask(played="c"))
-    live = new_loop(explicit())
+    live = new_replica(explicit())
     with pytest.raises(ValueError, match="not in shadow mode"):
         live.propose("shop", Ask(matrix=random_actions(rng), played="0"))
 
 
-def test_bodies_survive_added_fields():
-    """Logs outlive versions: fields may be added at the end of a body, never moved."""
-    body = msgspec.msgpack.encode([b"x", "a", 0, 1.0, 3, "p", 0.0, 0.0, 0.0])
-    from belated.ledger.events import Decided
-
-    assert msgspec.msgpack.decode(body, type=Decided).context == b""
-
-
 def test_the_same_again_is_what_would_be_decided_anew():
     """The answer that is kept between two commits, and actions that are prepared once."""
-    replica = new_loop(explicit())
+    replica = new_replica(explicit())
     replica.register("shop", {"a": [0.9, 0.0, 0.0], "b": [0.0, 0.8, 0.1], "c": [0.1, 0.2, 0.9]})
     rng, fold, chosen = np.random.default_rng(3), replica.folds["shop"], set()
     for k in range(40):

@@ -24,7 +24,6 @@ from belated.ledger.stores import postgres_session
 from belated.ledger.stores.migrations import scripts
 from belated.ledger.stores.postgres import PostgresLedger
 from support.postgres_server import foreign_transactions
-from support.postgres_server import postgres as postgres  # a fixture
 
 NOW = 1_700_000_000_000_000
 ROUNDS = int(os.environ.get("POSTGRES_ROUNDS", "80"))  # transactions of each of four writers

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import config, njit
 
-import naive
+import naive.optimistic
 from belated.model.steps import is_within
 from belated.numerics import pruning
 from belated.numerics.linalg import grow, inverse_and_log_det
@@ -55,7 +55,7 @@ def check(design, theta, radius, actions, garbage=np.nan):
     row, score, estimate, width = most_optimistic(
         theta, design.A_inv, design.cap, radius, options, design.work
     )
-    scores = naive.most_optimistic(theta, design.A_inv, radius, actions)
+    scores = naive.optimistic.most_optimistic(theta, design.A_inv, radius, actions)
     size = np.abs(scores).max() + np.linalg.norm(actions, axis=1).max() * np.linalg.norm(theta)
     assert scores[row] >= scores.max() - 1e-13 * size
     near = np.flatnonzero(scores >= scores.max() - 1e-13 * size)

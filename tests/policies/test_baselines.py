@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-import naive
+import naive.estimators
+import naive.optimistic
 from belated import Bandit, Bernoulli, Gaussian, Poisson
 from belated.engine import draw_world, play
 from belated.numerics.linalg import exceeds
@@ -106,7 +107,7 @@ def test_ducb_ridge_plays_its_formula(guaranteed):
     bandit, _, _ = played(policy, family)
     G = bandit.n_missing
     assert G > 2
-    beta = naive.sqrt_beta(bandit.W, lam, m1, 0.5, 1.0, delta)
+    beta = naive.optimistic.sqrt_beta(bandit.W, lam, m1, 0.5, 1.0, delta)
     width = math.sqrt(beta**2 + 4 * G * m1**2) if guaranteed else beta + c * math.sqrt(G)
     assert bandit.sqrt_beta == pytest.approx(width)
     V_inv = np.linalg.inv(bandit.V)
@@ -121,7 +122,7 @@ def test_ducb_ridge_plays_its_formula(guaranteed):
     assert bandit.interval_kind == ("confidence" if guaranteed else "posterior")
     if not guaranteed:
         return
-    wider = naive.sqrt_beta(bandit.W, lam, m1, 0.5, 1.0, delta)
+    wider = naive.optimistic.sqrt_beta(bandit.W, lam, m1, 0.5, 1.0, delta)
     wider = math.sqrt(wider**2 + 4 * (G + 1) * m1**2)
     V_inv = np.linalg.inv(bandit.V)
     assert (high - low) / 2 == pytest.approx(wider * math.sqrt(actions[0] @ V_inv @ actions[0]))
@@ -227,9 +228,9 @@ def test_laplace_covariance_is_that_at_the_mode():
     bandit, _, _ = played(policy, Bernoulli(), rounds=200)
     returned = ~np.isnan(bandit._history.y[:200])
     X, y = bandit._history.x[:200][returned], bandit._history.y[:200][returned]
-    mode = naive.mle("bernoulli", X, y, 0.25)
+    mode = naive.estimators.mle("bernoulli", X, y, 0.25)
     assert np.abs(bandit.theta - mode).max() < 0.01
-    H = naive.objective("bernoulli", X, y, 0.25, bandit.theta)[2]
+    H = naive.estimators.objective("bernoulli", X, y, 0.25, bandit.theta)[2]
     ratio = np.linalg.eigvals(np.linalg.solve(H, bandit._state.fit.H)).real
     assert (np.abs(np.log(ratio)) <= 0.02).all()
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-import naive
+import naive.optimistic
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Gaussian, Poisson, Probit, Tanh
 from belated.engine import draw_world, play
 from belated.worlds.delays import Constant, Empirical, Exponential, Informative, Lomax, PacketLoss
@@ -17,7 +17,7 @@ NAMED = {"gaussian": Gaussian(), "bernoulli": Bernoulli(), "tanh": Tanh(), "prob
 def twin_of(name, bandit):
     p = bandit.policy
     bounded = p.constrained and name != "gaussian"
-    return naive.DelayedOFUGLM(
+    return naive.optimistic.DelayedOFUGLM(
         name,
         bandit.dim,
         lam=p.lam,
@@ -125,7 +125,7 @@ def test_radius_is_the_width_plus_what_the_estimate_may_be_off():
     assert bandit.certificate.slack > 0.0
     assert bandit.radius == pytest.approx(0.5 * (bandit.sqrt_beta + bandit.certificate.slack))
     p = bandit.policy
-    width = naive.sqrt_beta(bandit.W, p.lam, p.m1, p.R, p.kappa, p.delta)
+    width = naive.optimistic.sqrt_beta(bandit.W, p.lam, p.m1, p.R, p.kappa, p.delta)
     assert bandit.sqrt_beta == pytest.approx(width, rel=1e-12)
 
 
@@ -207,6 +207,7 @@ def test_gaussian_with_a_smaller_kappa_keeps_its_ridge():
 # --------------------------------------------------------------------- the paper's own statements
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "delay", [Constant(0.0), Exponential(20.0), Lomax(20.0), PacketLoss(0.5)], ids=repr
@@ -223,6 +224,7 @@ def test_coverage(family, delay):
     assert failed <= delta * runs
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("family", "delay"),
@@ -266,7 +268,7 @@ def test_lemmas_hold_in_every_round(delay, lam):
         Z, M = V - W, W_inv - V_inv
         G = run.missing[t - 1] if t else 0
         norm_W, norm_V2 = math.sqrt(x @ W_inv @ x), x @ V_inv @ x
-        width = naive.sqrt_beta(W, lam, 1.0, 1.0, 1.0, 0.1)
+        width = naive.optimistic.sqrt_beta(W, lam, 1.0, 1.0, 1.0, 0.1)
         assert gaps[t] <= 2 * width * norm_W + 1e-12  # R2, L_mu = 1
         assert np.allclose(M, V_inv @ Z @ W_inv, atol=1e-10)  # R3
         assert np.linalg.eigvalsh(G * np.eye(d) - Z).min() >= -1e-10  # R4

@@ -8,7 +8,9 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit
 from scipy.stats import binom, poisson
 
-import naive
+import naive.estimators
+import naive.families
+import naive.likelihood
 from belated import Bandit, Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.checks.families import reward_law
 from belated.engine import draw_world, play
@@ -25,7 +27,7 @@ NAMED = {
     "gaussian": Gaussian(0.5),
     "bernoulli": Bernoulli(),
     "bounded": Bounded(),
-    "binomial": Binomial(naive.TRIALS),
+    "binomial": Binomial(naive.families.TRIALS),
     "tanh": Tanh(),
     "probit": Probit(),
     "poisson": Poisson(),
@@ -36,7 +38,7 @@ ALL = pytest.mark.parametrize("name", NAMED)
 
 def twin_of(name, bandit):
     p = bandit.policy
-    return naive.LikelihoodSet(
+    return naive.likelihood.LikelihoodSet(
         name,
         bandit.dim,
         lam=p.lam,
@@ -49,7 +51,7 @@ def twin_of(name, bandit):
 
 
 def concordance(name, bound):
-    return max(1.0, bound) if name == "probit" else naive.CONCORDANCE.get(name, 1.0)
+    return max(1.0, bound) if name == "probit" else naive.families.CONCORDANCE.get(name, 1.0)
 
 
 def played(policy, family, delay=LATE, rounds=120, d=3, K=9, seed=2, theta_star=None):
@@ -90,7 +92,7 @@ def returned(bandit):
 def test_ellipsoid_run_equals_the_slow_twin(name, delay):
     policy = OFUGLBe(m1=1.5, delta=0.1, tol=1e-12, drift=1e-9)
     bandit, run, world = played(policy, NAMED[name], delay, rounds=60)
-    follow(name, bandit, run, world, naive.LikelihoodSet.ellipsoid_scores, 1e-7)
+    follow(name, bandit, run, world, naive.likelihood.LikelihoodSet.ellipsoid_scores, 1e-7)
 
 
 @ALL
@@ -108,7 +110,7 @@ def test_ellipsoid_width_is_its_formula(name):
     width = math.sqrt(twin.factor * (family.a_phi * twin.beta2 + lam * m1**2 / 2))
     assert bandit.sqrt_beta == pytest.approx(width, rel=1e-9)
     ref = bandit._state.fit.ref
-    H = naive.objective(name, X, y, lam, ref)[2]
+    H = naive.estimators.objective(name, X, y, lam, ref)[2]
     M = concordance(name, m1 * c)
     u = M * np.linalg.norm(X, axis=1).max() * np.linalg.norm(bandit.theta - ref)
     assert u <= 0.3
@@ -125,7 +127,7 @@ def test_ellipsoid_width_is_its_formula(name):
     assert decision.score == pytest.approx(scores.max())
     low, high = bandit.interval(actions[0])
     ends = [actions[0] @ bandit.theta + s * bandit.radius * norms[0] for s in (-1, 1)]
-    assert (low, high) == pytest.approx(tuple(naive.FAMILIES[name][0](np.array(ends))))
+    assert (low, high) == pytest.approx(tuple(naive.families.FAMILIES[name][0](np.array(ends))))
     error = np.array([0.1, -0.2, 0.05])
     inside = math.sqrt(error @ H @ error) <= bandit.radius
     assert covers(bandit.policy, bandit._state, bandit.theta - error) == inside
@@ -138,7 +140,9 @@ def test_hessian_is_near_that_at_the_estimate(name):
     X, y = returned(bandit)
     fit = bandit._state.fit
     ratio = np.linalg.eigvals(
-        np.linalg.solve(naive.objective(name, X, y, bandit.policy.lam, bandit.theta)[2], fit.H)
+        np.linalg.solve(
+            naive.estimators.objective(name, X, y, bandit.policy.lam, bandit.theta)[2], fit.H
+        )
     ).real
     assert (np.abs(np.log(ratio)) <= 0.05 + 1e-9).all()
     assert np.allclose(fit.P @ fit.H, np.eye(3), atol=1e-9)
@@ -220,7 +224,7 @@ def test_large_norms(family, m1):
 def test_golden_relation_of_norm_and_likelihood(name):
     """||theta - theta_hat||_H^2 <= 2 (1 + M S) (F(theta) - F(theta_hat)), for theta in the ball.
 
-    C.7 for F, the penalised likelihood; and with its own constant for L, the plain one.
+    For F, the penalised likelihood; and with its own constant for L, the plain one.
     """
     rng, ratios, plain = np.random.default_rng(5), [], []
     for _ in range(40):
@@ -229,18 +233,18 @@ def test_golden_relation_of_norm_and_likelihood(name):
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
         star = rng.standard_normal(d)
         star *= S / np.linalg.norm(star) * rng.uniform(0, 1)
-        mean = naive.FAMILIES[name][0](X @ star)
+        mean = naive.families.FAMILIES[name][0](X @ star)
         y = rng.poisson(np.exp(X @ star)) if name == "poisson" else mean + rng.uniform(-0.1, 0.1, n)
         ridge = 2 / S**2
-        theta_hat = naive.mle(name, X, y, ridge, S)
-        F, _, H = naive.objective(name, X, y, ridge, theta_hat)
+        theta_hat = naive.estimators.mle(name, X, y, ridge, S)
+        F, _, H = naive.estimators.objective(name, X, y, ridge, theta_hat)
         factor = 2 * (1 + concordance(name, S) * S)
         for _ in range(20):
             theta = rng.standard_normal(d)
             theta *= S / np.linalg.norm(theta) * rng.uniform(0, 1) ** (1 / d)
             step = theta - theta_hat
             distance = step @ H @ step
-            above = naive.objective(name, X, y, ridge, theta)[0] - F
+            above = naive.estimators.objective(name, X, y, ridge, theta)[0] - F
             ratios.append(factor * above / distance)
             data = step @ (H - ridge * np.eye(d)) @ step
             likelihood = above - ridge / 2 * (theta @ theta - theta_hat @ theta_hat)
@@ -254,7 +258,7 @@ def test_golden_relation_of_norm_and_likelihood(name):
 
 def law(name, z):
     """Rewards and their probabilities."""
-    mu = float(naive.FAMILIES[name][0](np.array(z)))
+    mu = float(naive.families.FAMILIES[name][0](np.array(z)))
     if name == "gaussian":
         nodes, weights = np.polynomial.hermite_e.hermegauss(60)
         return z + 0.5 * nodes, weights / weights.sum()
@@ -273,7 +277,7 @@ def law(name, z):
 @ALL
 def test_likelihood_ratios_are_supermartingales(name):
     """E exp(s y) <= exp((b(z + a s) - b(z)) / a): for the quasi-likelihoods, too."""
-    a, b, gaps = NAMED[name].a_phi, naive.FAMILIES[name][2], []
+    a, b, gaps = NAMED[name].a_phi, naive.families.FAMILIES[name][2], []
     for z in (-3.0, -1.5, 0.0, 0.7, 2.0):
         y, weights = law(name, z)
         for s in (-3.0, -1.0, -0.5, 0.5, 1.0, 2.0):
@@ -287,7 +291,7 @@ def test_likelihood_ratios_are_supermartingales(name):
 
 def test_probit_slope_exceeds_the_variance():
     z = np.linspace(-8, 8, 4001)
-    mu, slope, _ = naive.FAMILIES["probit"]
+    mu, slope, _ = naive.families.FAMILIES["probit"]
     assert (slope(z) >= mu(z) * mu(-z)).all()
 
 
@@ -305,7 +309,10 @@ def test_coverage(name, kind):
         assert run.covered.all()
         error = bandit.theta - world.theta_star
         X, y = returned(bandit)
-        F, star = (naive.objective(name, X, y, 0.0, t)[0] for t in (bandit.theta, world.theta_star))
+        F, star = (
+            naive.estimators.objective(name, X, y, 0.0, t)[0]
+            for t in (bandit.theta, world.theta_star)
+        )
         assert star - F <= bandit.radius**2
         far += math.sqrt(error @ bandit._state.fit.H @ error) > 0.1 * bandit.radius
     assert far > 0
@@ -329,7 +336,7 @@ def test_level_set_run_equals_the_slow_twin(name, m1, told, delay):
     policy = OFUGLB(m1=m1, delta=0.3, tol=1e-12, horizon=60)
     star = np.array([0.8, 0.5])
     bandit, run, world = played(policy, NAMED[name], delay, 60, d=2, K=4, theta_star=star)
-    scores = naive.LikelihoodSet.level_scores
+    scores = naive.likelihood.LikelihoodSet.level_scores
     assert follow(name, bandit, run, world, scores, 1e-6, every=5) >= told
 
 
@@ -339,7 +346,7 @@ def test_logistic_level_set_plays_the_longest_arm_at_first():
     assert np.array_equal(run.index, longest)
     n, p = bandit.n_observed, bandit.policy
     assert p.lam == pytest.approx(3 * math.log(62))
-    gamma = naive.abeille_gamma(3, n, lam=p.lam, m1=1.0, delta=0.05)
+    gamma = naive.likelihood.abeille_gamma(3, n, lam=p.lam, m1=1.0, delta=0.05)
     assert bandit.radius == pytest.approx(gamma + gamma**2 / math.sqrt(p.lam))
 
 
@@ -353,10 +360,12 @@ def test_logistic_level_set_in_one_dimension():
     y = (np.arange(n) % 4 > 0).astype(float)
     bandit.learn(list(enumerate(y, 1)))
     X = np.ones((n, 1))
-    base = naive.objective("bernoulli", X, y, lam, bandit.theta)[0]
+    base = naive.estimators.objective("bernoulli", X, y, lam, bandit.theta)[0]
     end = brentq(
         lambda t: (
-            naive.objective("bernoulli", X, y, lam, np.array([t]))[0] - base - bandit.radius**2
+            naive.estimators.objective("bernoulli", X, y, lam, np.array([t]))[0]
+            - base
+            - bandit.radius**2
         ),
         -1.0,
         bandit.theta[0],
@@ -377,10 +386,10 @@ def test_farthest_point_by_another_solver(name, ridge):
     theta, kinds = bandit.theta, set()
     for k, height in enumerate([0.01, 0.3, 2.0, 5.0, 20.0, 200.0]):
         x = np.random.default_rng(k).standard_normal(4) / 3
-        base = naive.objective(name, X, y, ridge, theta)[0]
+        base = naive.estimators.objective(name, X, y, ridge, theta)[0]
 
         def room(t, base=base, height=height):
-            return base + height - naive.objective(name, X, y, ridge, t)[0]
+            return base + height - naive.estimators.objective(name, X, y, ridge, t)[0]
 
         found = minimize(
             lambda t, x=x: -x @ t,
@@ -390,7 +399,7 @@ def test_farthest_point_by_another_solver(name, ridge):
                 {
                     "type": "ineq",
                     "fun": room,
-                    "jac": lambda t: -naive.objective(name, X, y, ridge, t)[1],
+                    "jac": lambda t: -naive.estimators.objective(name, X, y, ridge, t)[1],
                 },
                 {"type": "ineq", "fun": lambda t: m1**2 - t @ t, "jac": lambda t: -2 * t},
             ],
@@ -444,7 +453,7 @@ def test_pruning_is_exact_and_the_ellipsoid_holds_the_set(name):
             )
             assert index <= bound
             low, high = bandit.interval(x)
-            mu = naive.FAMILIES[name][0]
+            mu = naive.families.FAMILIES[name][0]
             width = (
                 max(index, farthest(family, state, 0.0, m1, height, x, -1.0) + 2 * x @ bandit.theta)
                 - x @ bandit.theta

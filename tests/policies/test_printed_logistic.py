@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-import naive
+import naive.estimators
 from belated import Bandit, registry
 from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
 from belated.families import Bernoulli
@@ -88,12 +88,12 @@ def test_log_ucb_width_is_proved_step_by_step(S):
     d, lam, kappa, bound = 3, 0.03, kappa_of(S), 0
     for seed in range(40):
         X, y, star = data(d, 5 + 5 * seed, S, seed, edge=1.0 if seed % 2 else 0.6)
-        theta = naive.mle("bernoulli", X, y, lam, S)
+        theta = naive.estimators.mle("bernoulli", X, y, lam, S)
         bound += np.linalg.norm(theta) > S - 1e-9
         error, along = star - theta, np.linspace(0.0, 1.0, 2001)
         mu = 1 / (1 + np.exp(-(X @ theta)[:, None] - (X @ error)[:, None] * along))
         G = (X * np.trapezoid(mu * (1 - mu), along, axis=1)[:, None]).T @ X + lam * np.eye(d)
-        _, score, H = naive.objective("bernoulli", X, y, lam, star)
+        _, score, H = naive.estimators.objective("bernoulli", X, y, lam, star)
         V = X.T @ X + kappa * lam * np.eye(d)
         in_V, in_G = (math.sqrt(error @ A @ error) for A in (V, G))
         assert in_V <= math.sqrt(kappa) * in_G * (1 + 1e-6)
@@ -191,6 +191,7 @@ def test_kveton_designs():
 PRINTED_AT_10_000 = {"tsl": 690.0, "fpl": 1240.0}  # theory, Figure 1, d = 5; read to within 30
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_kveton_figure_1():
     """d = 5, 100 actions from the cube, a tenth of the instances and the first 10,000 rounds.

@@ -12,15 +12,17 @@ import time
 from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
+import pytest
 from test_event_loop import HOLDER
 from test_replicas import decide, make_shop, reward, settled
-from test_service_commands import CONFIG, ended, until
 from test_workers import callers_by_worker, port_of, served
 
 from belated.service.http.limits import Limits
 from support.live_server import Caller, Gone, LiveServer
 from support.postgres_server import foreign_transactions
-from support.postgres_server import postgres as postgres  # a fixture
+from support.serving import CONFIG, ended, until
+
+pytestmark = pytest.mark.slow
 
 HEADERS = int(os.environ.get("ATTACK_HEADERS", "5"))
 SLOW = int(os.environ.get("ATTACK_SLOW", "50"))

@@ -1,4 +1,4 @@
-"""A store that fails: 503 or the fallback, nothing half done, and back without a restart (R9)."""
+"""A store that fails: 503 or the fallback, nothing half done, and back without a restart (P9)."""
 
 import asyncio
 import os
@@ -17,7 +17,6 @@ from belated.service import service as running
 from belated.service import snapshotting
 from belated.service.service import Service
 from support.live_server import LiveServer
-from support.postgres_server import postgres as postgres  # a fixture
 
 PLAIN = {"family": "bernoulli", "dim": 2}
 WITH_FALLBACK = {**PLAIN, "fallback": "a"}

@@ -1,5 +1,5 @@
-"""A server that is killed, or told to stop, under load: nothing acknowledged is lost (R1, R5, R7,
-R12).
+"""A server that is killed, or told to stop, under load: nothing acknowledged is lost (P1, P5, P7,
+P12).
 
 BELATED_KILLS=1000 for the long run, which ``benchmarks/reliability.py`` does.
 """
@@ -8,6 +8,8 @@ import os
 import socket
 import sys
 import time
+
+import pytest
 
 from belated.ledger.events import Kind
 from belated.ledger.ids import from_text
@@ -22,6 +24,8 @@ from support.crashing import (
     whole,
 )
 from support.live_server import LiveServer
+
+pytestmark = pytest.mark.slow
 
 SENT = (Kind.REWARDED, Kind.REVISED)  # by a client; the end of a window has a value, too
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import socket
 import threading
 import time
@@ -12,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 import uvicorn
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -27,16 +26,6 @@ from belated.service.dashboard.view import bandit_view
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 NAMES = ["banner", "newsletter", "discount 10 %", HOSTILE, *(f"teaser {k}" for k in range(16))]
 NOW_US = int(time.time() * 1e6)
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 def simulated(
@@ -149,17 +138,6 @@ def served(stub):
     yield f"http://127.0.0.1:{port}/"
     server.should_exit = True
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium on this machine")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

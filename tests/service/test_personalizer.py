@@ -9,7 +9,6 @@ from belated.client import Client
 from belated.core.events import Status
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.personalizer import RankableAction, RankRequest, columns, decision_request
-from support.postgres_server import postgres as postgres  # a fixture
 from support.running_service import served
 
 RANK = "/personalizer/v1.0/rank"

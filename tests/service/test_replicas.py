@@ -1,4 +1,4 @@
-"""Several processes on one ledger: rewards reach every one of them, early, late or unknown (R8)."""
+"""Several processes on one ledger: rewards reach every one of them, early, late or unknown (P8)."""
 
 import random
 import time
@@ -18,14 +18,13 @@ from belated.service.settings import spec_of
 from belated.wire import BanditSettings
 from support.live_server import Caller, LiveServer
 from support.postgres_server import foreign_transactions
-from support.postgres_server import postgres as postgres  # a fixture
 
 SETTINGS = {"family": "bernoulli", "dim": 2, "window": 600.0, "late": "keep"}
 ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
 names = (f"replicas_{k}" for k in count())
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"

@@ -5,13 +5,13 @@ import inspect
 
 import numpy as np
 import pytest
-from test_service import ACTIONS, SECOND, Client
 
 from belated.client import AsyncClient
 from belated.client import Client as HttpClient
 from belated.core.ranking import Ranking
 from belated.service.ranking import MOST_RANKED, MOST_SHOWN
 from support.running_service import served
+from support.service_client import ACTIONS, SECOND, Client
 
 BANNERS = {
     "family": "bernoulli",

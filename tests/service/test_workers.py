@@ -11,11 +11,10 @@ from contextlib import ExitStack, closing
 
 import httpx2
 import pytest
-from test_service_commands import CONFIG, ENVIRONMENT, ended, serving, until
 
 from belated.service.workers import Board, new_board
 from support.live_server import Caller, Gone
-from support.postgres_server import postgres as postgres  # a fixture
+from support.serving import CONFIG, ENVIRONMENT, ended, serving, until
 
 HOLD = "import sys; from belated.service.workers import Board; board = Board(sys.argv[1]);"
 HOLD += "print(board._start // 8, board.is_first, flush=True); sys.stdin.read(1); board.tell();"
@@ -111,6 +110,7 @@ def served(folder, ledger="sqlite:///belated.db"):
     return serving(*settings, cwd=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_what_one_worker_acknowledged_the_other_sees(request, folder, store):
     """It was up to 50 ms behind."""
@@ -149,6 +149,7 @@ def test_what_one_worker_acknowledged_the_other_sees(request, folder, store):
         assert ended(process)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_replacement_takes_no_traffic_before_it_is_ready(folder):
     """Its first requests were answered with 503."""
     with served(folder) as (process, url), ExitStack() as stack:
@@ -186,6 +187,7 @@ def test_a_replacement_takes_no_traffic_before_it_is_ready(folder):
         assert ended(process)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_when_their_parent_does(folder, monkeypatch, number):
     """Killed, it left them behind: they went on holding the port."""

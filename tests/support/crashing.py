@@ -270,7 +270,7 @@ def check_acknowledged(events: list[Event], told: Acknowledged) -> int:
 def check_states(
     ledger: SQLiteLedger, events: list[Event], states: list[tuple[Position, dict[str, str]]]
 ) -> None:
-    """A fresh loop that reads as far as the live server had read is in the same state."""
+    """A fresh replica that reads as far as the live server had read is in the same state."""
     replica = Replica(ledger)
     for position, digests in states:
         part = [event for event in events if replica.position < (event.tx, event.seq) <= position]

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-import naive
+import naive.estimators
+import naive.families
 from belated.core.events import Status
 from belated.ledger import snapshots
 from belated.ledger.events import START, Event, Kind
@@ -85,8 +86,8 @@ def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     learner = fold.learner
     family, policy = bandit.spec.family["type"], learner.policy
     if family == "gaussian":
-        expected = naive.mle("gaussian", x, y, policy.lam)
+        expected = naive.estimators.mle("gaussian", x, y, policy.lam)
     else:  # the ridge is lam times the least slope of the mean, which is at the end
-        kappa = naive.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
-        expected = naive.mle(family, x, y, policy.lam * kappa, policy.m1)
+        kappa = naive.families.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
+        expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1)
     assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-import naive
+import naive.one_pass
 from belated import Bernoulli, DelayedOFUGLM, Gaussian, Tanh
 from belated.engine import RECORD, Batched, Lane, WorldSettings, play_world
 from belated.engine.lanes import rounds_late
@@ -30,7 +30,7 @@ def test_batches_match_their_definition(every):
     exact, T = Fraction(every), 400
     for t in range(0, 60, 7):
         for late in range(40):
-            waits = naive.rounds_until_batch_end(t + 1 + late, exact)
+            waits = naive.one_pass.rounds_until_batch_end(t + 1 + late, exact)
             found = rounds_late(Batched(Constant(late), float(exact)), 0, t, ANY, 0.5, 1.0, T)
             assert found == min(late + waits, T + 1)
 
@@ -88,6 +88,7 @@ def test_batches_are_delays_to_all_lanes(policy, law):
     batches_are_delays(policy, law)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_compiled_batches(law):

@@ -1,40 +1,44 @@
 """Bandit: decide now, learn when the reward returns."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from os import PathLike
 from threading import RLock
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 
 from belated import registry
-from belated.bandit.durable import AS_IN_LOG, USUAL, AsInLog, Durable
+from belated.bandit import reading
+from belated.bandit.backend import Backend
 from belated.bandit.file import read_parts, write_parts
-from belated.bandit.inputs import action_matrix, new_rewards, reward_pairs
-from belated.bandit.reading import Knowledge
-from belated.core.arguments import NORM_ROUNDING, whole, wrong, wrong_type
-from belated.core.events import Decision
+from belated.bandit.in_memory import InMemory
+from belated.bandit.inputs import AS_IN_LOG, USUAL, AsInLog, action_matrix, counts_of, reward_pairs
+from belated.core.arguments import array_of_numbers, positive, whole, wrong, wrong_type
+from belated.core.events import Certificate, Decision
 from belated.core.extremes import recorded, refuse_extremes
-from belated.features import FeatureMap, Features
-from belated.features.growing import grown, places_in
+from belated.core.ranking import IntervalKind, Ranking
+from belated.core.types import Matrix, Vector
+from belated.features import FeatureMap, Features, Unmatched
 from belated.learner import files
 from belated.learner.learner import Learner
-from belated.ledger import Ledger
-from belated.model.protocols import Family, Policy
-from belated.model.steps import decide_step, learn_step
+from belated.model.protocols import Estimator, Family, Policy, radius, sqrt_beta
+from belated.model.state import History, State
+
+if TYPE_CHECKING:  # a bandit in memory needs nothing of a ledger
+    from belated.ledger import Ledger
 
 _NO_REWARD = object()
 
 
-def _random_stream(seed: Any) -> np.random.Generator:
+def _stream(seed: Any) -> np.random.Generator:
     """Always PCG64, whose state a snapshot can hold."""
     if seed is not None and not isinstance(seed, np.random.SeedSequence):
         seed = whole("seed", seed, least=0)
     return np.random.Generator(np.random.PCG64(seed))
 
 
-class Bandit(Knowledge):
+class Bandit:
     """A generalised linear bandit whose rewards come back late, in any order, or never.
 
     Parameters
@@ -103,7 +107,7 @@ class Bandit(Knowledge):
         seed: int | np.random.SeedSequence | None = None,
         max_norm: float = 1.0,
         features: FeatureMap | None = None,
-        ledger: str | Ledger | None = None,
+        ledger: "str | Ledger | None" = None,
         name: str = "bandit",
         window: float | AsInLog | None = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
@@ -121,17 +125,22 @@ class Bandit(Knowledge):
         law = registry.parsed(registry.FAMILIES, family, "family")
         chosen = registry.parsed(registry.POLICIES, policy, "policy")
         refuse_extremes(law, chosen)
-        super().__init__(Learner(dim, law, chosen, max_norm), deepcopy(features))
+        self.family, self.max_norm = law, positive("max_norm", max_norm)
         if getattr(features, "max_norm", 0.0) > self.max_norm:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
-        self._rng = _random_stream(seed)
+        self._lock = RLock()
+        parts, own, rng = (dim, law, chosen, self.max_norm), deepcopy(features), _stream(seed)
         settings = {"window": window, "default_reward": default_reward, "late": late}
+        named = {key: value for key, value in settings.items() if value is not AS_IN_LOG}
+        self._backend: Backend
         if ledger is not None:
-            named = {key: value for key, value in settings.items() if value is not AS_IN_LOG}
-            self._journal = Durable(ledger, name, self._learner, self.features, chosen, named)
-            self._journal.use(self._rng)
-        elif any(value not in (AS_IN_LOG, USUAL[key]) for key, value in settings.items()):
+            from belated.bandit.durable import Durable
+
+            self._backend = Durable(ledger, name, *parts, own, rng, named)
+        elif any(value != USUAL[key] for key, value in named.items()):
             raise TypeError("window, default_reward and late: expected with ledger= only")
+        else:
+            self._backend = InMemory(Learner(*parts), own, rng)
 
     # ------------------------------------------------------------------------------- the loop
 
@@ -147,21 +156,9 @@ class Bandit(Knowledge):
             With ``features``: what all these actions have in common, as a dict.
         """
         with self._lock:
-            if self._journal is not None:
-                self._journal.follow()  # the features may have grown
+            self._backend.follow()  # the features may have grown
             matrix = action_matrix(actions, context, self.features, self.dim)
-            if self._journal is not None:
-                return self._journal.decide(matrix, context)
-            learner, limit = self._learner, self.max_norm * NORM_ROUNDING
-            learner.make_room(1)
-            rng = learner.stream(self._rng)
-            row, index, score, estimate, width = decide_step(
-                learner.policy, learner.state, learner.history, matrix, limit, rng
-            )
-        if row < 0:
-            raise learner.too_long(matrix, [f"actions[{k}]" for k in range(len(matrix))])
-        # plain numbers, whatever the kernel was: they go into JSON and logs
-        return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
+            return self._backend.decide(matrix, context)
 
     @overload
     def learn(self, id: int | str, reward: float, /) -> int: ...
@@ -182,23 +179,7 @@ class Bandit(Knowledge):
         """
         pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
         with self._lock:
-            return self._learn(pairs)
-
-    def _learn(self, pairs: list[tuple[Any, Any]]) -> int:
-        if self._journal is not None:
-            return self._journal.learn(pairs)
-        learner = self._learner
-        new = new_rewards(pairs, learner)
-        if new:
-            learn_step(
-                self.estimator,
-                self.family,
-                learner.state,
-                learner.history,
-                np.array(list(new), np.int64),
-                np.array(list(new.values()), np.float64),
-            )
-        return len(new)
+            return self._backend.learn(pairs)
 
     def grow(self, features: Features) -> None:
         """Go on with features that have further categories; what was learnt stays.
@@ -234,26 +215,13 @@ class Bandit(Knowledge):
         if not isinstance(features, Features):
             raise wrong_type("features", features, "Features(...)")
         with self._lock:
-            if self._journal is not None:
-                self._journal.grow(features)
-                return
-            old = self._features
-            if not isinstance(old, Features):
-                raise wrong_type("features", old, "Features(...) from the start, for grow")
-            new = grown(old, features)
-            learner = Learner(new.dim, self.family, self._learner.given, self.max_norm)
-            learner.take_over(self._learner, places_in(old, new))
-            new.unmatched = old.unmatched
-            self._learner, self._features = learner, new
+            self._backend.grow(features)
 
     def close(self) -> None:
         """Let go of the ledger, if there is one."""
-        if self._journal is not None:
-            self._journal.close()
+        self._backend.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._journal is not None:
-            raise TypeError("a bandit with a ledger cannot be copied: open the ledger again")
         with self._lock:
             return deepcopy({name: v for name, v in vars(self).items() if name != "_lock"})
 
@@ -264,20 +232,230 @@ class Bandit(Knowledge):
         return deepcopy(self)  # a copy that shared the arrays would corrupt them
 
     def __repr__(self) -> str:
-        known = self._known  # a debugger that shows a bandit must not wait for its ledger
-        waiting = "" if self._journal is None else self._journal.waiting()
+        known = self._learner  # a debugger that shows a bandit must not wait for its ledger
+        waiting = self._backend.waiting()
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
             f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed}"
             f"{f', waiting={waiting!r}' if waiting else ''})"
         )
 
+    # ------------------------------------------------------------------------ what is known
+
+    @property
+    def features(self) -> FeatureMap | None:
+        """What turns raw actions into vectors: a copy of what was given, or what it grew into."""
+        return self._backend.features
+
+    @property
+    def dim(self) -> int:
+        """Number of features of an action."""
+        return self._learner.dim
+
+    @property
+    def policy(self) -> Policy:
+        """How actions are chosen, with every parameter filled in."""
+        return self._learner.policy
+
+    @property
+    def estimator(self) -> Estimator:
+        """How theta follows from the rewards."""
+        return self._learner.estimator
+
+    @property
+    def _learner(self) -> Learner:
+        return self._backend.learner
+
+    @property
+    def _state(self) -> State:
+        return self._learner.state
+
+    @property
+    def _history(self) -> History:
+        return self._learner.history
+
+    @property
+    def theta(self) -> Vector:
+        """Estimate of the parameter from the rewards that have returned."""
+        with self._lock:
+            return self._backend.present().state.theta.copy()
+
+    @property
+    def W(self) -> Matrix:
+        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
+        with self._lock:
+            return self._backend.present().state.W.copy()
+
+    @property
+    def V(self) -> Matrix:
+        """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
+        with self._lock:
+            learner = self._backend.present()
+            x = learner.history.x[: learner.n_decided]
+            return np.asarray(learner.policy.lam * np.eye(learner.dim) + x.T @ x)
+
+    @property
+    def n_decided(self) -> int:
+        """Decisions made: t."""
+        with self._lock:
+            return self._backend.present().n_decided
+
+    @property
+    def n_observed(self) -> int:
+        """Rewards that have returned."""
+        with self._lock:
+            return self._backend.present().n_observed
+
+    @property
+    def n_missing(self) -> int:
+        """Rewards that have not: G_t."""
+        with self._lock:
+            learner = self._backend.present()
+            return learner.n_decided - learner.n_observed
+
+    @property
+    def waiting(self) -> str:
+        """What a bandit with a ``default_reward`` that has learnt nothing yet waits for, in words.
+
+        Such as "60 rewards held, 0 learnt; the first window closes in 47 hours". Until then actions
+        are drawn uniformly. Empty for other bandits, and once something is learnt.
+        """
+        with self._lock:
+            self._backend.present()
+            return self._backend.waiting()
+
+    @property
+    def unmatched(self) -> dict[Unmatched, int]:
+        """What of actions and contexts became zeros, and in how many calls of this process.
+
+        A category that the features do not know, a key that no column uses, a missing column.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
+        >>> features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features)
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # decide warns, once for each
+        ...     decisions = [bandit.decide([{"ad": "a"}, {"ad": "c"}]) for _ in range(3)]
+        >>> {str(what): count for what, count in bandit.unmatched.items()}
+        {"ad = 'c' is not a known category": 3}
+        """
+        return dict(counts_of(self.features).counts)
+
+    @property
+    def sqrt_beta(self) -> float:
+        """Width of the confidence set, as the paper defines it."""
+        with self._lock:
+            return reading.width(self._backend.present(), sqrt_beta)
+
+    @property
+    def radius(self) -> float:
+        """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
+
+        That of a confidence set, unless the policy has a parameter ``guaranteed`` that is False.
+        """
+        with self._lock:
+            return reading.width(self._backend.present(), radius)
+
+    @property
+    def certificate(self) -> Certificate:
+        """How close ``theta`` is, provably, to the exact estimate, and what that took."""
+        with self._lock:
+            return reading.certificate(self._backend.present())
+
+    def interval(self, x: Any, context: Any = None) -> tuple[float, float]:
+        """Interval of the mean reward of an action, of the kind that ``interval_kind`` names.
+
+        "confidence", for a policy with a confidence set: with probability 1 - delta all intervals
+        of all rounds hold at once, if its guarantee is intact (a true R, ``width_scale`` of 1 or
+        more). "posterior", for all others: the central 95 % of the mean reward given the rewards
+        that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
+        normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
+        approximation for others. It holds for this action and this time; nothing is proved of it.
+
+        Parameters
+        ----------
+        x
+            A vector of ``dim`` numbers; or, for a bandit with features, an action as a dict.
+        context
+            For a bandit with features: the context of that action.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM
+        >>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM())
+        >>> low, high = bandit.interval([0.1, 0.1])
+        >>> 0.0 < low < 0.5 < high < 1.0
+        True
+        """
+        with self._lock:
+            learner = self._backend.present()
+            if self.features is not None and (isinstance(x, Mapping) or context is not None):
+                (vector,) = action_matrix([x], context, self.features, self.dim)
+            else:
+                vector = array_of_numbers("x", x)
+            if vector.shape != (self.dim,):
+                raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
+            learner.check_norms(vector[np.newaxis], "x")
+            ((_, low, high),) = learner.intervals(vector[np.newaxis])
+        return low, high
+
+    @property
+    def interval_kind(self) -> IntervalKind:
+        """The kind of interval that ``interval`` and ``ranking`` give."""
+        return self._learner.interval_kind
+
+    def ranking(self, actions: Any, context: Any = None) -> Ranking:
+        """Which of ``actions`` is best, and how sure that is; nothing is decided.
+
+        Parameters
+        ----------
+        actions, context
+            As of ``decide``.
+
+        Returns
+        -------
+        Ranking
+            The best first, each with its estimated mean reward, the interval of ``interval``, and
+            how many decisions for this very vector there were and have a reward. Counting those
+            takes a look at all decisions so far.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Gaussian
+        >>> from belated.policies import Thompson
+        >>> bandit = Bandit(dim=2, family=Gaussian(), policy=Thompson(), seed=1)
+        >>> for reward in (1.0, 2.0, 3.0):
+        ...     _ = bandit.learn(bandit.decide([[1.0, 0.0]]).id, reward)
+        >>> ranking = bandit.ranking([[0.0, 1.0], [1.0, 0.0]])
+        >>> ranking.best.index
+        1
+        >>> ranking
+        action 1 leads, but its interval overlaps with that of action 0.
+        95 % posterior intervals of the mean reward
+        action  mean    low  high  decisions  rewards
+        1        1.5   0.52  2.48          3        3
+        0          0  -1.96  1.96          0        0
+        """
+        with self._lock:
+            learner = self._backend.present()
+            matrix = action_matrix(actions, context, self.features, self.dim)
+            names = [str(k) for k in range(len(matrix))]
+            return learner.ranking(names, matrix, reading.played(learner, matrix))
+
+    def fingerprint(self) -> str:
+        """Digest of everything the bandit knows: equal for two that will act and learn alike."""
+        with self._lock:
+            return reading.fingerprint(self._backend.present())
+
     # ------------------------------------------------------------------------ state on disk
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything the bandit knows to ``path``, all of it or nothing."""
         with self._lock:
-            write_parts(path, self._present(), self.features, self._rng)
+            write_parts(path, self._backend.present(), self.features, self._backend.rng)
 
     @classmethod
     def load(
@@ -308,7 +486,7 @@ class Bandit(Knowledge):
         """
         if same_stream and seed is not None:
             raise wrong("seed", seed, "None with same_stream=True")
-        stream = _random_stream(seed)
+        stream = _stream(seed)
         parts = read_parts(path, features, types)
         with files.reading(path), recorded():
             bandit = cls(
@@ -318,8 +496,9 @@ class Bandit(Knowledge):
                 max_norm=parts.max_norm,
                 features=parts.features,
             )
-            bandit._learner.history = files.fill(bandit._learner.state, parts.arrays)
+            learner = bandit._learner
+            learner.history = files.fill(learner.state, parts.arrays)
             if same_stream:
                 stream.bit_generator.state = parts.stream
-            bandit._rng = stream
+            bandit._backend = InMemory(learner, bandit.features, stream)
         return bandit

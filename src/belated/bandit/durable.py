@@ -1,48 +1,45 @@
-"""One bandit in one process with a ledger: what ``Bandit(ledger=...)`` does differently."""
+"""A bandit whose every decision and reward is in a ledger: what ``Bandit(ledger=...)`` uses."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
 
+from belated.bandit.inputs import USUAL
 from belated.core.arguments import any_number, number, positive, shown, wrong
 from belated.core.events import ConflictingRewardError, Decision, Status, UnknownDecisionError
 from belated.core.types import Matrix
 from belated.features import FeatureMap
-from belated.learner.learner import Learner
+from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger
 from belated.ledger.events import Draft, Facts, Kind, Outcome, Position
+from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask
-from belated.ledger.protocol import Ledger
+from belated.ledger.protocol import Accepts, Ledger
 from belated.ledger.replica import Replica
-from belated.ledger.rules import WRITTEN, Known, judge
+from belated.ledger.rules import WRITTEN
 from belated.ledger.spec import Spec
-from belated.model.protocols import Policy
+from belated.model.protocols import Family, Policy
 
-USUAL = {"window": None, "default_reward": None, "late": "keep"}  # of a new bandit
-# What reopening a bandit leaves as it is: a service may have made it with other settings.
-_KEPT = ("loop", "default_reward", "mode", "exploration", "baseline", "fallback", "log_actions")
-
-
-class AsInLog(Enum):
-    """The value of a setting that is not named."""
-
-    AS_IN_LOG = "as in the log"
-
-    def __repr__(self) -> str:  # in the signature of Bandit
-        return self.name
+# Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
+_GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "late"}
 
 
-AS_IN_LOG = AsInLog.AS_IN_LOG
+class _AllOrNone(NamedTuple):
+    """A follower that raises where a draft is refused, so that none is written."""
+
+    position: Position
+    accepts: Accepts
+    open_decisions: Callable[[Collection[bytes]], dict[bytes, Facts]]
+    approve: Callable[[Sequence[Outcome]], None]
 
 
 class Durable:
-    """A bandit whose every decision and reward goes through a ledger.
+    """One bandit of a ledger in this process; see ``Backend``.
 
     Parameters
     ----------
@@ -50,12 +47,12 @@ class Durable:
         Where to write, or its URL.
     name
         Of the bandit there; it is made where there is none.
-    learner
-        Of the same dimension, family and bound.
+    dim, family, policy, max_norm
+        As of ``Bandit``.
     features
         Of the bandit, as objects: a log cannot hold all of them.
-    policy
-        As the user gave it.
+    rng
+        The stream from which the policy draws.
     settings
         Those of ``window``, ``default_reward`` and ``late`` that were named.
     """
@@ -64,24 +61,28 @@ class Durable:
         self,
         ledger: str | Ledger,
         name: str,
-        learner: Learner,
-        features: FeatureMap | None,
+        dim: int,
+        family: Family,
         policy: Policy,
+        max_norm: float,
+        features: FeatureMap | None,
+        rng: np.random.Generator,
         settings: Mapping[str, Any],
     ) -> None:
+        resolved(dim, family, policy, max_norm)  # raises before a file is made
         spec = Spec.of(
-            learner.dim,
-            learner.family,
+            dim,
+            family,
             policy,
-            max_norm=learner.max_norm,
+            max_norm=max_norm,
             features=None if features is None else features.to_dict(),
             **_fields(settings),
         )
         self._own, self._closed = isinstance(ledger, str), False
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
-        types = [type(learner.family), type(policy)]
+        types = [type(family), type(policy)]
         self._replica = Replica(self._ledger, only=name, types=types, features={name: features})
-        self._name = name
+        self._name, self._replica.rng = name, rng
         try:
             self._replica.catch_up()
             if name in self._replica.folds:
@@ -91,36 +92,44 @@ class Durable:
             self.close()
             raise
 
-    def use(self, rng: np.random.Generator) -> None:
-        """Draw from this stream."""
-        self._replica.rng = rng
+    @property
+    def rng(self) -> np.random.Generator:
+        """The stream from which the policy draws."""
+        return self._replica.rng
+
+    @property
+    def _fold(self) -> Fold:
+        return self._replica.folds[self._name]
 
     @property
     def learner(self) -> Learner:
-        """What is known."""
-        return self._replica.folds[self._name].learner
+        """What is known, as far as the log has been taken in."""
+        return self._fold.learner
 
     @property
     def features(self) -> FeatureMap | None:
-        """Those of the log, which may have grown."""
-        return self._replica.folds[self._name].actions.features
+        """The features of the log, which may have grown."""
+        return self._fold.actions.features
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a bandit with a ledger cannot be copied: open the ledger again")
 
     def grow(self, features: FeatureMap) -> None:
         """Write that the bandit has these features from now on, or raise."""
         self._replica.catch_up()
-        spec = self._replica.folds[self._name].spec
+        spec = self._fold.spec
         new = msgspec.structs.replace(spec, features=features.to_dict(), dim=features.dim)
         self._replica.configure(self._name, new)
 
     def present(self) -> Learner:
-        """What is known, after taking in what others wrote; once closed, what was known then."""
+        """Return what is known, after taking in what others wrote; once closed, what was known."""
         if not self._closed:
             self._replica.catch_up()
         return self.learner
 
     def waiting(self) -> str:
         """See ``Fold.waiting_words``, as far as the log has been taken in."""
-        return self._replica.folds[self._name].waiting_words(self._replica.clock())
+        return self._fold.waiting_words(self._replica.clock())
 
     def follow(self) -> None:
         """Take in what others wrote, and close the windows that are over."""
@@ -137,36 +146,15 @@ class Durable:
         return Decision(to_text(draft.id), body.index, body.score, body.estimate, body.width)
 
     def learn(self, pairs: list[tuple[Any, Any]]) -> int:
-        """Take in all rewards, or raise and take in none."""
+        """Take in all rewards and return how many are new, or raise and take in none."""
         self.follow()
-        now = self._replica.clock()
+        replica, now = self._replica, self._replica.clock()
         drafts = [
             Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y)) for id, y in pairs
         ]
-        strict = _AllOrNone(self._replica, lambda: self._check(pairs, drafts))
-        outcomes = self._replica.commit(drafts, strict)
-        return sum(outcome.status in WRITTEN for outcome in outcomes)
-
-    def _check(self, pairs: list[tuple[Any, Any]], drafts: list[Draft]) -> None:
-        """Raise where the log, or an earlier one of these rewards, speaks against one of them."""
-        known = Known()
-        for (id, y), draft in zip(pairs, drafts, strict=True):
-            if draft.id not in known.facts:
-                for event in self._ledger.story(draft.id):
-                    known.add(draft.id, event.kind, event.bandit, event.due, event.value)
-            facts = known.facts.get(draft.id)
-            status = judge(draft, facts, None, 0, None)
-            if status == Status.UNKNOWN or facts is None:
-                raise UnknownDecisionError(
-                    f"id = {shown(id)}: expected the id of a decision in this ledger"
-                )
-            if status == Status.CONFLICT:
-                expected = "none: it was cancelled" if facts.cancelled else repr(facts.value)
-                raise ConflictingRewardError(
-                    f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this "
-                    "decision already has"
-                )
-            known.add(draft.id, draft.kind, self._name, None, draft.value)
+        looks = replica.position, replica.accepts, replica.open_decisions
+        strict = _AllOrNone(*looks, approve=partial(_refuse, pairs))
+        return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
 
     def close(self) -> None:
         """Let go of the ledger, unless it is the caller's."""
@@ -175,7 +163,7 @@ class Durable:
             self._ledger.close()
 
     def _reward(self, id: Any, y: Any) -> float:
-        support = self._replica.folds[self._name].support
+        support = self._fold.support
         try:
             value = any_number(y)
         except (TypeError, ValueError, OverflowError):
@@ -183,28 +171,6 @@ class Durable:
         if not support.contains(value):
             raise wrong(f"reward (of id = {shown(id)})", y, str(support))
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class _AllOrNone:
-    """A replica whose rewards are all taken in, or none of them."""
-
-    replica: Replica
-    explain: Callable[[], None]  # raises
-
-    @property
-    def position(self) -> Position:
-        return self.replica.position
-
-    def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
-        return self.replica.accepts(bandit, kind, reward)
-
-    def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
-        return self.replica.open_decisions(ids)
-
-    def approve(self, outcomes: Sequence[Outcome]) -> None:
-        if any(outcome.status in (Status.UNKNOWN, Status.CONFLICT) for outcome in outcomes):
-            self.explain()
 
 
 def _fields(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,7 +194,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
             f"{default}, as the log has it; what was learnt would mean something else. Make a "
             "bandit of another name",
         )
-    kept = [*_KEPT, *({"window", "late"} - settings.keys())]
+    kept = set(Spec.__struct_fields__) - _GIVEN | ({"window", "late"} - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
     with suppress(ValueError):
         return old.changed_to(new)
@@ -241,6 +207,22 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
 def _plain(value: Any) -> Any:
     """What JSON can hold of NumPy's numbers, and of whatever one's own feature map takes."""
     return value.item() if isinstance(value, np.generic) else repr(value)
+
+
+def _refuse(pairs: list[tuple[Any, Any]], outcomes: Sequence[Outcome]) -> None:
+    """Raise where the log, or an earlier reward of the same call, speaks against a reward."""
+    for (id, y), outcome in zip(pairs, outcomes, strict=True):
+        if outcome.status == Status.UNKNOWN:
+            raise UnknownDecisionError(
+                f"id = {shown(id)}: expected the id of a decision in this ledger"
+            )
+        if outcome.status == Status.CONFLICT:
+            value = None if outcome.facts is None else outcome.facts.value
+            expected = "none: it was cancelled" if value is None else repr(value)
+            raise ConflictingRewardError(
+                f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this "
+                "decision already has"
+            )
 
 
 def _id(id: Any) -> bytes:

@@ -1,20 +1,32 @@
-"""What users pass to a bandit, checked: actions to choose from, rewards by the id of a decision."""
+"""What users pass to a bandit: actions to choose from, rewards, settings that are not named."""
 
 import warnings
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any
 
-from belated.core.arguments import any_number, array_of_numbers, shown, wrong, wrong_type
-from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
+from belated.core.arguments import array_of_numbers, shown, wrong_type
 from belated.core.types import Matrix
 from belated.features import FeatureMap, UnmatchedCounts, UnmatchedFeaturesWarning
-from belated.learner.learner import Learner
 
 MOST_WARNINGS = 20  # of one bandit; more are counted only
+USUAL = {"window": None, "default_reward": None, "late": "keep"}  # of a new bandit
+
+
+class AsInLog(Enum):
+    """The value of a setting that is not named."""
+
+    AS_IN_LOG = "as in the log"
+
+    def __repr__(self) -> str:  # in the signature of Bandit
+        return self.name
+
+
+AS_IN_LOG = AsInLog.AS_IN_LOG
 
 
 def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: int) -> Matrix:
-    """The vectors of the actions, one a row."""
+    """Return the vectors of the actions, one row per action, or raise where they do not fit."""
     if features is not None:
         matrix = array_of_numbers("features", features.transform(actions, context))
         _warn_of(counts_of(features))
@@ -52,7 +64,7 @@ def _warn_of(unmatched: UnmatchedCounts) -> None:
 
 
 def reward_pairs(rewards: Any) -> list[tuple[Any, Any]]:
-    """The pairs of an iterable of them; an error of the iterable's own passes through."""
+    """Return an iterable of pairs as a list; an error of the iterable's own passes through."""
     usage = "expected learn(id, reward) or learn([(id, reward), ...])"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
@@ -64,43 +76,3 @@ def reward_pairs(rewards: Any) -> list[tuple[Any, Any]]:
             raise TypeError(f"learn([..., {shown(pair)}, ...]): {usage}") from None
         pairs.append((id, y))
     return pairs
-
-
-def new_rewards(pairs: list[tuple[Any, Any]], learner: Learner) -> dict[int, float]:
-    """Rows of the history and the rewards that they do not have yet."""
-    new: dict[int, float] = {}
-    for id, y in pairs:
-        row, value = _row_and_reward(id, y, learner)
-        known = new.get(row, learner.history.y[row])
-        if known != known:  # NaN: not returned yet
-            new[row] = value
-        elif known != value:
-            raise ConflictingRewardError(
-                f"reward = {shown(y)} for id = {id!r}: expected {float(known)!r}, the reward "
-                "this decision already has"
-            )
-    return new
-
-
-def _row_and_reward(id: Any, y: Any, learner: Learner) -> tuple[int, float]:
-    support, n_decided = learner.family.support, learner.n_decided
-    try:
-        if isinstance(id, bool):
-            raise TypeError
-        row, value = id.__index__() - 1, any_number(y)
-    except OverflowError:
-        raise wrong(f"reward (of id = {id!r})", y, str(support)) from None
-    except (AttributeError, TypeError, ValueError):
-        hint = "; pass decision.id" if isinstance(id, Decision) else ""
-        raise TypeError(
-            f"learn({shown(id)}, {shown(y)}): expected the id of a decision, a whole number, "
-            f"and a reward, a number{hint}"
-        ) from None
-    if not 0 <= row < n_decided:
-        raise UnknownDecisionError(
-            f"id = {shown(id)}: expected the id of a decision this bandit made, "
-            + (f"1 to {n_decided}" if n_decided else "and it has made none yet")
-        )
-    if not support.contains(value):
-        raise wrong(f"reward (of id = {id!r})", y, str(support))
-    return row, value

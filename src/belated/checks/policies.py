@@ -45,9 +45,9 @@ ROUNDS, ACTIONS, DIM = 80, 6, 3
 THETA_STAR = np.linspace(-0.5, 0.5, DIM)
 LATE = Exponential(8.0)
 
-LEARNING_SHARE = 0.85  # of the regret of uniform play
-# Six actions in the coordinates of three unit vectors at right angles: of the first two vectors, one
-# is good and the other bad; the third is worth nothing
+LEARNING_SHARE, SMALL_SHARE = 0.85, 0.25  # of the regret of uniform play
+# Six actions near the first two of three unit vectors at right angles, of which one is good and the
+# other bad
 AXES = np.array([[2.0, -2.0, 1.0], [1.0, 2.0, 2.0], [2.0, 1.0, -2.0]]) / 3.0
 ARMS = np.array([[x, 0.96 - x, z] for z in (-0.28, 0.0, 0.28) for x in (0.96, 0.0)]) @ AXES
 
@@ -434,6 +434,7 @@ def check_bad_input_changes_nothing(policy: Policy, family: Family) -> None:
 def check_learns_from_rewards(policy: Any, family: Family, rounds: int = 300) -> None:
     """Regret is lower than that of uniform play, and lower in the second half than in the first.
 
+    Regret need not fall where the second half has a quarter of that of uniform play or less.
     The policy plays two runs with delayed rewards and six actions, the same in all rounds. Three
     are equally good and three equally bad, and in the second run it is the other way round. Worlds
     and seeds are fixed: a policy passes always or never.
@@ -460,7 +461,7 @@ def check_learns_from_rewards(policy: Any, family: Family, rounds: int = 300) ->
         f"regret is {share:.0%} of that of uniform play, expected {LEARNING_SHARE:.0%} or less: "
         f"{remedy}"
     )
-    assert second < first, (
+    assert second < first or second <= SMALL_SHARE * uniform / 2.0, (
         f"regret does not fall: {first:.3g} in the first half of the rounds, {second:.3g} in the "
         f"second: {remedy}"
     )

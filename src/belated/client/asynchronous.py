@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """As ``Client``, with ``await``: one object may serve many tasks at once."""
+    """The same methods as ``Client``, with ``await``. One object may serve many tasks at once."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class AsyncClient:
         return (await self._send(calls.cancellation(decision_id))).status
 
     async def story(self, decision_id: str, *, explain: bool = False) -> DecisionStory:
-        """What became of a decision; with ``explain``, what the model thought of every action."""
+        """Returns the story of a decision; with ``explain``, also what the model knew."""
         return await self._send(calls.story(decision_id, explain))
 
     async def best(

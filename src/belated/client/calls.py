@@ -1,4 +1,4 @@
-"""What the clients send, and how they read answers and failures: all but the sending itself."""
+"""Requests and answers of the clients as plain functions: everything but the sending itself."""
 
 import base64
 import logging
@@ -85,7 +85,7 @@ class Call(NamedTuple, Generic[T]):
 
 
 class Attempts:
-    """When to send a request again: after failures that may pass, a little later each time.
+    """Decides when a request is sent again: after failures that may pass, a little later each time.
 
     Each request may be sent twice without harm: a decision has a request id, and for the rest the
     service finds out that it was done before.
@@ -122,7 +122,7 @@ class Attempts:
 def outcome(
     call: Call[T], response: httpx2.Response | None, failure: httpx2.TransportError | None
 ) -> T:
-    """What the last attempt came to."""
+    """Returns the answer of the last attempt, or raises its error."""
     if response is not None:
         return call.read(response)
     raise ConnectionError(f"{call.method} {call.path}: no answer ({failure!r})") from failure
@@ -134,7 +134,7 @@ def _retry_after(response: httpx2.Response) -> float:
 
 
 def _problem(response: httpx2.Response) -> ProblemDocument:
-    """What the service says is wrong; a proxy on the way may not speak of problems."""
+    """Returns the problem that the service names; a proxy on the way may not name one."""
     try:
         return msgspec.json.decode(response.content, type=ProblemDocument)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -159,7 +159,7 @@ def http_options(
 
 
 def checked_retries(retries: int) -> int:
-    """How often to try again."""
+    """Returns the number of retries, checked."""
     return whole("retries", retries, least=0)
 
 
@@ -197,7 +197,7 @@ def ranking(
     actions: Mapping[str, Features] | None,
     matrix: Any,
 ) -> Call[Ranking]:
-    """Which action is best."""
+    """The request for a ranking of actions."""
     body = RankingRequest(*_options(context, eligible, actions, matrix))
     return Call("POST", f"/v1/bandits/{_quoted(bandit)}/ranking", Ranking, _json(body))
 
@@ -228,7 +228,7 @@ def rewards(items: Iterable[RewardItem]) -> Iterator[Call[RewardAnswer]]:
 
 
 def statuses(answer: RewardAnswer) -> list[Status]:
-    """What became of each reward; why some are invalid goes to the log, in one line."""
+    """Returns the status of each reward; reasons of invalid ones go to the log, in one line."""
     reasons = [reason for reason in answer.reasons if reason]
     if reasons:
         more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
@@ -253,7 +253,7 @@ def cancellation(decision_id: str) -> Call[StatusAnswer]:
 
 
 def story(decision_id: str, explain: bool) -> Call[DecisionStory]:
-    """What became of a decision."""
+    """The request for the story of a decision."""
     query = "?explain=true" if explain else ""
     return Call("GET", f"/v1/decisions/{_quoted(decision_id)}{query}", DecisionStory)
 

@@ -143,7 +143,7 @@ class Client:
         return self._send(calls.cancellation(decision_id)).status
 
     def story(self, decision_id: str, *, explain: bool = False) -> DecisionStory:
-        """What became of a decision; with ``explain``, what the model thought of every action."""
+        """Returns the story of a decision; with ``explain``, also what the model knew."""
         return self._send(calls.story(decision_id, explain))
 
     def best(
@@ -155,7 +155,7 @@ class Client:
         actions: Mapping[str, Features] | None = None,
         matrix: Any = None,
     ) -> Ranking:
-        """Which action is best, and how sure is that? Nothing is decided.
+        """Returns a ranking: which action is best, and how sure that is. Nothing is decided.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """The commands around the service: serve it, try it out, make its bandits and its keys.
 
 Bandits and keys are written into the log, so that no service has to run; one that does reads them
-there. Thin, and heavy imports inside, as in ``cli``.
+there. Heavy imports are inside the functions, so that help is quick.
 """
 
 import json
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from belated.commands.options import from_json, options_of
 from belated.core.extras import extra
+from belated.service.http.limits import Limits
+from belated.wire import BanditSettings
 
 if TYPE_CHECKING:
     from belated.ledger import Ledger
@@ -27,6 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Name = Annotated[str, typer.Argument(help="Letters, digits, - and _.")]
 
 
+@options_of(Limits, show_defaults=True)
 def serve(
     ledger: Url = URL,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -55,20 +59,10 @@ def serve(
         list[str] | None,
         typer.Option(help="Name to answer to without keys, beside localhost; repeat it."),
     ] = None,
-    # what a client may cost: as in ``service.limits.Limits``, which is not imported for a help page
-    max_request_line: Annotated[int, typer.Option(help="Bytes of a request's address.")] = 8_192,
-    max_header_bytes: Annotated[int, typer.Option(help="Bytes of a request's headers.")] = 16_384,
-    max_headers: Annotated[int, typer.Option(help="Headers of a request.")] = 100,
-    header_seconds: Annotated[float, typer.Option(help="Longest to send all headers.")] = 10.0,
-    body_seconds: Annotated[
-        float, typer.Option(help="Longest to send a body, and to take an answer.")
-    ] = 30.0,
-    idle_seconds: Annotated[float, typer.Option(help="Longest between two requests.")] = 75.0,
-    max_connections: Annotated[int, typer.Option(help="Open at a time, for each worker.")] = 1_000,
+    **limits: Any,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
     with extra("service"):
-        from belated.service.http.limits import Limits
         from belated.service.serving import ServeSettings
         from belated.service.serving import serve as run
     run(
@@ -85,15 +79,7 @@ def serve(
             snapshot_every=snapshot_every,
             personalizer=personalizer,
             allowed_hosts=tuple(allow_host or ()),
-            limits=Limits(
-                max_request_line=max_request_line,
-                max_header_bytes=max_header_bytes,
-                max_headers=max_headers,
-                header_seconds=header_seconds,
-                body_seconds=body_seconds,
-                idle_seconds=idle_seconds,
-                max_connections=max_connections,
-            ),
+            limits=Limits(**limits),
         )
     )
 
@@ -113,49 +99,22 @@ def demo_service(
 
 
 @bandits.command("create")
+@options_of(BanditSettings)
 def create_bandit(
     name: Name,
-    family: Annotated[str, typer.Option(help="Such as bernoulli.")],
-    policy: Annotated[str | None, typer.Option(help="Such as thompson.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Numbers in an action's vector.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help='JSON, such as {"hashed": {"user": 16}}; instead of --dim.')
-    ] = None,
     actions: Annotated[
         str, typer.Option(help='JSON, such as {"a": {"price": 3}, "b": {"price": 5}}.')
     ] = "{}",
-    loop: Annotated[str | None, typer.Option(help="explicit or conversion.")] = None,
-    window: Annotated[float | None, typer.Option(help="Seconds to wait for a reward.")] = None,
-    default_reward: Annotated[float | None, typer.Option(help="Of a conversion loop.")] = None,
-    late: Annotated[str | None, typer.Option(help="Late rewards: keep or revise.")] = None,
-    mode: Annotated[str | None, typer.Option(help="live or shadow.")] = None,
-    exploration: Annotated[float | None, typer.Option(help="Share of uniform draws.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="Action to compare with.")] = None,
-    fallback: Annotated[str | None, typer.Option(help="Action while the store is down.")] = None,
     ledger: Url = URL,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Make a bandit, or change its settings."""
     from belated.service.bandits_file import make_bandit
 
-    given = {
-        "family": family,
-        "policy": policy,
-        "dim": dim,
-        "features": None if features is None else _parsed("features", features),
-        "actions": _parsed("actions", actions),
-        "loop": loop,
-        "window": window,
-        "default_reward": default_reward,
-        "late": late,
-        "mode": mode,
-        "exploration": exploration,
-        "baseline": baseline,
-        "fallback": fallback,
-    }
-    given = {setting: value for setting, value in given.items() if value is not None}
+    given["actions"] = from_json("actions", actions)
     with _opened(ledger, must_exist=False) as store:
-        _show(make_bandit(_loop(store, ledger), name, given), as_json)
+        _show(make_bandit(_replica(store, ledger), name, given), as_json)
 
 
 @bandits.command("list")
@@ -164,7 +123,7 @@ def list_bandits(ledger: Url = URL, as_json: Json = False) -> None:
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
-        replica = _loop(store, ledger)
+        replica = _replica(store, ledger)
         states = [state_of(fold, replica.clock()) for fold in replica.folds.values()]
     counts = [
         {
@@ -185,7 +144,7 @@ def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
-        replica = _loop(store, ledger)
+        replica = _replica(store, ledger)
         folds = replica.folds
         if name not in folds:
             known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
@@ -253,7 +212,7 @@ def _opened(url: str, must_exist: bool = True) -> "Iterator[Ledger]":
         yield store
 
 
-def _loop(store: "Ledger", url: str) -> "Replica":
+def _replica(store: "Ledger", url: str) -> "Replica":
     """All bandits as of now; a snapshot beside the file makes it quick."""
     from belated.ledger import snapshots
     from belated.ledger.replica import Replica
@@ -263,15 +222,6 @@ def _loop(store: "Ledger", url: str) -> "Replica":
         snapshots.load(replica, folder)
     replica.catch_up()
     return replica
-
-
-def _parsed(name: str, text: str) -> Any:
-    from belated.core.arguments import wrong
-
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise wrong(f"--{name}", text, f"JSON ({error})") from None
 
 
 def _show(state: Any, as_json: bool) -> None:

@@ -22,14 +22,14 @@ from belated.model.steps import covers
 from belated.worlds.delays import Constant
 from belated.worlds.environments import FixedArms, UnitBall, sample
 
-# All policies with all families would take hours: those that most will use
+# Compiling all policies with all families would take hours: these are the ones most will use.
 COMMON = ("delayed-ofu-glm", "ducb-ridge", "ducb-literal", "thompson", "greedy", "uniform")
-# the paper's: in the engine, and behind a ledger
+# The paper's policies and families are compiled for the engine and for a ledger, too.
 IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")
 
 
 def jobs() -> Iterator[Callable[[], None]]:
-    """Calls that between them compile what most users of the registry will reach."""
+    """Yield the calls that together compile what most users need."""
     for family_name in registry.FAMILIES:
         family = registry.load(registry.FAMILIES, family_name)()
         for policy_name in COMMON:

@@ -1,1 +1,1 @@
-"""What everything else stands on: compiled kernels, state, and the functions one extends."""
+"""The foundation of every other room: compiled kernels, checks of arguments, plain data, files."""

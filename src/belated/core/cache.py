@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept. Imports no Numba, so that the command line stays quick.
+"""The folder of compiled kernels. Imports no Numba, so that the command line stays quick.
 
 Numba decides whether a cached binary is fresh by looking at the file of the outermost function
 only; an edit to a callee in another file goes unnoticed and the old machine code is served.

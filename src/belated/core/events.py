@@ -1,4 +1,4 @@
-"""What passes between a bandit and its caller. Plain data: no Numba here."""
+"""Plain data that passes between a bandit and its caller. This module imports no Numba."""
 
 from dataclasses import dataclass
 from enum import StrEnum

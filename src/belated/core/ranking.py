@@ -93,7 +93,7 @@ def _text(number: float | None) -> str:
 
 
 def verdict(ranked: Sequence[RankedAction], n_rewards: int) -> str:
-    """Which of the actions, the best first, leads, and how far that is settled by the intervals.
+    """Returns a sentence: which action leads, and how far the intervals settle that.
 
     >>> verdict([RankedAction("a", 1, 0.9, 0.8, 1.0), RankedAction("b", 0, 0.5, 0.3, 0.7)], 9)
     'a is best: its interval lies above that of b.'

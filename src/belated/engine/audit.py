@@ -36,7 +36,7 @@ CHECK_EIGENVALUES_EVERY = 8  # rounds: R4 for all directions costs d^3, for the 
 
 
 class Audit(NamedTuple):
-    """What auditing a lane keeps; the leading axis is the lane."""
+    """The arrays that the audit of lanes keeps; the leading axis is the lane."""
 
     V: Matrix  # (d, d) design matrix of all decisions
     V_inv: Matrix  # (d, d)

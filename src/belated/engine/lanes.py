@@ -21,18 +21,15 @@ from belated.engine.audit import Audit, audit_decision, audit_regret
 from belated.model.protocols import (
     Estimator,
     Policy,
-    choose,
     delay_quantile_of,
-    draw_parameter,
     luck,
     mean,
     radius,
-    remember,
     reward_of_luck,
     set_norm,
 )
 from belated.model.state import DECIDED, OBSERVED, PASSES, History, State
-from belated.model.steps import catch_up, covers, first_state, take_reward
+from belated.model.steps import catch_up, covers, first_state, pick, record, take_reward
 from belated.numerics.pruning import DecisionSet
 from belated.worlds.delays import dim_of, is_informative
 
@@ -291,8 +288,7 @@ def _play_lane(
             outside = not covers(policy, state, game.theta_star)
         if outside:
             lane.sums[FAILURES] += 1.0
-        draw_parameter(policy, state, history, rng)
-        k, _, _, width = choose(policy, state, options, rng)
+        k, _, _, width = pick(policy, state, history, options, rng)
         z = block.z[b, k]
         regret = ideals[b] - mean(family, z)
         lane.sums[REGRET] += regret
@@ -320,15 +316,13 @@ def _play_lane(
             )
             if lane.sums[FAILURES] == 0.0:
                 audit_regret(audit, lane.sums[REGRET], lane.sums[CERTIFICATE], t + 1)
-        state.counts[DECIDED] += 1
-        remember(policy, state, x)
+        row = NONE
         if t + late < game.horizon:
             row = _take_free_row(lane, t, keeps_all)
-            for i in range(d):
-                history.x[row, i] = x[i]
             lane.reward[row] = y
             lane.chain[row] = lane.due[t + late]
             lane.due[t + late] = row
+        record(policy, state, history, row, x)
         news = _deliver(estimator, family, lane, t, keeps_all) or game.set_moves
         lane.sums[MISSING] += state.counts[DECIDED] - state.counts[OBSERVED]
         c = lane.cursors[NEXT_CHECKPOINT]

@@ -87,7 +87,7 @@ class Streams(NamedTuple):
 
 
 def seed_of_run(seed: int, dim: int, run: int) -> np.random.SeedSequence:
-    """Of everything random in a run except theta_star; ``draw_world`` takes it too."""
+    """Returns the seed of all that is random in a run except theta_star, as for ``draw_world``."""
     return np.random.SeedSequence(seed, spawn_key=(1, dim, run))
 
 
@@ -243,7 +243,7 @@ def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
 
 
 def _seen(delay: Any, feedback: Feedback) -> Any:
-    """When rewards are seen, if at all."""
+    """Returns the rounds in which rewards are seen, if at all."""
     return Seen(delay, float(feedback.window)) if isinstance(feedback, Conversions) else delay
 
 

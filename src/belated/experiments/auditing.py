@@ -25,9 +25,10 @@ from belated.experiments.experiment import (
 )
 from belated.experiments.judging.audit_claims import judge_audit
 from belated.experiments.judging.claims import Claim
+from belated.experiments.labels import OFU, PAPER_FAMILIES
+from belated.experiments.options import Options
 from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_figures
-from belated.experiments.reporting.figures import FAMILIES as PAPER_FAMILIES
-from belated.experiments.reporting.figures import OFU, file_name
+from belated.experiments.reporting.figures import file_name
 from belated.experiments.reporting.report import write_page
 from belated.experiments.simulation import SCHEMA, play_experiment
 from belated.model.protocols import Family
@@ -145,7 +146,7 @@ def plan_audit(
         reasons = {policy: _refusal(policy, family, size.dims, T) for policy in candidates}
         fits = [policy for policy, reason in reasons.items() if not reason]
         if fits:
-            coverage[name] = new_experiment(fits, [family], blind, **shape)
+            coverage[name] = new_experiment(Options(fits, [family], blind, **shape))
         refused |= {
             f"{registry.spell(registry.POLICIES, policy)} with {name}": reason
             for policy, reason in reasons.items()
@@ -157,7 +158,7 @@ def plan_audit(
     accepted = [f for f in known.values() if not _refusal(ours, f, size.dims, T)]
     if accepted:
         every = blind + ([law for law in laws if is_informative(law)] or [Informative()])
-        lemmas = new_experiment([ours], accepted, every, **shape)
+        lemmas = new_experiment(Options([ours], accepted, every, **shape))
     in_the_paper = [family for name, family in known.items() if name in PAPER_FAMILIES]
     rounds, few = size.bayesian_rounds * T, min(n, size.bayesian_runs)
     dims = size.bayesian_dims if in_the_paper else ()
@@ -184,7 +185,7 @@ def _bayesian(families: list[Family], dim: int, rounds: int, runs: int, seed: in
     """Thompson sampling beside Delayed OFU-GLM, theta_star uniform in the ball in every run."""
     prior_sd = (dim + 2.0) ** -0.5  # the covariance of that law is I / (d + 2)
     delays = [Exponential(share * rounds) for share in BAYESIAN_DELAYS]
-    return new_experiment(
+    options = Options(
         [DelayedOFUGLM(), Thompson(prior_sd=prior_sd)],
         families,
         [Constant(0.0), *delays],
@@ -195,6 +196,7 @@ def _bayesian(families: list[Family], dim: int, rounds: int, runs: int, seed: in
         n_actions=ACTIONS,
         bayesian=True,
     )
+    return new_experiment(options)
 
 
 def play_audit(
@@ -242,7 +244,7 @@ def write_audit(plan: Plan, measured: Measured, out: Path) -> list[Claim]:
         for label, policy in experiment.policies.items()
     }
     claims = judge_audit(*measured, deltas)
-    figures = save_audit_figures(*measured, deltas, out / "figures")
+    figures = save_audit_figures(claims, measured.checked, measured.regret, out / "figures")
     any_one = next(iter(plan.coverage.values()))
     introduction = (
         f"{any_one.runs} runs of {any_one.horizon:,} rounds in each cell of the coverage table, "

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from belated.engine import WorldSettings, is_own, play_world
 from belated.experiments.experiment import Experiment, new_experiment, why_not
 from belated.experiments.intervals import mean_interval
 from belated.experiments.labels import Labelled, labelled_policies
+from belated.experiments.options import Options
 from belated.experiments.reporting.field_figure import draw_field
 from belated.experiments.simulation import Results, play_experiment
 from belated.model.plain_policy import holds_parameters_only
@@ -111,11 +112,11 @@ def compare(
     >>> field.table.policy.tolist()
     ['greedy', 'uniform']
     """
-    experiment, left_out = new_comparison(
+    options = Options(
         policies,
-        family,
+        [] if family is None else [family],
         delays,
-        dim=dim,
+        dims=[dim],
         horizon=horizon,
         runs=runs,
         seed=seed,
@@ -124,34 +125,25 @@ def compare(
         max_norm=max_norm,
         feedback=feedback,
     )
+    experiment, left_out = new_comparison(options)
     if out is not None:
         return play_comparison(experiment, left_out, out, threads, executor, progress)
     with tempfile.TemporaryDirectory() as folder:
         return play_comparison(experiment, left_out, folder, threads, executor, progress)
 
 
-def new_comparison(
-    policies: str | Sequence[Any] | Mapping[str, Any],
-    family: Any,
-    delays: str | Sequence[Any],
-    *,
-    dim: int,
-    horizon: int,
-    runs: int,
-    seed: int,
-    n_actions: int,
-    environment: Any,
-    max_norm: float,
-    feedback: Any = "identified",
-) -> tuple[Experiment, dict[str, str]]:
-    """What to play, and who is left out for what reason; see ``compare``."""
-    dim, horizon = whole("dim", dim), whole("horizon", horizon)
-    max_norm, feedback = positive("max_norm", max_norm), feedback_named(feedback)
-    asked = _asked(policies)
+def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
+    """Return what to play, and why each policy that is left out cannot play; see ``compare``.
+
+    ``options`` holds names of groups among its policies, one family or none, and one dimension.
+    """
+    dim, horizon = whole("dim", options.dims[0]), whole("horizon", options.horizon)
+    max_norm, feedback = positive("max_norm", options.max_norm), feedback_named(options.feedback)
+    asked, environment = _asked(options.policies), options.environment
     if isinstance(environment, str):
         environment = registry.parse(registry.ENVIRONMENTS, environment)
     groups = [name for name in asked if isinstance(name, str) and name in GROUPS]
-    family = _family(groups, family)
+    family = _family(groups, *options.families)
     chosen = [
         _parsed_policy(thing) for thing in asked if not (isinstance(thing, str) and thing in GROUPS)
     ]
@@ -167,20 +159,8 @@ def new_comparison(
             left_out[name] = next(filter(None, reasons))
         elif not any(policy == other for other in chosen):  # under a label, it is another one
             chosen.append(policy)
-    experiment = new_experiment(
-        chosen,
-        [family],
-        delays,
-        dims=[dim],
-        horizon=horizon,
-        runs=runs,
-        seed=seed,
-        n_actions=n_actions,
-        environment=environment,
-        max_norm=max_norm,
-        feedback=feedback,
-    )
-    return experiment, left_out
+    played = replace(options, policies=chosen, families=[family], environment=environment)
+    return new_experiment(played), left_out
 
 
 def play_comparison(
@@ -232,7 +212,7 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _family(groups: Sequence[str], family: Any) -> Any:
+def _family(groups: Sequence[str], family: Any = None) -> Any:
     """The family asked for, or that of the groups."""
     if family is not None:
         return _parsed_family(family)

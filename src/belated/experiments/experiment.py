@@ -12,6 +12,7 @@ from belated.core.extremes import refuse_extremes
 from belated.core.types import Integers
 from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
 from belated.experiments.labels import labelled, listed, policies_by_label
+from belated.experiments.options import Options
 from belated.model.plain_policy import holds_parameters_only, started
 from belated.model.protocols import (
     Delay,
@@ -123,50 +124,36 @@ class WorldTask:
 
 
 def new_experiment(
-    policies: Sequence[Any] | Mapping[str, Any],
-    families: Sequence[Any],
-    delays: Sequence[Any],
-    *,
-    dims: Sequence[int],
-    horizon: int,
-    runs: int,
-    seed: int = 0,
-    n_actions: int = 100,
-    environment: Any = None,
-    checkpoints: int | Sequence[int] = 64,
-    spacing: str = "linear",
-    max_norm: float = 1.0,
-    feedback: Any = "identified",
-    bayesian: bool = False,
-    variants: Mapping[tuple[str, str], Any] | None = None,
+    options: Options, variants: Mapping[tuple[str, str], Any] | None = None
 ) -> Experiment:
-    """Check everything before the first round is played; see ``simulate`` for the parameters.
+    """Return the experiment of these options, after everything was checked.
 
     ``variants``: see ``Experiment``.
     """
-    T = whole("horizon", horizon)
+    T = whole("horizon", options.horizon)
     if T > LONGEST_HORIZON:
-        raise wrong("horizon", horizon, f"at most {LONGEST_HORIZON}")
-    dims = [whole("dims", dim) for dim in listed("dims", dims)]
+        raise wrong("horizon", T, f"at most {LONGEST_HORIZON}")
+    dims = [whole("dims", dim) for dim in listed("dims", options.dims)]
     if len(set(dims)) < len(dims):
         raise wrong("dims", dims, "each dimension once")
+    environment = options.environment
     if environment is None:
-        environment = UnitBall(whole("n_actions", n_actions))
+        environment = UnitBall(whole("n_actions", options.n_actions))
     elif isinstance(environment, str):
         environment = registry.parse(registry.ENVIRONMENTS, environment)
     experiment = Experiment(
-        policies_by_label(policies),
-        labelled("families", registry.FAMILIES, families, _is_family),
-        labelled("delays", registry.DELAYS, delays, is_delay),
+        policies_by_label(options.policies),
+        labelled("families", registry.FAMILIES, options.families, _is_family),
+        labelled("delays", registry.DELAYS, options.delays, is_delay),
         tuple(dims),
         T,
-        whole("runs", runs),
-        whole("seed", seed, least=0),
+        whole("runs", options.runs),
+        whole("seed", options.seed, least=0),
         environment,
-        _rounds(checkpoints, spacing, T),
-        positive("max_norm", max_norm),
-        feedback_named(feedback),
-        bool(bayesian),
+        _rounds(options.checkpoints, options.spacing, T),
+        positive("max_norm", options.max_norm),
+        feedback_named(options.feedback),
+        bool(options.bayesian),
         dict(variants or {}),
     )
     _check_fit(experiment)

@@ -11,29 +11,20 @@ The keys are the parameters of ``belated.simulate``::
 """
 
 import tomllib
+from dataclasses import fields
 from difflib import get_close_matches
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from belated.core.arguments import wrong
 from belated.experiments.experiment import Experiment, new_experiment
-
-DEFAULTS: dict[str, Any] = {
-    "policies": ["delayed-ofu-glm", "ducb-ridge", "thompson", "greedy"],
-    "families": ["gaussian"],
-    "delays": ["constant:0", "exponential:100"],
-    "dims": [5],
-    "horizon": 2000,
-    "runs": 10,
-}
+from belated.experiments.options import Options
 
 
-def experiment_of(file: Path | None, options: dict[str, Any]) -> Experiment:
-    """The experiment of a file; options that are neither None nor empty go before it."""
-    settings = {**DEFAULTS, **(read_config(file) if file is not None else {})}
-    settings |= {key: value for key, value in options.items() if value is not None and value != []}
-    return new_experiment(**settings)
+def experiment_of(file: Path | None, given: dict[str, Any]) -> Experiment:
+    """Return the experiment of a file; the options in ``given`` go before those of the file."""
+    settings = read_config(file) if file is not None else {}
+    return new_experiment(Options(**settings | given))
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -42,7 +33,7 @@ def read_config(file: Path) -> dict[str, Any]:
         settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: expected TOML ({error})") from None
-    known = list(signature(new_experiment).parameters)
+    known = [field.name for field in fields(Options)]
     for key in settings:
         if key not in known:
             near = get_close_matches(key, known, n=1)

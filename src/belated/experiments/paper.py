@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from belated.core.arguments import wrong
 from belated.experiments.experiment import Experiment, new_experiment
-from belated.experiments.labels import Labelled
+from belated.experiments.labels import OFU, Labelled
+from belated.experiments.options import Options
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge
 from belated.worlds.delays import Constant, Exponential, Lomax, Pareto, Uniform
 from belated.worlds.environments import UnitBall, UnitBallOnce
 
-OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
+DUCB = "ducb-ridge"
 DIMS = (5, 10, 20)
 MEANS = (100.0, 250.0, 500.0, 1000.0)
 LAWS: dict[str, Any] = {"exponential": Exponential, "uniform": Uniform, "pareto": Lomax}
@@ -89,7 +90,7 @@ def paper_experiment(
         OFU: ours._replace(R=choices.logistic_R),
         DUCB: theirs._replace(R=choices.logistic_R, c=1.0 / kappa),
     }
-    return new_experiment(
+    options = Options(
         [Labelled(OFU, ours), Labelled(DUCB, theirs), *others],
         [rewards[family] for family in families],
         [Constant(0.0), *delays],  # no delay: what the penalty is measured against
@@ -100,8 +101,9 @@ def paper_experiment(
         environment=SETS[choices.sets],
         checkpoints=CHECKPOINTS,
         bayesian=choices.theta_per_run,
-        variants={(label, "bernoulli"): policy for label, policy in logistic.items()},
     )
+    variants = {(label, "bernoulli"): policy for label, policy in logistic.items()}
+    return new_experiment(options, variants)
 
 
 def narrowed(

@@ -15,6 +15,7 @@ from belated.core.arguments import whole, wrong
 from belated.engine import RECORD, has_set, is_own, play_world
 from belated.experiments.executors import open_executor
 from belated.experiments.experiment import Experiment, WorldTask, new_experiment
+from belated.experiments.options import Options
 from belated.experiments.reporting.figures import draw
 from belated.experiments.running import Play, run
 from belated.experiments.store import Folder
@@ -151,7 +152,7 @@ def simulate(
     >>> frame.groupby("policy").regret.max().idxmax()
     'uniform'
     """
-    experiment = new_experiment(
+    options = Options(
         policies,
         families,
         delays,
@@ -167,6 +168,7 @@ def simulate(
         feedback=feedback,
         bayesian=bayesian,
     )
+    experiment = new_experiment(options)
     if out is not None:
         return play_experiment(experiment, out, threads, executor, progress)
     with tempfile.TemporaryDirectory() as folder:

@@ -67,7 +67,7 @@ class Bounded(Bernoulli):
 
     @property
     def support(self) -> Support:
-        """From 0 to 1."""
+        """The interval from 0 to 1."""
         return Support(0.0, 1.0)
 
 
@@ -108,7 +108,7 @@ class Binomial(NamedTuple):
         return self.trials / 4.0
 
     def curvature(self, bound: float) -> float:
-        """As for Bernoulli, ``trials`` times."""
+        """``trials`` times the curvature of the Bernoulli family."""
         return self.trials * _curvature(bound)
 
 

@@ -25,7 +25,7 @@ class Tanh(NamedTuple):
 
     @property
     def support(self) -> Support:
-        """From -1 to 1."""
+        """The interval from -1 to 1."""
         return Support(-1.0, 1.0)
 
     @property

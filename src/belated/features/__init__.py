@@ -18,7 +18,7 @@ __all__ = [
 
 
 class FeatureMap(Protocol):
-    """What a ``Bandit`` needs of its ``features``; any object with these will do."""
+    """The methods that a ``Bandit`` calls on its ``features``; any object with them will do."""
 
     @property
     def dim(self) -> int:
@@ -28,4 +28,4 @@ class FeatureMap(Protocol):
         """One row of ``dim`` features for each action."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What a snapshot keeps, as JSON can hold it."""
+        """Returns the features as JSON can hold them, for files and logs."""

@@ -156,7 +156,7 @@ class Features:
     def unmatched_in(
         self, records: list[Record], blocks: Mapping[Key, Entries]
     ) -> Counter[Unmatched]:
-        """What of these rows becomes zeros, and in how many rows; ``blocks`` are their entries."""
+        """Counts the rows in which an unknown value becomes zeros; ``blocks`` are their entries."""
         of_texts = {c: blocks[c] for c in (*self.categorical, *self.hashed) if c in blocks}
         return found_in(records, of_texts, self.optional, self._need_fit().keys)
 
@@ -178,11 +178,11 @@ class Features:
 
     @property
     def columns(self) -> list[Key]:
-        """All columns that are looked at."""
+        """The names of all columns that the features use."""
         return [*self.numeric, *self.categorical, *self.hashed]
 
     def entries(self, column: Key, records: list[Record]) -> Entries:
-        """Where the block of a column is not zero, in each row, and its value there."""
+        """Returns, for each row, the places and values of a column's block that are not zero."""
         fitted = self._need_fit()
         ranges, slots = fitted.ranges, fitted.slots
         if column in ranges:
@@ -219,7 +219,7 @@ class Features:
 
     @property
     def blocks(self) -> list[Any]:
-        """What makes up a row: columns, pairs of them, and None for the intercept."""
+        """The blocks of a row: columns, pairs of columns, and None for the intercept."""
         return list(self._need_fit().names)
 
     def columns_of(self, block: Any) -> tuple[Key, ...]:

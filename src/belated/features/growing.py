@@ -53,7 +53,7 @@ def with_categories(features: Features, more: Mapping[Key, Iterable[Any]]) -> Fe
 
 
 def _others(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
-    """Those of the values that are not known, each once."""
+    """Returns the values that are not known, each once."""
     texts = {text_of(category) for category in known}
     return list({text_of(v): v for v in values if text_of(v) not in texts}.values())
 
@@ -66,7 +66,7 @@ def _with_more(
 
 
 def places_in(old: Features, new: Features) -> Integers:
-    """Where each feature of ``old`` stands among those of ``new``, which is ``old`` grown."""
+    """Returns the place of each feature of ``old`` in ``new``, which is ``old`` grown."""
     widths, narrow = new.widths, old.widths
     starts = dict(zip(widths, np.cumsum([0, *widths.values()]), strict=False))
     places = []

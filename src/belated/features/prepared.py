@@ -79,6 +79,6 @@ class Prepared:
     def _in_context(
         self, about: dict[Any, Any], blocks: dict[Key, Entries]
     ) -> Mapping[Unmatched, int]:
-        """What of the context becomes zeros, in all rows."""
+        """Returns the parts of the context that become zeros in all rows."""
         found = self._features.unmatched_in([about], blocks)
         return dict.fromkeys(found, len(self._records)) if found else found

@@ -84,7 +84,7 @@ class Transformed:
             return [f"x{i}" for i in range(dim)]
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the transformer, of which only the name of its type is kept; see ``restore``."""
+        """Returns all but the transformer, whose type is kept by name. See ``restore``."""
         scale, dim = self._need_fit()
         return {
             "kind": "transformed",

@@ -1,4 +1,4 @@
-"""What rows hold that features cannot use: it becomes zeros, so it is counted and named."""
+"""Values in rows that the features cannot use. They become zeros, so they are counted and named."""
 
 import time
 from collections import Counter
@@ -55,11 +55,11 @@ class Unmatched(NamedTuple):
 
 
 class UnmatchedFeaturesWarning(UserWarning):
-    """A bandit was given an action or a context of which a part became zeros."""
+    """A part of an action or of a context became zeros."""
 
 
 class UnmatchedCounts:
-    """How often each ``Unmatched`` was met. Threads that add at once may lose a count.
+    """Counts of each ``Unmatched``. Threads that add at the same time may lose a count.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def found_in(
     optional: Iterable[Key],
     known: frozenset[Key],
 ) -> Counter[Unmatched]:
-    """What of these rows becomes zeros, and in how many rows.
+    """Returns the values that become zeros, each with its number of rows.
 
     Parameters
     ----------

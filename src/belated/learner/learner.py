@@ -2,19 +2,22 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
+from belated.core.events import Decision
 from belated.core.jit import has_compiled
 from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
+    Estimator,
     Family,
     Policy,
     choose,
@@ -23,12 +26,13 @@ from belated.model.protocols import (
     mean,
     revise,
 )
-from belated.model.state import DECIDED, OBSERVED, grown, new_history
+from belated.model.state import DECIDED, OBSERVED, History, State, grown, new_history
 from belated.model.steps import (
     DECIDE,
     LEARN,
     choose_from_step,
     choose_step,
+    decide_step,
     first_state,
     fold_step,
     is_within,
@@ -53,6 +57,27 @@ class Choice:
     width: float
 
 
+def resolved(dim: int, family: Family, policy: Policy, max_norm: float) -> tuple[Policy, Estimator]:
+    """Return ``policy`` with every parameter filled in, and its estimator.
+
+    Raises where the parts of a learner are not what they should be or do not fit.
+    """
+    if not 1e-50 <= max_norm <= 1e50:
+        raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
+    if type(family) not in derivatives.cases:
+        raise wrong_type("family", family, "a family, such as Bernoulli()")
+    if is_own(policy) and not isinstance(policy, type):
+        raise TypeError(
+            f"policy = {shown(policy)}: {type(policy).__name__} is in plain Python and plays "
+            "in simulations (belated.simulate) only; expected a compiled policy, such as "
+            "DelayedOFUGLM()"
+        )
+    if type(policy) not in choose.cases:
+        raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
+    policy = policy.resolve(family, dim, max_norm)
+    return policy, policy.estimator(family, dim, max_norm)
+
+
 class Learner:
     """Family, policy and estimator with their state and history.
 
@@ -63,23 +88,9 @@ class Learner:
     """
 
     def __init__(self, dim: int, family: Family, policy: Policy, max_norm: float) -> None:
-        self.dim = whole("dim", dim)
-        self.max_norm = positive("max_norm", max_norm)
-        if not 1e-50 <= self.max_norm <= 1e50:
-            raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
-        if type(family) not in derivatives.cases:
-            raise wrong_type("family", family, "a family, such as Bernoulli()")
-        if is_own(policy) and not isinstance(policy, type):
-            raise TypeError(
-                f"policy = {shown(policy)}: {type(policy).__name__} is in plain Python and plays "
-                "in simulations (belated.simulate) only; expected a compiled policy, such as "
-                "DelayedOFUGLM()"
-            )
-        if type(policy) not in choose.cases:
-            raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
+        self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
-        self.policy = policy.resolve(family, self.dim, self.max_norm)
-        self.estimator = self.policy.estimator(family, self.dim, self.max_norm)
+        self.policy, self.estimator = resolved(self.dim, family, policy, self.max_norm)
         self.state = first_state(self.policy, self.estimator, self.dim)
         self.history = new_history(64, self.dim)
 
@@ -112,18 +123,29 @@ class Learner:
         while self.n_decided + more > self.history.y.shape[0]:
             self.history = grown(self.history)
 
+    def decide(self, actions: Matrix, rng: np.random.Generator) -> Decision:
+        """Choose a row of ``actions`` and record it; the id is the round, counted from 1."""
+        self.make_room(1)
+        limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
+        row, index, score, estimate, width = decide_step(
+            self.policy, self.state, self.history, actions, limit, stream
+        )
+        if row < 0:
+            raise self.too_long(actions)
+        # plain numbers, whatever the kernel was: they go into JSON and logs
+        return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
+
+    def learn(self, rewards: Mapping[int, float]) -> None:
+        """Take in rewards, by row of the history, and bring the estimate up to date once."""
+        rows, values = np.array(list(rewards), np.int64), np.array(list(rewards.values()))
+        learn_step(self.estimator, self.family, self.state, self.history, rows, values)
+
     def choose(self, actions: Matrix, rng: np.random.Generator) -> Choice:
         """What the policy would play now; nothing is recorded."""
-        index, *numbers = choose_step(
-            self.policy,
-            self.state,
-            self.history,
-            actions,
-            self.max_norm * NORM_ROUNDING,
-            self.stream(rng),
-        )
+        limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
+        index, *numbers = choose_step(self.policy, self.state, self.history, actions, limit, stream)
         if index < 0:
-            raise self.too_long(actions, [f"actions[{k}]" for k in range(len(actions))])
+            raise self.too_long(actions)
         return Choice(int(index), *map(float, numbers))
 
     def options(self, actions: Matrix) -> DecisionSet:
@@ -131,11 +153,11 @@ class Learner:
         self.check_norms(actions)
         return decision_set(actions)
 
-    def check_norms(self, actions: Matrix) -> None:
+    def check_norms(self, actions: Matrix, name: str = "actions[{}]") -> None:
         """Raise where an action is not finite or longer than ``max_norm``."""
         for k, x in enumerate(actions):
             if not is_within(x, self.max_norm * NORM_ROUNDING):
-                raise self.too_long(actions[k : k + 1], [f"actions[{k}]"])
+                raise self.too_long(actions[k : k + 1], name.format(k))
 
     def choose_from(self, options: DecisionSet, rng: np.random.Generator) -> Choice:
         """``choose`` for actions that were prepared."""
@@ -149,18 +171,11 @@ class Learner:
     ) -> None:
         """Take in a run of events; see ``fold_step``."""
         self.make_room(len(X))
-        fold_step(
-            self.policy,
-            self.estimator,
-            self.family,
-            self.state,
-            self.history,
-            moves,
-            X,
-            rows,
-            rewards,
-            last,
-        )
+        fold_step(*self._to_fold(), moves, X, rows, rewards, last)
+
+    def _to_fold(self) -> tuple[Policy, Estimator, Family, State, History]:
+        """First arguments of ``fold_step``."""
+        return self.policy, self.estimator, self.family, self.state, self.history
 
     def take_over(self, other: "Learner", places: Integers) -> None:
         """Take in all that a learner of fewer features has done, in the order of its decisions.
@@ -221,8 +236,7 @@ class Learner:
     def _to_learn(self) -> tuple[Any, ...]:
         """Arguments of a first decision and its reward, taken in together."""
         zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
-        knows = self.policy, self.estimator, self.family, self.state, self.history
-        return *knows, one, np.zeros((1, self.dim)), zero, np.zeros(2), one
+        return *self._to_fold(), one, np.zeros((1, self.dim)), zero, np.zeros(2), one
 
     def exact_theta(self) -> Vector:
         """The estimate that ``theta`` is certified to be near, to rounding.
@@ -232,13 +246,7 @@ class Learner:
         """
         if not hasattr(self.estimator, "tol"):
             return self.state.theta.copy()
-        state = self.state._replace(
-            **{name: getattr(self.state, name).copy() for name in ("theta", "scalars", "counts")},
-            work=self.state.work.copy(),
-            cap=self.state.cap.copy(),
-            fit=type(self.state.fit)(*(array.copy() for array in self.state.fit)),
-        )
-        estimator: Any = self.estimator
+        state, estimator = deepcopy(self.state), cast(Any, self.estimator)
         nothing = np.zeros(0, np.int64), np.zeros(0)
         learn_step(estimator._replace(tol=EXACT), self.family, state, self.history, *nothing)
         return state.theta
@@ -304,8 +312,9 @@ class Learner:
         sentence = verdict(rows, self.n_observed)
         return Ranking(sentence, self.interval_kind, self.interval_level, rows)
 
-    def too_long(self, matrix: Matrix, names: list[str]) -> ValueError:
-        """The error that names the row which is not finite, or the longest."""
+    def too_long(self, matrix: Matrix, *names: str) -> ValueError:
+        """Return the error that names the row which is not finite, or the longest."""
+        names = names or tuple(f"actions[{k}]" for k in range(len(matrix)))
         for name, x in zip(names, matrix, strict=True):
             if not np.isfinite(x).all():
                 return wrong(name, x.tolist(), "finite numbers")

@@ -1,4 +1,4 @@
-"""What a ledger holds: events, each written once and never changed.
+"""Events, the content of a ledger. Each is written once; only erasure and retention take from it.
 
 The state of a bandit is a fold over its events, in the order of the log. Whatever a process knows
 and another one needs (a bandit's settings, its actions, API keys) is an event, too.
@@ -15,7 +15,7 @@ NOBODY = b""  # the id of an event that is not about a decision
 
 
 class Kind(IntEnum):
-    """What happened."""
+    """The kinds of events."""
 
     DECIDED = 0
     REWARDED = 1
@@ -57,22 +57,23 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a draft; of a request made before, the decision it got then."""
-
-    status: Status
-    bandit: str = ""
-    earlier: Event | None = None
-
-
 class Facts(msgspec.Struct, gc=False):
-    """What the log says of a decision."""
+    """The facts that the log holds on a decision."""
 
     bandit: str
     due: int | None
     value: float | None = None  # the reward it has now
     expired: bool = False
     cancelled: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What became of a draft."""
+
+    status: Status
+    bandit: str = ""
+    earlier: Event | None = None  # of a request that was made before: the decision it got then
+    facts: Facts | None = None  # of a CONFLICT over what became of a decision: as it was judged
 
 
 class Waiting(NamedTuple):

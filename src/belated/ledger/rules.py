@@ -1,6 +1,7 @@
 """The rulebook of all stores: what becomes of each draft, given what the log already says."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from belated.core.events import Status
@@ -12,6 +13,7 @@ WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
 # looking these up in their enum costs as much as comparing them
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
 _ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
+_CONFLICT = Status.CONFLICT
 
 
 @dataclass(slots=True)
@@ -93,7 +95,9 @@ def settle(
                 waiting = Waiting(draft.id, draft.time, draft.value)
                 known.parked[draft.id] = waiting
                 settled.park.append(waiting)
-            if not (status is judged.status and bandit == judged.bandit):  # else as before
+            if status is _CONFLICT:
+                judged = Outcome(status, bandit, facts=copy(facts))  # later drafts change them
+            elif not (status is judged.status and bandit == judged.bandit):  # else as before
                 judged = Outcome(status, bandit)
             outcome = judged
         outcomes.append(outcome)

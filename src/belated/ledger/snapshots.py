@@ -1,4 +1,4 @@
-"""The fold of a log up to a position, on disk: a start in a moment instead of a replay.
+"""Snapshots: the folds of a replica on disk, so that a start need not read the whole log.
 
 A snapshot is only a shortcut: any process can make one from the log, and losing it costs time
 alone. It is a folder, moved into place when it is complete. The actions that were played are
@@ -40,7 +40,7 @@ _OF_0_1 = re.compile(r".*\.\d{1,9}\.part")
 
 
 def default_folder(url: str) -> Path | None:
-    """Where the snapshots of a ledger lie if nobody says otherwise: beside its file, if it has one.
+    """Returns the default folder of a ledger's snapshots: beside its file, if it has one.
 
     >>> default_folder("sqlite:///shop.db")
     PosixPath('shop.db.snapshots')
@@ -50,7 +50,7 @@ def default_folder(url: str) -> Path | None:
 
 
 def save(replica: Replica, folder: Path) -> Path:
-    """Write what ``loop`` knows; older snapshots but the last are removed."""
+    """Write a snapshot of ``replica``; all older ones except the last are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{_prefix(replica.ledger)}{replica.position.tx:020}-{replica.position.seq:020}"
     target = folder / name
@@ -102,7 +102,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def drop_erased(ledger: Ledger, folder: Path) -> None:
-    """Delete the snapshots that hold what was erased since."""
+    """Delete the snapshots that contain a subject erased after they were taken."""
     for path in found(folder):
         if path.name.startswith(_prefix(ledger)):
             tx, seq = map(int, path.name.removeprefix(_prefix(ledger)).split("-"))
@@ -139,7 +139,7 @@ def found(folder: Path) -> list[Path]:
 def load(
     replica: Replica, folder: Path, fits: Callable[[Manifest], bool] = lambda _: True
 ) -> Position:
-    """Let a fresh ``loop`` go on from the newest snapshot that fits; returns its position."""
+    """Load the newest snapshot that fits into a fresh ``replica``; returns its position."""
     for path in reversed(found(folder)):
         try:
             if load_one(replica, path, fits):
@@ -152,9 +152,9 @@ def load(
 def load_one(
     replica: Replica, path: Path, fits: Callable[[Manifest], bool] = lambda _: True
 ) -> bool:
-    """Let a fresh ``loop`` go on from this snapshot; returns whether it is one of its ledger.
+    """Load this snapshot into a fresh ``replica``; returns whether it is one of its ledger.
 
-    One that holds what was erased since is none any more.
+    A snapshot that contains a subject erased after it was taken is ignored.
     """
     manifest = json.loads((path / "manifest.json").read_bytes())
     if manifest["version"] != VERSION or manifest["ledger"] != replica.ledger.identity:

@@ -1,7 +1,7 @@
 """What a bandit of a ledger is: settings that are written into the log."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -9,73 +9,37 @@ from belated.core.arguments import shown, wrong
 from belated.core.extremes import refuse_extremes
 from belated.features import FeatureMap, Features
 from belated.features.growing import grown
+from belated.wire import LONGEST_WINDOW, Settings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
-# Another value would give the past another meaning: a new bandit is needed for it.
 # A log that holds anything else cannot be read.
 CHOICES = {
-    "loop": ("explicit", "conversion"),
-    "late": ("keep", "revise"),
-    "mode": ("live", "shadow"),
+    name: get_args(kind)
+    for name, kind in get_type_hints(Settings).items()
+    if get_origin(kind) is Literal
 }
+# Another value would give the past another meaning: a new bandit is needed for it.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
-LONGEST_WINDOW = 1e10  # seconds: a store holds its end in microseconds, in 64 bits
 
-
-class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a bandit.
+class Spec(Settings, frozen=True):
+    """Settings of a bandit as the log holds them.
 
     Attributes
     ----------
     family, policy
         Type and values, as ``files.describe`` gives them.
-    dim, max_norm
-        As of ``Bandit``.
     features
         ``to_dict`` of a feature map; None where actions are vectors. Categories may be added.
-    loop
-        "explicit": every decision gets a reward event, and the bandit learns on arrival.
-        "conversion": no event within the window means ``default_reward``. Every decision is then
-        held until its window closes, whichever way it went: learning conversions on arrival and
-        the others at the end of the window would count the early ones twice over.
-    window
-        Seconds for which a reward is waited for; None: for ever.
-    default_reward
-        Of a conversion loop.
-    late
-        What a reward after the window does: "keep" it in the log only, or "revise" what was
-        learnt.
-    mode
-        "live", or "shadow": the caller's action is played, and the bandit's own is logged.
-    exploration
-        With this probability the action is drawn uniformly, so that every action has a
-        propensity that is known and not zero.
-    baseline
-        Name of the action to compare with, and to play in shadow mode where the caller names none.
-    fallback
-        Name of the action to answer with while the store is down.
-    log_actions
-        Whether to keep the features of all actions of a request, not only of the chosen one.
     """
 
     family: dict[str, Any]
     policy: dict[str, Any]
     dim: int
-    max_norm: float = 1.0
     features: dict[str, Any] | None = None
-    loop: Literal["explicit", "conversion"] = "explicit"
-    window: float | None = None
-    default_reward: float = 0.0
-    late: Literal["keep", "revise"] = "keep"
-    mode: Literal["live", "shadow"] = "live"
-    exploration: float = 0.0
-    baseline: str = ""
-    fallback: str = ""
-    log_actions: bool = False
 
     @classmethod
     def of(cls, dim: int, family: "Family", policy: "Policy", **settings: Any) -> Self:
@@ -186,10 +150,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         except ValueError as error:
             raise ValueError(f"{error}. Make a bandit of another name") from None
         return msgspec.structs.replace(new, features=features.to_dict(), dim=features.dim)
-
-    def check_change(self, new: "Spec") -> None:
-        """Raise where ``new`` would give the past another meaning."""
-        self.changed_to(new)
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from belated.ledger.events import Event, Kind, is_late
 
 @dataclass(slots=True)
 class Ending:
-    """What became of a decision so far."""
+    """The state of a decision's story: its reward, its time, its status."""
 
     due: int | None
     reward: float | None = None
@@ -18,7 +18,7 @@ class Ending:
     status: Standing = "pending"
 
     def take(self, event: Event) -> None:
-        """One event more about the decision."""
+        """Take in one more event about the decision."""
         if event.kind in (Kind.REWARDED, Kind.REVISED):
             late = event.kind == Kind.REWARDED and is_late(event.time, self.due, self.expired)
             self.status = "late" if late else "rewarded"
@@ -32,7 +32,7 @@ class Ending:
 
 
 def ending_of(story: Sequence[Event]) -> Ending:
-    """What became of a decision; ``story`` is all its events, in the order of the log."""
+    """Returns how a decision stands; ``story`` is all its events, in the order of the log."""
     ending = Ending(story[0].due)
     for event in story[1:]:
         ending.take(event)

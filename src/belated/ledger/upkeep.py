@@ -1,4 +1,4 @@
-"""What retention takes from old decisions; the part that all stores share.
+"""Retention: what is taken from old decisions. Shared by all stores.
 
 Events themselves are kept: the state of a bandit is a fold over them. What the fold does not read
 (the context, whom a decision concerns, the caller's request, the features of the other actions)
@@ -15,14 +15,14 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 class Retained(NamedTuple):
-    """What retention took, or would take."""
+    """Counts of what retention took, or would take."""
 
     decisions: int = 0  # blanked
     requests: int = 0  # names under which callers could ask again for their decision
     parked: int = 0  # rewards whose decision never came
 
     def plus(self, other: "Retained") -> "Retained":
-        """Both together."""
+        """Returns the sum of both counts."""
         return Retained(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -35,7 +35,7 @@ class Blanked(NamedTuple):
 
 
 def blanked(body: bytes) -> Blanked | None:
-    """What stays of the body of a decision; None where there is nothing left to take."""
+    """Returns the body of a decision after retention; None if there is nothing left to take."""
     decided = _decided.decode(body)
     if not (decided.context or decided.subject or decided.request or decided.matrix):
         return None

@@ -78,16 +78,6 @@ def grown(history: History) -> History:
 
 
 @inlined_kernel
-def append(state: State, history: History, x: Vector) -> int:
-    """A decision was made: returns its row in the history."""
-    row = state.counts[DECIDED]
-    for i in range(x.shape[0]):
-        history.x[row, i] = x[i]
-    state.counts[DECIDED] += 1
-    return row
-
-
-@inlined_kernel
 def absorb(state: State, history: History, row: int, y: float) -> None:
     """The reward of the decision in ``row`` returned: record it and grow ``W``."""
     history.y[row] = y

@@ -1,4 +1,8 @@
-"""The two steps of a bandit, shared by every driver: decide now, learn when rewards return."""
+"""The steps of a bandit, shared by ``Bandit``, by the fold of a log and by a lane of the engine.
+
+A decision is ``pick``, then ``record``. A reward is ``take_reward``; ``catch_up`` follows the last
+of several.
+"""
 
 from typing import Any
 
@@ -18,15 +22,7 @@ from belated.model.protocols import (
     set_norm,
     take_in,
 )
-from belated.model.state import (
-    OBSERVED,
-    History,
-    Nothing,
-    State,
-    absorb,
-    append,
-    new_state,
-)
+from belated.model.state import DECIDED, OBSERVED, History, Nothing, State, absorb, new_state
 from belated.numerics.pruning import DecisionSet, decision_set, renew
 
 DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
@@ -39,6 +35,29 @@ def first_state(policy: Policy, estimator: Estimator, dim: int) -> State:
     return new_state(dim, policy.lam, estimator.new_fit(dim), memory)
 
 
+@inlined_kernel
+def pick(
+    policy: Any,
+    state: State,
+    history: History,
+    options: DecisionSet,
+    rng: np.random.Generator | None,
+) -> tuple[int, float, float, float]:
+    """Choose one of ``options`` and record nothing: its row, score, estimate and width."""
+    draw_parameter(policy, state, history, rng)
+    return choose(policy, state, options, rng)
+
+
+@inlined_kernel
+def record(policy: Any, state: State, history: History, row: int, x: Vector) -> None:
+    """Record that ``x`` was played; ``row`` of the history holds it, none where ``row`` is -1."""
+    if row >= 0:
+        for i in range(x.shape[0]):
+            history.x[row, i] = x[i]
+    state.counts[DECIDED] += 1
+    remember(policy, state, x)
+
+
 @allocating_kernel
 def choose_step(
     policy: Any,
@@ -48,16 +67,12 @@ def choose_step(
     max_norm: float,
     rng: np.random.Generator | None,
 ) -> tuple[int, float, float, float]:
-    """Choose and record nothing: row of ``actions``, score, estimate, width.
-
-    Row -1 where an action is longer than ``max_norm``.
-    """
+    """``pick`` one of ``actions``; row -1 where one of them is longer than ``max_norm``."""
     options = decision_set(actions)
     for a in range(actions.shape[0]):
         if not is_within(actions[a], max_norm):
             return -1, 0.0, 0.0, 0.0
-    draw_parameter(policy, state, history, rng)
-    return choose(policy, state, options, rng)
+    return pick(policy, state, history, options, rng)
 
 
 @allocating_kernel
@@ -68,9 +83,8 @@ def choose_from_step(
     options: DecisionSet,
     rng: np.random.Generator | None,
 ) -> tuple[int, float, float, float]:
-    """The same for a decision set that was made, and checked, before."""
-    draw_parameter(policy, state, history, rng)
-    return choose(policy, state, options, rng)
+    """``pick`` one of ``options``, whose norms were checked when they were made."""
+    return pick(policy, state, history, options, rng)
 
 
 @allocating_kernel
@@ -89,8 +103,8 @@ def decide_step(
     index, score, estimate, width = choose_step(policy, state, history, actions, max_norm, rng)
     if index < 0:
         return -1, 0, 0.0, 0.0, 0.0
-    row = append(state, history, actions[index])
-    remember(policy, state, actions[index])
+    row = state.counts[DECIDED]
+    record(policy, state, history, row, actions[index])
     return row, index, score, estimate, width
 
 
@@ -157,8 +171,7 @@ def fold_step(
     decided = 0
     for k in range(moves.shape[0]):
         if moves[k] == DECIDE:
-            append(state, history, X[decided])
-            remember(policy, state, X[decided])
+            record(policy, state, history, state.counts[DECIDED], X[decided])
             decided += 1
         elif moves[k] == LEARN:
             take_reward(estimator, family, state, history, rows[k], rewards[k])

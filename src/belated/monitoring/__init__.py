@@ -1,1 +1,1 @@
-"""What a log of decisions and rewards says: how late, how many, what is wrong."""
+"""Statistics of a log of decisions and rewards: how late, how many, and alarms in words."""

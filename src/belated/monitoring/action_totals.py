@@ -1,4 +1,4 @@
-"""What was counted of each action."""
+"""Counts and sums for each action."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -63,7 +63,7 @@ class AllActions:
         return self.by_name.get(action) or self.by_name.get(OTHERS) or ActionTotals(place=-1)
 
     def to_dict(self) -> dict[str, Any]:
-        """As lists and numbers."""
+        """Returns the counts as lists and numbers."""
         return {name: list(astuple(totals)) for name, totals in self.by_name.items()}
 
     def load(self, saved: dict[str, Any]) -> None:

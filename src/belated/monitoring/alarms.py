@@ -1,4 +1,4 @@
-"""What is wrong with a loop, in words.
+"""Alarms: each says in words what is wrong with a bandit that runs.
 
 Each alarm looks at numbers and answers with a sentence, or with None. Those that test a hypothesis
 (rewards stopped, delays changed, delay depends on reward, rewards missing) ask for an effect worth
@@ -43,7 +43,7 @@ def rewards_stopped(
     decided_since: int,
     usual_gap: int,
 ) -> Alarm | None:
-    """No reward for so long that, by the delays seen before, some should have come.
+    """Raised when rewards stopped: by the delays seen before, some should have come.
 
     Rewards that are sent in bundles leave gaps in which many are due: a gap counts only if more
     decisions were made in it than in the usual one (``usual_gap``), twice over.

@@ -1,4 +1,4 @@
-"""How many of each thing happened in each slice of recent time."""
+"""Counts of events in each slice of recent time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +49,7 @@ class Buckets:
         return np.arange(last - self.length + 1, last + 1) * self.width_us
 
     def to_dict(self) -> dict[str, Any]:
-        """As lists and numbers."""
+        """Returns the counts as lists and numbers."""
         return {"newest": self.newest, "counts": [list(row) for row in self.counts]}
 
     def load(self, saved: dict[str, Any]) -> None:

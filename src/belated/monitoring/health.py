@@ -1,4 +1,4 @@
-"""From the statistics of a loop to its alarms."""
+"""The alarms of a bandit, found in its statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ RECENT_HOURS = 24
 
 @dataclass(frozen=True)
 class Facts:
-    """What the log of a bandit does not say; the numbers are of this process, now."""
+    """Facts about a bandit that are not in its log; the numbers are those of this process, now."""
 
     learns_on_arrival: bool = True  # False for a conversion loop, which waits for the window
     waiting: str = ""  # of a conversion loop that has learnt nothing: what it waits for
@@ -31,7 +31,7 @@ class Facts:
 
 
 def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm]:
-    """All that is wrong, worst first."""
+    """Returns all alarms, the worst first."""
     now = now_us / MICROSECONDS
     last = statistics.last_reward_us
     observed = statistics.followed.observations(now_us)

@@ -9,7 +9,7 @@ AGES = (1.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0)  # second
 
 
 class Histogram(msgspec.Struct):
-    """How many numbers were at most each bound, and their sum.
+    """For each bound, the count of numbers that were at most that large, and their sum.
 
     >>> histogram = Histogram((1.0, 10.0))
     >>> histogram.add(0.5, 10.0, 11.0)

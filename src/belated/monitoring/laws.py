@@ -20,7 +20,7 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 class Law(NamedTuple):
-    """What a fit needs to know of a law."""
+    """The functions of a law that a fit needs."""
 
     density: Callable[[Vector], Three]  # log f(z), (log f)'(z), (log f)''(z)
     beyond: Callable[[Vector], Three]  # log S(z), hazard h(z) = f / S, h'(z)

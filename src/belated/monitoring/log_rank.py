@@ -22,7 +22,7 @@ class LogRank(NamedTuple):
 
 
 def log_rank(delays: Vector, returned: Any, in_group: Any) -> LogRank:
-    """Compare the decisions in a group with the others; ``in_group`` may hold one group a row."""
+    """Compare the decisions in a group with the others; ``in_group`` may hold one group per row."""
     order = np.argsort(delays, kind="stable")
     delays, returned = delays[order], returned[order]
     group = np.asarray(in_group)[..., order].astype(np.float64)

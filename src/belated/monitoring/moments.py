@@ -8,7 +8,7 @@ STEPS = (60, 60, 24)  # seconds in a minute, minutes in an hour, hours in a day
 
 
 class Moments:
-    """How many moments lie in each second, minute, hour and day.
+    """Counts of moments in each second, minute, hour and day.
 
     >>> waiting = Moments()
     >>> waiting.add([3_000_000, 7_500_000, 95_000_000])
@@ -45,7 +45,7 @@ class Moments:
             slices = coarser
 
     def since(self, second: int) -> int:
-        """How many moments lie in this second (since 1970) or after it."""
+        """Returns the number of moments in this second (since 1970) or after it."""
         total, place = 0, second
         for counts, step in zip(self._counts, STEPS, strict=False):
             # this slice and those after it, up to where the next coarser one begins

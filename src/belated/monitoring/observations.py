@@ -1,4 +1,4 @@
-"""What is known of a sample of decisions at some time."""
+"""A sample of decisions as it was known at some time."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,7 +10,7 @@ from belated.core.types import Vector
 
 @dataclass(frozen=True)
 class Observations:
-    """What became of each of some decisions; one element a decision."""
+    """The delay of each decision, or its age while it is pending; one element per decision."""
 
     decided: Vector  # when, in seconds since 1970
     delay: Vector  # until the reward; where there is none, until expiry or now; seconds
@@ -18,7 +18,7 @@ class Observations:
     reward: Vector  # NaN where it did not
 
     def as_of(self, time: float) -> Self:
-        """What was known at an earlier time."""
+        """Returns the same sample as it was known at an earlier time."""
         made = self.decided <= time
         age = time - self.decided[made]
         known = self.delay[made] <= age

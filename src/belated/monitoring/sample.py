@@ -87,7 +87,7 @@ class FollowedDecisions:
         self.waiting = {id: moved[old] for id, old in self.waiting.items() if old in moved}
 
     def observations(self, now_us: int) -> Observations:
-        """What is known now: pending decisions are censored at their age."""
+        """Returns the sample as it is known now: pending decisions are censored at their age."""
         decided = np.array(self.decided_us, np.int64)
         outcomes = np.array(self.outcomes, np.int64)
         closed = np.where(outcomes == WAITING, now_us, np.array(self.closed_us, np.int64))
@@ -99,7 +99,7 @@ class FollowedDecisions:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As lists and numbers; ids in hexadecimal."""
+        """Returns the sample as lists and numbers; ids are in hexadecimal."""
         return {
             "keep_one_in": self.keep_one_in,
             "hour": self.hour,

@@ -50,7 +50,7 @@ class Series:
         return times / 1e6, counts, totals
 
     def to_dict(self) -> dict[str, Any]:
-        """As lists and numbers."""
+        """Returns the series as lists and numbers."""
         return {
             "count": self.count,
             "total": self.total,

@@ -1,4 +1,4 @@
-"""What a dashboard shows of a loop, kept up to date by the fold of its log, in bounded memory."""
+"""The numbers behind a dashboard, kept up to date by the fold of a log, in bounded memory."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ class Statistics:
         times_us: Sequence[int],
         actions: Sequence[str],
     ) -> None:
-        """Windows closed, at ``times_us``, without a reward."""
+        """Take in that windows closed without a reward, at ``times_us``."""
         _same_length(times_us=times_us, ids=ids, decided_us=decided_us)
         _same_length(times_us=times_us, actions=actions)
         for action in actions:
@@ -166,7 +166,7 @@ class Statistics:
     # ------------------------------------------------------------------------------- snapshots
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, numbers and texts, for JSON."""
+        """Returns all statistics as dicts, lists, numbers and texts, for JSON."""
         return {
             "format": FORMAT,
             "counts": [
@@ -204,7 +204,7 @@ class Statistics:
 
 
 def _slices(times_us: Sequence[int]) -> dict[int, int]:
-    """How many of the times fall into each slice of ten seconds, by its start."""
+    """Returns the number of times in each slice of ten seconds, by the start of the slice."""
     counts = Counter([time // TEN_SECONDS_US for time in times_us])
     return {number * TEN_SECONDS_US: n for number, n in counts.items()}
 

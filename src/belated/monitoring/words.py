@@ -36,7 +36,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def nothing_learnt(held: int, seconds: float) -> str:
-    """What a loop waits for that learns when windows close, before the first has closed.
+    """Returns a sentence on what a conversion loop waits for before its first window has closed.
 
     >>> nothing_learnt(60, 47 * 3600), nothing_learnt(1, -3.0)
     ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
@@ -69,7 +69,7 @@ def percent(share: float) -> str:
 
 
 def moment(time: float, now: float) -> str:
-    """When something was, seen from now; both in seconds since 1970.
+    """Returns a past time in words, seen from now; both are in seconds since 1970.
 
     >>> noon = 1_700_049_600.0  # Wednesday, 15 November 2023
     >>> moment(noon - 3600, noon), moment(noon - 86400, noon), moment(noon - 20 * 86400, noon)
@@ -85,7 +85,7 @@ def moment(time: float, now: float) -> str:
 
 
 def grown(ratio: float) -> str:
-    """What has happened to something that is ``ratio`` times what it was.
+    """Returns in words how a number changed that is now ``ratio`` times as large.
 
     >>> grown(1.6), grown(2.1), grown(2.9), grown(7.4)
     ('grown by half', 'doubled', 'tripled', 'grown 7-fold')

@@ -1,4 +1,4 @@
-"""What the adapters share: a decision is kept until its reward returns."""
+"""Shared by all adapters: a decision is kept until its reward returns."""
 
 from abc import ABC, abstractmethod
 from importlib import import_module

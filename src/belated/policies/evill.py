@@ -54,7 +54,9 @@ class EVILL(NamedTuple):
 
     Deviations
     ----------
-    No warm-up, and constant scale and ridge, as in practice. theta_w minimises a Taylor model:
+    Algorithm 1 with an unbounded feasible set, no warm-up (Appendix B) and a constant scale and
+    ridge, where Theorem 3 has both grow with d and log T. The perturbation of line 4 is drawn in
+    one piece: its law given the data is N(0, scale^2 a(phi) H). theta_w minimises a Taylor model:
     its error in the norm of H is at most ``-log(1 - k eps) / k`` with ``k = M X / sqrt(lmin)``,
     ``eps = e^u (r + (e^u - 1 - u - u^2/2) / u ||step||_H)``, ``u = M X ||step||``: step leads from
     the reference point to theta_w, r is what the model's gradient is off by there, M the

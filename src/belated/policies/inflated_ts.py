@@ -54,10 +54,11 @@ class InflatedTS(NamedTuple):
 
     Deviations
     ----------
-    delta' is from memory of Abeille and Lazaric (2017), which could not be read. The draw, theta +
-    sqrt_beta W^-1/2 xi, is as Faury et al. (2022, Algorithm 3) print it for a set of their own,
-    with little novelty, they say, over that paper. For generalised linear rewards the paper's
-    estimate has no ball; here the estimate and width are those of Delayed OFU-GLM, for which the
+    The draw is Abeille and Lazaric's Equation (7) with normal eta, and ``delta' = delta / (4 T)``
+    is line 1 of their Figure 1. Their width (5) bounds the determinant by ``(1 + t / lam)^d``; here
+    the determinant itself is used, which is never wider. For generalised linear rewards their
+    estimate (16) has no ball, c_mu is the least slope over all theta, and the width is divided by
+    c_mu (Proposition 11); here the estimate and width are those of Delayed OFU-GLM, for which the
     set is proved, and the certified error of the estimate is added to the width. The width that a
     decision reports is half the distance from its lower bound to the highest upper bound of any
     action, so that the regret of the round is at most 2 L_mu times it even though the choice is not

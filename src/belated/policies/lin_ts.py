@@ -52,10 +52,13 @@ class LinTS(NamedTuple):
 
     Deviations
     ----------
-    v is from memory of Agrawal and Goyal (2013), which could not be read; Kveton et al. (2020,
-    Sections 4.5 and 5.1) say of it that it inflates by the order of sqrt(d log T), and that ``v =
-    R`` is what is played in practice. W and theta count returned rewards only; t stays the number
-    of the round, because it stands for a union bound over rounds. ``lam`` may differ from 1.
+    Algorithm 1 is as printed but for v. The ICML version prints ``v = R sqrt((24 / eps) d log(1 /
+    delta))`` with eps in (0, 1) for the user to choose (Section 2.2), 1 / log T where T is known
+    (Remark 2). The v used here is from memory of the authors' later version on arXiv, which could
+    not be read; with that eps the printed v is the larger one for delta <= 1 / e and T >= 3. Kveton
+    et al. (2020, Sections 4.5 and 5.1) say that ``v = R`` is what is played in practice. W and
+    theta count returned rewards only; t stays the number of the round, because it stands for a
+    union bound over rounds. ``lam`` may differ from the printed 1.
 
     References
     ----------

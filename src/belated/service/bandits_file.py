@@ -17,7 +17,7 @@ from belated.service.settings import spec_of, state_of
 from belated.wire import ActionName, BanditSettings, BanditState, Columns, Vector
 
 
-class BanditTable(BanditSettings):
+class BanditTable(BanditSettings, frozen=True):
     """A table ``[bandits.NAME]``: settings as the API has them, and actions to register."""
 
     actions: dict[ActionName, Columns | Vector] = msgspec.field(default_factory=dict)

@@ -310,7 +310,7 @@ def _add_bandits(api: Api, service: Service) -> None:
                 await service.write([draft])
                 await service.catch_up()
             fold = service.fold(path.name)
-            fold.spec.check_change(spec)  # at another replica, somebody may have been quicker
+            fold.spec.changed_to(spec)  # at another replica, somebody may have been quicker
         except ValueError as error:
             raise Problem(CHANGES_PAST, str(error)) from None
         status = 201 if is_new else 200

@@ -31,15 +31,9 @@ def spec_of(settings: BanditSettings) -> Spec:
             raise wrong("features", f"{dim} columns", f"{MOST_FEATURES} at most")
     if dim is None:
         raise wrong("dim", None, "the number of features of an action, or features")
-    same = ("max_norm", "loop", "window", "default_reward", "late", "mode", "exploration")
-    more = ("baseline", "fallback", "log_actions")
-    return Spec.of(
-        dim,
-        family,
-        policy,
-        features=None if features is None else features.to_dict(),
-        **{name: getattr(settings, name) for name in (*same, *more)},
-    )
+    given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
+    given["features"] = None if features is None else features.to_dict()
+    return Spec.of(**{name: given[name] for name in Spec.__struct_fields__})
 
 
 def _features(settings: FeatureSettings, max_norm: float) -> Features:

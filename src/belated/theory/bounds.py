@@ -61,7 +61,7 @@ def sub_exponential(delay: Delay) -> SubExponential | None:
 
 @dataclass(frozen=True)
 class DelayBounds:
-    """How many rewards can be missing and how late one can be, within ``horizon`` rounds."""
+    """Bounds on the number of missing rewards and the longest delay, within ``horizon`` rounds."""
 
     horizon: int
     delta: float
@@ -140,7 +140,7 @@ class RegretBounds:
 
     @property
     def sentence(self) -> str:
-        """What the bounds say, in words."""
+        """The bounds in words."""
         best = min(self.additive, self.multiplicative)
         if best >= self.trivial:
             return (

@@ -1,4 +1,4 @@
-"""What lateness will cost a planned deployment, by simulation on common random numbers.
+"""The cost of lateness for a planned deployment, by simulation on common random numbers.
 
 Time is counted in decisions, evenly spread over the day: at 2,400 decisions a day a delay of one
 hour is 100 rounds. As everywhere here, delays are rounded up to whole rounds. Batches and replicas
@@ -48,7 +48,7 @@ SETS = 1000  # decision sets over which the best action is averaged
 
 @dataclass(frozen=True)
 class Way:
-    """One way for rewards to come back, and what it leads to."""
+    """One way for rewards to come back, and the regret that it leads to."""
 
     name: str
     regret: Matrix = field(repr=False)  # (runs, checkpoints), cumulative
@@ -60,7 +60,7 @@ class Way:
 
 @dataclass(frozen=True)
 class DelayCost:
-    """What ``delay_cost`` found. ``ways`` begins with rewards at once and late ones."""
+    """The result of ``delay_cost``. ``ways`` begins with rewards at once and with late ones."""
 
     ways: tuple[Way, ...]
     t: Integers = field(repr=False)  # decisions made at the checkpoints
@@ -86,7 +86,7 @@ class DelayCost:
 
     @property
     def sentence(self) -> str:
-        """All of it in words."""
+        """The whole result in words."""
         at_once, late, *others = self.ways
         days = f"{_short(self.days)} day{'' if self.days == 1.0 else 's'}"
         on_average = f" {_short(self.hours)} hours late on average"
@@ -266,7 +266,7 @@ def _known(name: str, known: dict[str, str], thing: Any, cases: Any) -> Any:
 def _delays(
     delay: Delay, per_day: float, batch_minutes: Any, replica_seconds: Any
 ) -> Iterator[tuple[str, Delay | Batched]]:
-    """How late rewards are in each way, in rounds, by the name of the way."""
+    """Returns the delay of each way in rounds, by the name of the way."""
     late = Scaled(delay, factor=per_day / 24.0)
     yield "rewards at once", Constant(0.0)
     yield "late rewards", late

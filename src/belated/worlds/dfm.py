@@ -44,7 +44,7 @@ Terms = Callable[[Vector], tuple[float, Vector, Vector]]  # value, slopes, curva
 
 
 class DfmLog(NamedTuple):
-    """What is known of some decisions."""
+    """A log of decisions: features, conversions, delays and ages."""
 
     x: Matrix  # (n, d)
     converted: Any  # (n,) whether a conversion was seen

@@ -1,4 +1,4 @@
-"""Where decision sets come from.
+"""Environments: each draws the decision sets of a world.
 
 >>> import numpy as np
 >>> actions = sample(UnitBall(n_actions=5), dim=3, rng=np.random.default_rng(1))
@@ -57,7 +57,7 @@ class FreshActions(NamedTuple):
 
 
 class UnitBall(FreshActions):
-    """K fresh points a round, uniform in the unit ball: the text of the paper's experiments."""
+    """K fresh points in each round, uniform in the unit ball: the paper's text on experiments."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ class UnitBallOnce(UnitBall):
 
 
 class Sphere(FreshActions):
-    """K fresh points a round, uniform on the unit sphere."""
+    """K fresh points in each round, uniform on the unit sphere."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What of a reward is seen when it returns. A policy says which of these it can learn from.
+"""Kinds of feedback: the part of a reward that is seen. A policy says which kind it learns from.
 
 >>> Conversions(window=30.0)
 Conversions(window=30.0)
@@ -19,7 +19,7 @@ class Identified(NamedTuple):
     """Every reward returns with the decision it belongs to."""
 
     def checked(self) -> "Identified":
-        """Nothing to check."""
+        """Returns itself: there is nothing to check."""
         return self
 
 
@@ -44,10 +44,10 @@ class Conversions(NamedTuple):
 
 @parameters
 class Aggregated(NamedTuple):
-    """One number a round: the sum of the rewards that return in it, without their decisions."""
+    """One number per round: the sum of the rewards that return in it, without their decisions."""
 
     def checked(self) -> "Aggregated":
-        """Nothing to check."""
+        """Returns itself: there is nothing to check."""
         return self
 
 
@@ -78,7 +78,7 @@ def feedback_for(policy: Any) -> Feedback:
 
 
 def whole_window(feedback: Conversions) -> float:
-    """Whole rounds a conversion is waited for: an int, or infinity."""
+    """The number of whole rounds in which a conversion counts: an int, or infinity."""
     return feedback.window if feedback.window == math.inf else math.floor(feedback.window)
 
 

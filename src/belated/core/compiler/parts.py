@@ -56,7 +56,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
 
     @property
     def _numba_type_(self) -> Any:
-        """What Numba takes this for where another kernel mentions it."""
+        """The Numba type of this kernel, for other kernels that call it."""
         return types.Dispatcher(self._part)
 
 

@@ -30,7 +30,7 @@ _SUBJECTS = f"from subjects where (bandit, subject, id) in ({_NAMED})"
 
 
 def problems_of(db: Connection) -> list[str]:
-    """What is wrong between the tables, in words."""
+    """Returns what is wrong between the tables, in words."""
     requests = only(db.execute(f"select count(*) from requests as named {_NO_DECISION}"))[0]
     subjects = only(db.execute(f"select count(*) from subjects as named {_NO_DECISION}"))[0]
     counts = {"requests": requests, "subjects": subjects}

@@ -347,7 +347,7 @@ class SQLiteLedger:
         self._db.execute("commit")
 
     def _empty_log_file(self) -> None:
-        """What was erased must not stay in the write-ahead log, nor in memory."""
+        """Empty the write-ahead log, so that nothing erased stays in it or in memory."""
         self._tail = []
         with self._reading() as execute:
             execute("pragma wal_checkpoint(truncate)").fetchall()

@@ -37,7 +37,7 @@ _RULES = (
 
 
 def problems_of(execute: Any) -> list[str]:
-    """What is wrong with the file and between its tables, in words."""
+    """Returns what is wrong with the file and between its tables, in words."""
     try:
         found = [text for (text,) in execute(f"pragma integrity_check({MOST_PROBLEMS})")]
         if found != ["ok"]:

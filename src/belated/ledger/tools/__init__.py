@@ -1,1 +1,1 @@
-"""What can be done with a ledger from the command line: move it, check it, rebuild it, keep it."""
+"""The work behind ``belated ledger``: import, export, verify, replay, snapshot, backup, retain."""

@@ -27,7 +27,7 @@ _NAMES = [kind.name.lower() for kind in Kind]
 
 
 class EventRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """An event in a file. ``digest`` is of the request of a decision, where it had one."""
+    """One event in a file. ``digest`` is that of the decision's request, if it had one."""
 
     tx: int
     seq: int

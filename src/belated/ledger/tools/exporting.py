@@ -22,7 +22,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 class Selection(NamedTuple):
-    """Which events to export: of one bandit, from a time, before a time."""
+    """The events to export: those of one bandit, from a time, before a time."""
 
     bandit: str | None = None
     since: int | None = None

@@ -18,7 +18,7 @@ from belated.ledger.tools.reading import is_new, opened
 
 
 class Options(NamedTuple):
-    """What the user says of a file."""
+    """The user's options for a file."""
 
     columns: str = ""
     vector: str = ""

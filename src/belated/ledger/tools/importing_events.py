@@ -26,26 +26,26 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 class _Share:
-    """How far one bandit's part of the file is in the ledger already."""
+    """The part of one bandit's events that the ledger has already."""
 
     def __init__(self) -> None:
         self.n = 0
         self.digest = blake2b()
 
     def take(self, event: Event) -> None:
-        """One event more."""
+        """Count one more event."""
         self.n += 1
         self.digest.update(msgspec.msgpack.encode(astuple(event)[2:]))
 
 
 class Plan(NamedTuple):
-    """What a file holds, and how much of each of its bandits the ledger has already."""
+    """The content of a file, and the part of each of its bandits that the ledger has already."""
 
     events: int
     skipped: dict[str, int]
 
     def described(self) -> dict[str, Any]:
-        """For the user."""
+        """Returns the plan as the user sees it."""
         there = sum(self.skipped.values())
         return {"events": self.events, "new": self.events - there, "already_there": there}
 
@@ -80,7 +80,7 @@ def check_events(ledger: Ledger, path: Path) -> Plan:
 
 
 def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
-    """As in the file, transaction by transaction: rewards that came together stay together."""
+    """Write the events transaction by transaction: rewards that came together stay together."""
     with (
         progress("importing events", plan.events) as told,
         _without_collector(),
@@ -97,7 +97,7 @@ def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Nothing here makes cycles, and looking for them is a third of the work."""
+    """Switch the garbage collector off, a third of the work: nothing here makes cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:

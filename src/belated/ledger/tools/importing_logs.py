@@ -75,7 +75,7 @@ def import_log(
 
 
 def _zeros(translator: Translator) -> dict[str, Any]:
-    """What of the rows becomes zeros, and actions that are not registered, with counts of rows."""
+    """Returns values that become zeros and unregistered actions, with counts of rows."""
     counts = Counter(translator.unmatched.counts)
     retired = translator.retired
     return {

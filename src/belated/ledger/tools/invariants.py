@@ -1,4 +1,4 @@
-"""What must hold in every log, whoever wrote it.
+"""Invariants of every log, whoever wrote it.
 
 The rulebook is that of the stores: an event belongs into the log if ``settling`` would let it in
 after those before it.
@@ -40,7 +40,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 class _Limits(NamedTuple):
-    """What the decisions and rewards of a bandit must keep to."""
+    """Limits that the decisions and rewards of a bandit must keep."""
 
     spec: Spec
     dims: frozenset[int]  # of vectors: features may have grown
@@ -74,7 +74,7 @@ class Rules:
         }
 
     def problem(self, event: Event) -> str:
-        """What is wrong with the next event; empty where nothing is."""
+        """Returns what is wrong with the next event; an empty text if nothing is."""
         place, self._last = self._last, Position(event.tx, event.seq)
         if not place < self._last:
             return f"does not come after the one before it, ({place.tx}, {place.seq})"
@@ -165,7 +165,7 @@ class Rules:
 
 
 def _made(id: bytes, otherwise: int) -> int:
-    """When an id was made, where it tells."""
+    """Returns the time in an id, or None if the id holds none."""
     return time_of(id) if id and id[6] >> 4 in _TIMED else otherwise
 
 

@@ -63,7 +63,7 @@ def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Itera
 
 
 class _Settings:
-    """What the rows of a bandit depend on: its settings at the end of the log."""
+    """The settings of a bandit at the end of the log, which its rows depend on."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec, self.earlier = spec, Earlier(spec.dim)

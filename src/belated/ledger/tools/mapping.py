@@ -25,14 +25,14 @@ _VERSION, _VARIANT = 8 << 76, 2 << 62  # RFC 9562: an id made in a way of our ow
 
 
 class Mapping(NamedTuple):
-    """Which columns mean what."""
+    """The meaning of each column of a user's log."""
 
     columns: dict[str, str]  # of each field
     vector: tuple[str, ...] = ()  # the features of the action that was played
     context: tuple[str, ...] = ()  # none: those that the bandit's features name
 
     def texts(self) -> frozenset[str]:
-        """Columns of names, of which 007 is another than 7."""
+        """Columns that hold names: 007 and 7 are different names."""
         return frozenset(self.columns[field] for field in TEXTS)
 
     def check(self, columns: list[str] | None) -> None:
@@ -51,7 +51,7 @@ def default_column(field: str) -> str:
 
 
 def parse_mapping(text: str, vector: str, context: str) -> Mapping:
-    """What ``--map``, ``--vector`` and ``--context`` say."""
+    """Returns the mapping that ``--map``, ``--vector`` and ``--context`` describe."""
     columns = {field: default_column(field) for field in FIELDS}
     for part in filter(None, text.split(",")):
         field, _, column = (piece.strip() for piece in part.partition("="))
@@ -66,7 +66,7 @@ def parse_mapping(text: str, vector: str, context: str) -> Mapping:
 
 
 class Imported(NamedTuple):
-    """What a row says."""
+    """The content of one row: a decision, and its reward if it has one."""
 
     line: int
     draft: Draft
@@ -103,7 +103,7 @@ class Translator:
     name, bandit
         Into which to import.
     mapping
-        Which columns mean what.
+        The meaning of each column of a user's log.
     now
         No time can be much later.
     """

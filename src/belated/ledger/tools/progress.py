@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, a line now and then elsewhere, and how fast it goes.
+"""Progress of a command and its speed: a bar on a terminal, a line now and then elsewhere.
 
 All of it goes to the standard error, so that what the command has to say can be read by machines.
 """
@@ -16,13 +16,13 @@ Say = Callable[[float | None, str], None]  # is told what part is done, if that 
 
 
 class Share:
-    """What part of a file has been read, from 0 to 1; its reader says where it stands."""
+    """The part of a file that has been read, from 0 to 1, as its reader tells it."""
 
     def __init__(self) -> None:
         self.position: Callable[[], float] = lambda: 0.0
 
     def __call__(self) -> float:
-        """That part, now."""
+        """Returns the part that has been read."""
         return min(1.0, self.position())
 
 
@@ -35,7 +35,7 @@ class Meter:
         self._next = self.begun + min(pace, QUIET)
 
     def __call__(self, steps: int) -> None:
-        """So many steps more."""
+        """Count so many more steps."""
         self.steps += steps
         now = time.monotonic()
         if now >= self._next:
@@ -43,7 +43,7 @@ class Meter:
             self.say(self.part(), self.words())
 
     def part(self) -> float | None:
-        """What part is done; None where nobody knows."""
+        """Returns the part that is done; None if it is not known."""
         if self.share is not None:
             return self.share()
         return self.steps / self.total if self.total else None

@@ -52,7 +52,7 @@ def events_of(ledger: Ledger, told: Told = lambda steps: None) -> Iterator[Event
 
 @dataclass(slots=True)
 class Bandit:
-    """What the log says of a bandit besides its decisions."""
+    """Settings and actions of a bandit, as the log has them."""
 
     spec: Spec
     actions: Actions
@@ -99,11 +99,11 @@ class NoFeatures:
         self.dim = dim
 
     def transform(self, actions: Any, context: Any = None) -> Any:
-        """Not possible."""
+        """Raises an error: these features are only known by their length."""
         raise ValueError("features: the log does not hold those of this bandit")
 
     def to_dict(self) -> dict[str, Any]:
-        """Nothing."""
+        """Returns an empty dict."""
         return {}
 
     @classmethod
@@ -122,7 +122,7 @@ class Rebuilding(Replica):
 
 
 def rebuilt(ledger: Ledger, told: Told, folder: Path | None = None) -> Rebuilding:
-    """All bandits of a ledger, from the newest snapshot in ``folder`` or from zero."""
+    """Rebuild all bandits of a ledger, from the newest snapshot in ``folder`` or from zero."""
     from belated.ledger import snapshots
 
     replica = Rebuilding(ledger)

@@ -25,7 +25,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 def replay(ledger: Ledger, bandit: str | None) -> dict[str, Any]:
-    """All bandits, or one of them, rebuilt from zero."""
+    """Rebuild all bandits, or one of them, from zero."""
     started = time.perf_counter()
     with progress("replaying", ledger.behind(START)) as told:
         replica = rebuilt(ledger, told)
@@ -41,7 +41,7 @@ def replay(ledger: Ledger, bandit: str | None) -> dict[str, Any]:
 
 
 def described(fold: Fold) -> dict[str, Any]:
-    """What a fold has come to."""
+    """Returns the state of a fold in a few numbers."""
     theta = fold.learner.state.theta[:THETA]
     return {
         "bandit": fold.name,

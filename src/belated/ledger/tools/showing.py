@@ -1,4 +1,4 @@
-"""What a command shows when it is done: a table or JSON."""
+"""The output of a command: a table or JSON."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

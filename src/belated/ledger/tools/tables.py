@@ -18,7 +18,7 @@ WORDS = {"": None, "true": True, "false": False, "null": None}
 
 
 class Row(NamedTuple):
-    """One row: where it is in the file, and its cells or why it has none.
+    """One row: its place in the file, and its cells or the reason why it has none.
 
     ``line`` is its first line, as an editor counts them, with the header; of Parquet, its number
     from 1.

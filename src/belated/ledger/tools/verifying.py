@@ -1,4 +1,4 @@
-"""Is a ledger sound: the store, the rules of the log, rebuilding from zero and from snapshots."""
+"""Verifies a ledger: its store, the invariants of its log, rebuilding from zero and snapshots."""
 
 from pathlib import Path
 from typing import Any
@@ -85,5 +85,5 @@ def _from_snapshot(ledger: Ledger, path: Path, digests: dict[str, str], told: An
 
 
 def digests_of(replica: Rebuilding) -> dict[str, str]:
-    """Of each bandit, the digest of all that is known."""
+    """Returns the digest of each bandit's state."""
     return {name: fold.digest() for name, fold in replica.folds.items()}

@@ -37,7 +37,7 @@ class DelayedElimination(NamedTuple):
 
     Deviations
     ----------
-    The rule is from memory of Lancewicki et al. (2021), of which the abstract alone could be read.
+    The rule is from memory of Lancewicki et al. (2021, PMLR 139), whose abstract alone was read.
 
     References
     ----------
@@ -85,8 +85,8 @@ class OPSE(NamedTuple):
 
     Deviations
     ----------
-    The rule is derived here, from rewards in [0, 1]; that of Lancewicki et al. (2021) could not be
-    read.
+    The rule is derived here, from rewards in [0, 1]; of Lancewicki et al. (2021, PMLR 139) the
+    abstract alone was read.
 
     References
     ----------

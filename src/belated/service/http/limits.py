@@ -1,6 +1,9 @@
 """What a client may cost a service before it has shown a key: bytes, seconds and connections."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from belated.core.arguments import positive, whole, wrong
 
@@ -13,15 +16,18 @@ OWN_FILES = 100  # beside connections: the store, pipes, libraries, what asks fo
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of each process of a service, options of ``belated serve`` by the same names."""
+    """The limits of each process of a service; ``belated serve`` has an option for each."""
 
-    max_request_line: int = 8_192  # bytes of the address in a request
-    max_header_bytes: int = 16_384  # of all headers of a request together
-    max_headers: int = 100  # in a request
-    header_seconds: float = 10.0  # from the first byte of a request to the end of its headers
-    body_seconds: float = 30.0  # to send a body, and to take an answer
-    idle_seconds: float = 75.0  # between requests; load balancers wait for 60 by default
-    max_connections: int = 1_000
+    max_request_line: Annotated[int, Meta(description="Bytes of a request's address.")] = 8_192
+    max_header_bytes: Annotated[int, Meta(description="Bytes of a request's headers.")] = 16_384
+    max_headers: Annotated[int, Meta(description="Headers of a request.")] = 100
+    header_seconds: Annotated[float, Meta(description="Longest to send all headers.")] = 10.0
+    body_seconds: Annotated[
+        float, Meta(description="Longest to send a body, and to take an answer.")
+    ] = 30.0
+    # load balancers wait for 60 seconds by default
+    idle_seconds: Annotated[float, Meta(description="Longest between two requests.")] = 75.0
+    max_connections: Annotated[int, Meta(description="Open at a time, for each worker.")] = 1_000
 
     def check(self) -> None:
         """Raise ``ValueError`` for a limit under which nothing could be served."""

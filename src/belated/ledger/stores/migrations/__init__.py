@@ -13,7 +13,7 @@ def scripts(store: str) -> list[str]:
 
 
 def missing(store: str, name: str, schema: int) -> list[tuple[int, str]]:
-    """What a database of version ``schema`` still needs: (version, script) pairs."""
+    """Returns the (version, script) pairs that a database of version ``schema`` still needs."""
     known = scripts(store)
     if schema > len(known):
         raise LedgerError(

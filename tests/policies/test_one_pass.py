@@ -5,15 +5,14 @@ import math
 import numpy as np
 import pytest
 
-import naive
+import naive.estimators
+import naive.families
+import naive.one_pass
 from belated import Bandit
 from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
 from belated.engine.lanes import looks_back, new_lanes, with_room
-from belated.estimators import proximal
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.model.protocols import reward_quantile
-from belated.model.state import WORK
 from belated.numerics.lowered.products import dot
 from belated.policies import GLBOMD, GLOC, AdaOFUECOLog
 from belated.policies.ecolog import FAILED, SAFE_BOUND
@@ -27,7 +26,7 @@ FAMILIES = {
     "gaussian": Gaussian(0.5),
     "bernoulli": Bernoulli(),
     "bounded": Bounded(),
-    "binomial": Binomial(naive.TRIALS),
+    "binomial": Binomial(naive.families.TRIALS),
     "tanh": Tanh(),
     "probit": Probit(),
     "poisson": Poisson(),
@@ -38,25 +37,25 @@ def twin_of(policy, name, X=1.0):
     """The slow transcription with the same parameters, derived from the formulas where open."""
     family, S = FAMILIES[name], policy.m1 * X
     given = {"m1": policy.m1, "delta": policy.delta, "X": X}
-    slope = naive.FAMILIES[name][1]
+    slope = naive.families.FAMILIES[name][1]
     if isinstance(policy, GLOC):
         R = 1.3 if name == "poisson" else family.R
         given |= {"R": R, "kappa": min(slope(np.array([S, -S])))}
-        return naive.GLOC(name, D, lam=policy.lam or 1.0, **given)
+        return naive.one_pass.GLOC(name, D, lam=policy.lam or 1.0, **given)
     if isinstance(policy, AdaOFUECOLog):
-        trials = naive.TRIALS if name == "binomial" else 1
+        trials = naive.families.TRIALS if name == "binomial" else 1
         eta = 1 if policy.literal else 1 + S
         lam = max(1.0, eta * trials * X**2 / math.log(2)) if S > 1.762 else 1.0
         given |= {"literal": policy.literal, "subtract": policy.subtract, "trials": trials}
-        return naive.ECOLog(name, D, lam=policy.lam or lam, **given)
-    M = {"probit": max(1.0, S)}.get(name, naive.CONCORDANCE.get(name, 1.0))
+        return naive.one_pass.ECOLog(name, D, lam=policy.lam or lam, **given)
+    M = {"probit": max(1.0, S)}.get(name, naive.families.CONCORDANCE.get(name, 1.0))
     lipschitz = math.exp(S) if name == "poisson" else slope(np.array(0.0))
     lam = D * X**2 / family.a_phi
     if policy.literal and M > 0:
         eta, a = 1 + M * S, family.a_phi
         lam = max(14 * D * eta * M**2 * X**2, 6 * eta * M * S * lipschitz * X**2 / a)
     given |= {"M": M, "a_phi": family.a_phi, "slope": lipschitz, "literal": policy.literal}
-    return naive.GLBOMD(name, D, lam=policy.lam or lam, **given)
+    return naive.one_pass.GLBOMD(name, D, lam=policy.lam or lam, **given)
 
 
 def follow(policy, name, delay, rounds=70, X=1.0, theta_star=None, seed=3):
@@ -131,84 +130,6 @@ def test_plays_like_the_slow_twin(policy, name, delay):
 )
 def test_actions_may_be_longer_than_one(policy, name):
     follow(policy, name, Exponential(4.0), X=1.5, rounds=40)
-
-
-# ----------------------------------------------------------------------------------- the one step
-
-
-def stepped(A, start, x, pull, family, radius):
-    work = np.zeros((WORK + len(x), len(x)))
-    work[TOWARDS] = np.linalg.solve(A, x)
-    z = proximal_point(pull, family, A, np.linalg.inv(A), start, x, radius, work)
-    theta = work[POINT].copy()
-    assert z == pytest.approx(x @ theta, abs=1e-12)
-    return theta
-
-
-@pytest.mark.parametrize("large", [1.0, 1e3])
-def test_the_step_is_optimal(large):
-    """A (theta - start) + phi'(x'theta) x = -nu theta with nu >= 0, and nu = 0 inside the ball."""
-    rng = np.random.default_rng(0)
-    inside = on_sphere = 0
-    for k in range(400):
-        d = 1 + k % 6
-        B = rng.standard_normal((d, d))
-        A = large * (B @ B.T + 0.1 * np.eye(d))
-        x = rng.standard_normal(d) / math.sqrt(d)
-        start = rng.standard_normal(d) / math.sqrt(d)
-        start *= min(1.0, 1.0 / np.linalg.norm(start))
-        scale = large * rng.exponential()
-        pull = [
-            Pull(scale * rng.standard_normal(), 0.0, 0.0),
-            Pull(scale * rng.standard_normal(), scale, 0.0),
-            Pull(-scale * float(k % 2), 0.0, scale),
-            Pull(-scale, 0.0, 2 * scale),
-        ][k % 4]
-        theta = stepped(A, start, x, pull, Bernoulli(), 1.0)
-        z = x @ theta
-        force = pull.level + pull.rise * z + pull.weight / (1 + math.exp(-z))
-        left = A @ (theta - start) + force * x
-        size = 1e-10 * large * (1 + scale / large) * np.linalg.norm(B, 2) ** 2 + 1e-10 * large
-        if np.linalg.norm(theta) < 1 - 1e-9:
-            inside += 1
-            assert np.linalg.norm(left) <= size
-        else:
-            on_sphere += 1
-            assert np.linalg.norm(theta) <= 1 + 1e-12
-            nu = -left @ theta
-            assert nu >= -size
-            assert np.linalg.norm(left + nu * theta) <= size
-    assert min(inside, on_sphere) > 50
-
-
-def test_both_ways_onto_the_sphere(monkeypatch):
-    """The fixed point, O(d^2), and Newton's method find the same point; each is needed."""
-    rng, ways, found = np.random.default_rng(1), [], []
-    settle = proximal._settle_on_sphere
-
-    def watched(*args):
-        ways.append(settle(*args)[0])
-        return ways[-1], 0.0
-
-    problems = []
-    for k in range(60):
-        B = rng.standard_normal((4, 4))
-        A = B @ B.T + (30.0 if k % 2 else 0.01) * np.eye(4)
-        start = rng.standard_normal(4)
-        start /= np.linalg.norm(start)
-        problems.append((A, start, start + 0.1 * rng.standard_normal(4), Pull(-1.0, 0.0, 0.5)))
-    monkeypatch.setattr(proximal, "_settle_on_sphere", getattr(settle, "py_func", settle))
-    settle = proximal._settle_on_sphere
-    point = getattr(proximal_point, "py_func", proximal_point)
-    for way in (watched, lambda *args: (False, 0.0)):
-        monkeypatch.setattr(proximal, "_settle_on_sphere", way)
-        for A, start, x, pull in problems:
-            work = np.zeros((WORK + 4, 4))
-            work[TOWARDS] = np.linalg.solve(A, x)
-            point(pull, Bernoulli(), A, np.linalg.inv(A), start, x, 1.0, work)
-            found.append(work[POINT].copy())
-    assert min(ways.count(True), ways.count(False)) > 5
-    assert np.allclose(found[:60], found[60:], rtol=0, atol=1e-11)
 
 
 # ---------------------------------------------------------------------------------- GLOC
@@ -287,7 +208,7 @@ def test_distance_shrinks_as_the_proof_says(policy, name):
 
     ||theta - any||_H^2 <= (what radius^2 counts) + 2 eta sum of (l(any) - l(predictable point)).
     """
-    family, b = FAMILIES[name], naive.FAMILIES[name][2]
+    family, b = FAMILIES[name], naive.families.FAMILIES[name][2]
     rng = np.random.default_rng(5)
     anys = rng.standard_normal((40, D))
     anys *= (policy.m1 * rng.random(40) ** 0.2 / np.linalg.norm(anys, axis=1))[:, None]
@@ -299,7 +220,7 @@ def test_distance_shrinks_as_the_proof_says(policy, name):
     for t, (x, reward) in enumerate(zip(X, y, strict=True)):
         bandit.decide([x])
         if isinstance(policy, AdaOFUECOLog):
-            at = x @ naive.proximal_point(
+            at = x @ naive.estimators.proximal_point(
                 twin.A / eta, twin.iterate, x, lambda z: 2 * twin.mu(z) - twin.trials, policy.m1
             )
         else:
@@ -316,14 +237,14 @@ def test_distance_shrinks_as_the_proof_says(policy, name):
 
 
 def test_eta_of_one_does_not_close_the_sum():
-    """ALGORITHMS C.8 takes eta = 1, for which a step may leave the true parameter farther away:
+    """With eta = 1 a step of ECOLog may leave the true parameter farther away:
 
     ||new - any||_{H + mu' x x'}^2 > ||old - any||_H^2 + 2 (1 + S) (l(any) - l(new)).
     """
     S, x, H, y, old, truth = 3.0, 1.0, 10.0, 1.0, -3.0, 0.0
 
     def room(eta):
-        (new,) = naive.proximal_point(
+        (new,) = naive.estimators.proximal_point(
             np.array([[H / eta]]),
             np.array([old]),
             np.array([x]),
@@ -487,6 +408,7 @@ def test_coverage_of_a_few_runs(policy, family):
     assert failed <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "policy",

@@ -1,4 +1,4 @@
-"""K-armed policies under delay, in plain Python: ALGORITHMS D and E.3."""
+"""K-armed policies under delay, in plain Python."""
 
 import inspect
 import math
@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import naive
+import naive.arms
 from belated import Bernoulli, Gaussian, registry, simulate
-from belated.engine import Lane, OwnPlayer, WorldSettings, draw_world, is_own, play, play_world
+from belated.engine import OwnPlayer
 from belated.experiments.experiment import new_experiment
+from belated.experiments.options import Options
 from belated.families import Bounded
 from belated.model.plain_policy import started
 from belated.policies import (
@@ -30,41 +31,12 @@ from belated.policies import (
     PolicyElimination,
 )
 from belated.policies.shared.arms import bernoulli_index, poisson_index
-from belated.worlds.delays import (
-    Constant,
-    Empirical,
-    Exponential,
-    Geometric,
-    Informative,
-    Never,
-    Uniform,
-)
+from belated.worlds.delays import Constant, Informative, Never
 from belated.worlds.environments import FixedArms
-from belated.worlds.feedback import Conversions, feedback_for
+from belated.worlds.feedback import feedback_for
+from support.arms import LATE, OURS, SEED, THETA_STAR, K, T, played, returned, untried
 
-K, T = 4, 400
-THETA_STAR = np.array([0.2, -1.5, 1.2, 0.0])
-LATE, BERNOULLI = Exponential(12.0), Bernoulli()
-SEED = np.random.SeedSequence(5)
 BASES = ["ucb1", "kl-ucb:c=3", "beta-thompson"]
-OURS = [
-    name
-    for name, where in registry.POLICIES.items()
-    if is_own(registry.load(registry.POLICIES, name))
-]
-
-
-def played(policy, delay=LATE, rounds=T, seed=3, family=BERNOULLI, theta_star=THETA_STAR):
-    """A run on K arms, and the object that played."""
-    arms = FixedArms(np.eye(len(theta_star)))
-    world = draw_world(arms, len(theta_star), rounds, seed, theta_star)
-    player = OwnPlayer(policy, family, len(theta_star), SEED)
-    return play(player, world, delay, feedback=feedback_for(policy)), player.policy
-
-
-def returned(run, t):
-    """Rounds, counted from 0, whose reward the decision of round t may use."""
-    return np.flatnonzero(run.arrives[: t - 1] <= t - 1)
 
 
 # -------------------------------------------------------------------------------- without delay
@@ -72,22 +44,22 @@ def returned(run, t):
 
 def twin_of(base):
     if base == "beta-thompson":
-        return naive.BetaThompson(K, np.random.default_rng(SEED))
-    return naive.UCB1(K) if base == "ucb1" else naive.KLUCB(K, 3.0)
+        return naive.arms.BetaThompson(K, np.random.default_rng(SEED))
+    return naive.arms.UCB1(K) if base == "ucb1" else naive.arms.KLUCB(K, 3.0)
 
 
 @pytest.mark.parametrize(
     ("policy", "twin"),
     [
-        (DelayedUCB1(), lambda: naive.UCB1(K)),
-        (DelayedKLUCB(), lambda: naive.KLUCB(K, 0.0)),
-        (DelayedKLUCB(c=3.0), lambda: naive.KLUCB(K, 3.0)),
+        (DelayedUCB1(), lambda: naive.arms.UCB1(K)),
+        (DelayedKLUCB(), lambda: naive.arms.KLUCB(K, 0.0)),
+        (DelayedKLUCB(c=3.0), lambda: naive.arms.KLUCB(K, 3.0)),
         (BetaThompson(), lambda: twin_of("beta-thompson")),
-        (DelayedElimination(horizon=T), lambda: naive.SuccessiveElimination(K, T)),
-        (OPSE(horizon=T), lambda: naive.SuccessiveElimination(K, T)),
-        (ConversionsUCB("constant:0", eps=3.0), lambda: naive.UCB1(K)),
-        (ConversionsUCB("constant:0", window=0.0, eps=3.0), lambda: naive.UCB1(K)),
-        (ConversionsKLUCB("constant:0"), lambda: naive.PoissonKLUCB(K, 0.1)),
+        (DelayedElimination(horizon=T), lambda: naive.arms.SuccessiveElimination(K, T)),
+        (OPSE(horizon=T), lambda: naive.arms.SuccessiveElimination(K, T)),
+        (ConversionsUCB("constant:0", eps=3.0), lambda: naive.arms.UCB1(K)),
+        (ConversionsUCB("constant:0", window=0.0, eps=3.0), lambda: naive.arms.UCB1(K)),
+        (ConversionsKLUCB("constant:0"), lambda: naive.arms.PoissonKLUCB(K, 0.1)),
         *[(kind(base), lambda b=base: twin_of(b)) for kind in (QPMD, BOLD, SBD) for base in BASES],
     ],
     ids=lambda value: repr(value) if isinstance(value, tuple) else "",
@@ -121,15 +93,6 @@ def test_fractions_are_coins():
     assert 0.0 < player.total.sum() < arrived.sum()
 
 
-# ------------------------------------------------------------------------------------ with delay
-
-
-def untried(seen, run, t):
-    """Of the arms with nothing seen, the first with the fewest pulls."""
-    pulls = np.bincount(run.index[: t - 1], minlength=K)
-    return min((k for k in range(K) if seen[k] == 0), key=lambda k: pulls[k], default=None)
-
-
 @pytest.mark.parametrize("policy", [DelayedUCB1(c=1.3), DelayedKLUCB(c=1.0)], ids=repr)
 def test_indices_rest_on_what_has_returned(policy):
     run, _ = played(policy)
@@ -141,7 +104,7 @@ def test_indices_rest_on_what_has_returned(policy):
         if arm is None and isinstance(policy, DelayedUCB1):
             arm = np.argmax(total / n + np.sqrt(1.3 * math.log(t) / n))
         elif arm is None:
-            slow = naive.KLUCB(K, 1.0)
+            slow = naive.arms.KLUCB(K, 1.0)
             arm = np.argmax([slow.index(s / m, m, t) for s, m in zip(total, n, strict=True)])
         assert run.index[t - 1] == arm, t
     assert run.missing.max() > 5
@@ -151,7 +114,7 @@ def test_indices_of_kl_ucb():
     player = started(DelayedKLUCB(c=2.0), K, SEED)
     player.meet(K)
     player.observed[:], player.total[:] = [1, 9, 40, 5], [1.0, 3.7, 0.0, 5.0]
-    slow = naive.KLUCB(K, 2.0)
+    slow = naive.arms.KLUCB(K, 2.0)
     for t in (2, 3, 5, 100, 10**6):
         expected = [slow.index(*pair, t) for pair in ((1.0, 1), (3.7 / 9, 9), (0.0, 40), (1.0, 5))]
         assert player.indices(t) == pytest.approx(expected, abs=1e-12)
@@ -166,8 +129,8 @@ def test_indices_reach_their_level(level):
     for mean, q, r in zip(p, bernoulli, poisson, strict=True):
         assert mean <= q + 2e-16 < 1 + 3e-16
         beyond = min(1 - 1e-16, q + 1e-9 * (1 - q) + 1e-12)
-        assert naive.bernoulli_kl(mean, max(q - 3e-16, 1e-300)) <= level * (1 + 1e-6) + 1e-15
-        assert q > 1 - 1e-15 or naive.bernoulli_kl(mean, beyond) >= level * (1 - 1e-6)
+        assert naive.arms.bernoulli_kl(mean, max(q - 3e-16, 1e-300)) <= level * (1 + 1e-6) + 1e-15
+        assert q > 1 - 1e-15 or naive.arms.bernoulli_kl(mean, beyond) >= level * (1 - 1e-6)
         far = r * (1 + 1e-9)
         assert (mean * math.log(mean / r) if mean else 0.0) + r - mean <= level * (1 + 1e-6) + 1e-15
         assert (mean * math.log(mean / far) if mean else 0.0) + far - mean >= level * (1 - 1e-3)
@@ -214,7 +177,7 @@ def test_qpm_d_feeds_its_base_a_run_without_delay(delay):
     spy = player.base
     assert [arm for arm, _ in spy.told] == spy.asked[: len(spy.told)]
     assert len(spy.asked) - len(spy.told) == 1
-    slow = naive.UCB1(K)
+    slow = naive.arms.UCB1(K)
     for t, (arm, y) in enumerate(spy.told, 1):
         assert slow.select(t) == arm
         slow.update(arm, y)
@@ -245,7 +208,7 @@ def test_bold_returns_rewards_to_the_copy_that_decided():
     run, _ = played(BOLD("ucb1"))
     free, owner = [], {}
     for t in range(1, T + 1):
-        made, slow, n = free.pop(0) if free else (t, naive.UCB1(K), 1)
+        made, slow, n = free.pop(0) if free else (t, naive.arms.UCB1(K), 1)
         assert run.index[t - 1] == slow.select(n), t
         owner[t] = made, slow, n
         for s in range(1, t + 1):
@@ -300,266 +263,6 @@ def test_sbd_waits_for_its_base_and_keeps_to_its_cap():
             drawn += 1
             assert pulls[arm] - used[arm] < cap, t  # missing or queued: pulled and not used
     assert drawn > 20
-
-
-# ----------------------------------------------------------------------------------------- ODAAF
-
-
-@pytest.mark.parametrize("known", [{}, {"max_delay": 30.0}, {"max_delay": 1.0}, {"variance": 9.0}])
-@pytest.mark.parametrize("m", [1, 2, 3])
-def test_odaaf_rounds_of_a_phase(m, known):
-    policy = ODAAF(expected_delay=5.0, horizon=5000, **known)
-    assert policy.rounds_of(m) == naive.odaaf_rounds(m, 5000, 5.0, **known)
-
-
-def test_odaaf_golden_values():
-    """T = 1000, E = 10, m = 1: l = log 250, ceil(4 (sqrt(2 l) + sqrt(10/3 l + 30))^2) and so on."""
-    assert ODAAF(10.0, 1000).rounds_of(1) == 423
-    assert ODAAF(10.0, 1000, variance=0.0).rounds_of(1) == 363
-    assert ODAAF(10.0, 1000, max_delay=5.0).rounds_of(1) == 363
-    assert ODAAF(10.0, 1000, max_delay=400.0).rounds_of(1) == 400
-    assert ODAAF(10.0, 1000, max_delay=1e9).rounds_of(1) == 423
-
-
-@pytest.mark.parametrize("known", [{}, {"max_delay": 12.0}, {"variance": 20.0}])
-@pytest.mark.parametrize("delay", [Constant(0.0), Uniform(6.0)], ids=repr)
-def test_odaaf_plays_its_phases(delay, known):
-    rounds, theta_star = 3000, np.array([-1.0, 2.0, 1.0])
-    policy = ODAAF(6.0 if delay.mean else 0.0, **known)._replace(horizon=rounds)
-    run, player = played(policy, delay, rounds, theta_star=theta_star)
-    totals = np.bincount(
-        run.arrives[run.arrives <= rounds].astype(int),
-        run.reward[run.arrives <= rounds],
-        rounds + 1,
-    )
-    if delay.mean == 0.0:
-        assert totals[1:].tolist() == run.reward.tolist()
-    arms, sets = naive.odaaf(
-        3, rounds, policy.expected_delay, lambda arm, t: totals[t] if t <= rounds else 0.0, **known
-    )
-    assert run.index.tolist() == arms
-    assert sets[0] == [1, 2]
-    assert player.active in sets
-
-
-def test_odaaf_drops_in_the_phase_of_the_gap():
-    """Means 0.9, 0.55, 0.3 without noise: gaps 0.6 > 1/2, then 0.35 > 1/4."""
-    rounds, means = 20_000, [0.9, 0.55, 0.3]
-    player = started(ODAAF(0.0, rounds), 3, SEED)
-    sets = []
-    for t in range(1, rounds + 1):
-        arm = player.choose(np.eye(3), t)
-        if not sets or player.active != sets[-1]:
-            sets.append(player.active)
-        player.observe_total(means[arm], t)
-    assert sets == [[0, 1, 2], [0, 1], [0]]
-    n = [player.policy.rounds_of(m) for m in (1, 2)]
-    # three arms, a bridge, two arms; then the best for good
-    assert player.pulls.tolist() == [rounds - n[1] - n[0], n[1], n[0]]
-    assert player.observed.tolist() == [n[1], n[1], n[0]]  # the bridge and the rest are ignored
-
-
-def test_odaaf_without_a_phase_plays_on():
-    run, _ = played(ODAAF(1.0, 10), Constant(1.0), rounds=10)
-    assert (run.index == 0).all()
-
-
-# ----------------------------------------------------------------------------------- conversions
-
-
-@pytest.mark.parametrize("window", [math.inf, 9.5, 0.0])
-@pytest.mark.parametrize("law", [Exponential(6.0), Geometric(4.0), Empirical([2.0, 5.0, np.inf])])
-@pytest.mark.parametrize("kind", [ConversionsUCB, ConversionsKLUCB])
-def test_conversions_play_their_formula(kind, law, window):
-    rounds = 150
-    policy = kind(law, window, eps=0.5)
-    run, player = played(policy, law, rounds)
-
-    def shown(u):
-        return 1.0 - law.survival(min(u, math.floor(window) if window < math.inf else u))
-
-    for t in range(1, rounds + 1):
-        rows = returned(run, t)
-        assert (run.reward[rows] == 1.0).all()
-        S = np.bincount(run.index[rows], minlength=K)
-        N = np.bincount(run.index[: t - 1], minlength=K)
-        n = naive.weighted_pulls(run.index, K, t, shown)
-        arm = untried(n, run, t)
-        if arm is not None:
-            assert run.index[t - 1] == arm, t
-            continue
-        if kind is ConversionsUCB:
-            index = S / n + np.sqrt(N / n) * np.sqrt(1.5 * math.log(t) / (2 * n))
-        else:
-            slow = naive.PoissonKLUCB(K, 0.5)
-            index = [slow.index(s / m, m, t) for s, m in zip(S, n, strict=True)]
-        assert index[run.index[t - 1]] >= max(index) - 1e-9, t  # equal but for rounding, often
-    last = naive.weighted_pulls(run.index, K, rounds + 1, shown)
-    assert player.weighted_pulls() == pytest.approx(last)
-    if window == 9.5:
-        assert player.rounds - player.oldest <= 9  # older pulls need no looking after
-
-
-def test_conversions_are_counted_without_bias():
-    """E[S] = theta times the weighted pulls: the timing of F is that of the rounds."""
-    law, p, S, n = Exponential(10.0), 1 / (1 + math.exp(-1.2)), 0.0, 0.0
-    rounds, runs = 10, 300
-    for seed in range(runs):
-        _, player = played(ConversionsUCB(law), law, rounds, seed, theta_star=np.array([1.2]))
-        S, n = S + player.total[0], n + player.weighted_pulls()[0]
-    assert abs(S / n - p) < 3 * math.sqrt(p / n)
-    later = runs * sum(1 - law.survival(u) for u in range(1, rounds + 1))
-    assert S / later < p - 3 * math.sqrt(p / later)  # F(t - s) counts a round too many
-
-
-def test_windows_must_match():
-    policy = ConversionsUCB("exponential:8", window=30.0)
-    for window in (math.inf, 29.0):
-        settings = WorldSettings(
-            FixedArms(np.eye(2)),
-            2,
-            9,
-            0,
-            0,
-            np.array([9]),
-            (Lane(policy, Bernoulli(), LATE),),
-            feedback=Conversions(window),
-        )
-        with pytest.raises(ValueError, match=r"window = 30\.0: expected .*as in the feedback"):
-            play_world(settings)
-    assert feedback_for(policy) == Conversions(30.0)
-    play_world(settings._replace(feedback=Conversions(30.0)))
-
-
-# ----------------------------------------------------------------------------------- elimination
-
-
-@pytest.mark.parametrize("delay", [Constant(0.0), Exponential(60.0), Empirical([3.0, np.inf])])
-@pytest.mark.parametrize("kind", [DelayedElimination, OPSE])
-def test_elimination_drops_by_its_bounds(kind, delay):
-    rounds, theta_star = 600, np.array([3.0, -3.0, 0.0, 2.0])
-    run, _ = played(kind(rounds), delay, rounds, theta_star=theta_star)
-    active, t, dropped = list(range(K)), 1, []
-    while t <= rounds:
-        sweep = run.index[t - 1 : t - 1 + len(active)].tolist()
-        assert sweep == active[: len(sweep)]
-        t += len(active)
-        rows = returned(run, t)
-        S = np.bincount(run.index[rows], minlength=K)
-        O = np.bincount(run.index[rows], run.reward[rows], K)  # noqa: E741
-        N = np.bincount(run.index[: t - 1], minlength=K)
-        if kind is OPSE:
-            w = np.sqrt(2 * math.log(rounds) / N)
-            low, high = O / N - w, (O + N - S) / N + w
-        else:
-            w = np.sqrt(2 * math.log(rounds) / np.maximum(1, S))
-            mean = np.where(S > 0, O / np.maximum(1, S), 0.0)
-            low, high = mean - w, mean + w
-        left = [i for i in active if not any(high[i] < low[j] for j in active)]
-        dropped += [i for i in active if i not in left]
-        active = left
-    assert set(dropped) <= {1, 2}
-    never_sure = kind is OPSE and delay == Empirical([3.0, np.inf])  # half of it is missing
-    assert (1 in dropped) != never_sure
-
-
-def hides(player, best, rounds, luck):
-    """Success of the best arm and failure of the others never return; all else at once."""
-    means = np.full(K, 0.3)
-    means[best] = 0.9
-    for t in range(1, rounds + 1):
-        arm = player.choose(np.eye(K), t)
-        y = float(luck.random() < means[arm])
-        if (y == 1.0) != (arm == best):
-            player.observe(np.eye(K)[arm], y, t)
-    return player
-
-
-def test_opse_keeps_the_best_arm_whatever_is_hidden():
-    rounds = 2000
-    for seed in range(5):
-        kept = hides(started(OPSE(rounds), K, SEED), 2, rounds, np.random.default_rng(seed))
-        assert 2 in kept.active
-        fooled = started(DelayedElimination(rounds), K, SEED)
-        assert 2 not in hides(fooled, 2, rounds, np.random.default_rng(seed)).active
-
-
-def test_opse_drops_what_is_worse_whatever_is_missing():
-    """Zeros never return, here of all arms: the best keeps, those with next to no ones go."""
-    theta_star, rounds = np.array([5.0, -5.0]), 1000
-    hide_zeros, hide_ones = Informative(), Informative(above=Never(), below=Constant(0.0))
-    for delay in (hide_zeros, hide_ones):
-        _, player = played(OPSE(rounds), delay, rounds, theta_star=theta_star)
-        assert 0 in player.active
-    run, _ = played(OPSE(rounds), Constant(20.0), rounds, theta_star=theta_star)
-    assert (run.index[-100:] == 0).all()
-
-
-# ----------------------------------------------------------------------------- policy elimination
-
-
-@pytest.mark.parametrize(("rows", "N", "rounds"), [(4, 30, 400), (2, 4, 2500)])
-def test_policy_elimination_keeps_its_constraint(rows, N, rounds):
-    """Load of every policy left at most 2 K; chances, estimates, drops as the formulas say."""
-    rng, delta, late = np.random.default_rng(1), 0.1, 5
-    sets, table = rng.uniform(-0.5, 0.5, (3, rows, 2)), rng.integers(rows, size=(N, 3))
-    table[0], table[-1] = 0, 1
-    weights = np.array([0.5, 0.3, 0.2])
-    player = started(PolicyElimination(sets, table, weights, delta), 2, SEED)
-    active, value, n, due = np.ones(N, bool), np.zeros(N), 0, {}
-    for t in range(1, rounds + 1):
-        x = rng.choice(3, p=weights)
-        arm = player.choose(sets[x], t)
-        if n:
-            b = 2 * math.sqrt(2 * rows * math.log(4 * N * n**2 / delta) / n)
-            active &= value / n >= (value[active] / n).max() - 2 * b
-        assert np.array_equal(player.active, active)
-        assert player.P[~active].sum() == 0.0
-        assert player.P.sum() == pytest.approx(1.0)
-        log_term = math.log(4 * N * (n + 1) ** 2 / delta)
-        mu = min(1 / (2 * rows), math.sqrt(log_term / (2 * rows * (n + 1))))
-        load, chances = naive.policy_elimination_load(table, weights, player.P, mu, rows)
-        assert load[active].max() <= 2 * rows + 1e-6
-        assert chances.sum(1) == pytest.approx(1.0)
-        assert player.made[t] == (x, pytest.approx(chances[x, arm]))
-        due[t + late] = t, x, arm, chances[x, arm]
-        if t in due:
-            s, x, arm, p = due.pop(t)
-            y = float(arm == 0)  # the first row is the best in every context
-            player.observe(sets[x][arm], y, s)
-            value += [y / p if policy[x] == arm else 0.0 for policy in table]
-            n += 1
-    assert active[0]
-    assert active[-1] == (rows == 4)  # the other has had the time
-
-
-def test_policy_elimination_finds_a_distribution():
-    """At small mu, too, and from next to no weight on the policies that are needed."""
-    rng = np.random.default_rng(2)
-    for rows, policies, mu in ((10, 300, 1e-4), (3, 2, 0.1), (6, 40, 1e-9), (2, 500, 0.25)):
-        n = 4
-        table = rng.integers(rows, size=(policies, n))
-        table[:-1] = np.minimum(table[:-1], rows - 2)  # one policy alone plays the last row
-        table[-1] = rows - 1
-        sets = rng.uniform(size=(n, rows, 1))
-        player = started(PolicyElimination(sets, table), 1, SEED)
-        player.meet(rows)
-        player.P = np.where(np.arange(policies) == 0, 1.0, 1e-12)
-        chances = player.chances(mu)
-        load, slow = naive.policy_elimination_load(table, np.full(n, 0.25), player.P, mu, rows)
-        assert chances == pytest.approx(slow)
-        assert load.max() <= 2 * rows + 1e-6
-
-
-def test_policy_elimination_drops_bad_policies():
-    rounds = 3000
-    run, player = played(
-        PolicyElimination(), Constant(10.0), rounds, theta_star=np.array([3.0, -3.0])
-    )
-    assert player.active.tolist() == [True, False]
-    assert (run.index[-500:] == 0).mean() > 0.85
-    mean = run.reward[run.index == 1].mean()
-    assert abs(player.sums[1] / player.observed.sum() - mean) < 0.1
 
 
 # -------------------------------------------------------------------------------------- the whole
@@ -675,7 +378,7 @@ def test_wrappers_take_what_their_base_takes():
 def test_refused_before_the_first_round():
     def experiment(policy, **changes):
         settings = {"dims": [2], "horizon": 9, "runs": 1, **changes}
-        return new_experiment([policy], ["bernoulli"], ["never"], **settings)
+        return new_experiment(Options([policy], ["bernoulli"], ["never"], **settings))
 
     for policy, feedback, message in [
         (
@@ -697,26 +400,10 @@ def test_refused_before_the_first_round():
     labels = list(experiment("bold:base=kl-ucb:c=3").policies)
     assert labels == ["bold"]
     assert experiment("bold:base=kl-ucb:c=3").policies["bold"] == BOLD("kl-ucb:c=3")
-    given = new_experiment(
-        ["delayed-ucb1", "delayed-ucb1:3"], ["bernoulli"], ["never"], dims=[2], horizon=9, runs=1
-    )
-    assert list(given.policies) == ["delayed-ucb1", "delayed-ucb1:3"]
-
-
-def test_policy_elimination_knows_its_contexts():
-    player = started(PolicyElimination(np.ones((2, 3, 2))), 2, SEED)
-    with pytest.raises(
-        ValueError, match=r"actions in round 1 = [^:]*: expected one of the contexts"
-    ):
-        player.choose(np.zeros((3, 2)), 1)
-    player = started(PolicyElimination(np.ones((2, 3, 2)), [[2, 2]]), 2, SEED)
-    with pytest.raises(
-        ValueError, match=r"actions in round 1 = [^:]*: expected one of the contexts"
-    ):
-        player.choose(np.ones((2, 2)), 1)
-    player = started(PolicyElimination(policies=[[2]]), 2, SEED)
-    with pytest.raises(ValueError, match=r"policies = .*whole numbers from 0 to 2 - 1"):
-        player.choose(np.ones((2, 2)), 1)
+    both = ["delayed-ucb1", "delayed-ucb1:3"]
+    options = Options(both, ["bernoulli"], ["never"], dims=[2], horizon=9, runs=1)
+    given = new_experiment(options)
+    assert list(given.policies) == both
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""A bandit that is gone with its process, unless it is saved."""
+
+from typing import Any
+
+import numpy as np
+
+from belated.core.arguments import any_number, shown, wrong, wrong_type
+from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
+from belated.core.types import Matrix
+from belated.features import FeatureMap, Features
+from belated.features.growing import grown, places_in
+from belated.learner.learner import Learner
+
+
+class InMemory:
+    """A learner, its features and its random stream; see ``Backend``."""
+
+    def __init__(
+        self, learner: Learner, features: FeatureMap | None, rng: np.random.Generator
+    ) -> None:
+        self.learner, self.features, self.rng = learner, features, rng
+
+    def present(self) -> Learner:
+        """Return the learner: nobody else writes."""
+        return self.learner
+
+    def follow(self) -> None:
+        """Do nothing: nobody else writes."""
+
+    def decide(self, matrix: Matrix, context: Any) -> Decision:
+        """Choose a row of ``matrix`` and record it; its id is the round, counted from 1."""
+        return self.learner.decide(matrix, self.rng)
+
+    def learn(self, pairs: list[tuple[Any, Any]]) -> int:
+        """Take in all rewards and return how many are new, or raise and take in none."""
+        new = _new_rewards(pairs, self.learner)
+        if new:
+            self.learner.learn(new)
+        return len(new)
+
+    def grow(self, features: Features) -> None:
+        """Take in the whole history again with longer vectors."""
+        old, known = self.features, self.learner
+        if not isinstance(old, Features):
+            raise wrong_type("features", old, "Features(...) from the start, for grow")
+        new = grown(old, features)
+        learner = Learner(new.dim, known.family, known.given, known.max_norm)
+        learner.take_over(known, places_in(old, new))
+        new.unmatched = old.unmatched
+        self.learner, self.features = learner, new
+
+    def waiting(self) -> str:
+        """Return nothing: rewards are learnt at once."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing: there is no store."""
+
+
+def _new_rewards(pairs: list[tuple[Any, Any]], learner: Learner) -> dict[int, float]:
+    """Return the rewards that their rows of the history do not have yet, by row."""
+    new: dict[int, float] = {}
+    for id, y in pairs:
+        row, value = _row_and_reward(id, y, learner)
+        known = new.get(row, learner.history.y[row])
+        if known != known:  # NaN: not returned yet
+            new[row] = value
+        elif known != value:
+            raise ConflictingRewardError(
+                f"reward = {shown(y)} for id = {id!r}: expected {float(known)!r}, the reward "
+                "this decision already has"
+            )
+    return new
+
+
+def _row_and_reward(id: Any, y: Any, learner: Learner) -> tuple[int, float]:
+    support, n_decided = learner.family.support, learner.n_decided
+    try:
+        if isinstance(id, bool):
+            raise TypeError
+        row, value = id.__index__() - 1, any_number(y)
+    except OverflowError:
+        raise wrong(f"reward (of id = {id!r})", y, str(support)) from None
+    except (AttributeError, TypeError, ValueError):
+        hint = "; pass decision.id" if isinstance(id, Decision) else ""
+        raise TypeError(
+            f"learn({shown(id)}, {shown(y)}): expected the id of a decision, a whole number, "
+            f"and a reward, a number{hint}"
+        ) from None
+    if not 0 <= row < n_decided:
+        raise UnknownDecisionError(
+            f"id = {shown(id)}: expected the id of a decision this bandit made, "
+            + (f"1 to {n_decided}" if n_decided else "and it has made none yet")
+        )
+    if not support.contains(value):
+        raise wrong(f"reward (of id = {id!r})", y, str(support))
+    return row, value

@@ -1,0 +1,82 @@
+"""Options of a command that are derived from the fields of a class."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Signature, signature
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+from msgspec import Meta
+
+from belated.core.arguments import wrong
+
+Command = Callable[..., None]
+
+
+def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command one option for each field of ``declared``.
+
+    The command gets the options that were named in ``**given``, by the names of the fields. A field
+    without a default must be named. The ``Meta`` of a field holds its help and examples;
+    ``extra={"option": "dim"}`` gives the option another name. A field that is neither a number nor
+    a text nor a list is given as JSON.
+
+    With ``show_defaults``, the help shows the defaults and lists these options after the command's
+    own, not before; the command gets all of them.
+    """
+    hints = get_type_hints(declared, include_extras=True)
+    kinds = {field: _kind(hint) for field, hint in hints.items()}
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def called(**values: Any) -> None:
+            for field, kind in kinds.items():
+                value = values.pop(field)
+                if value not in (None, []):
+                    values[field] = from_json(field, value) if kind is None else value
+            command(**values)
+
+        options = []
+        for field in signature(declared).parameters.values():
+            asked = show_defaults or field.default is field.empty
+            option = field.replace(annotation=_option(kinds[field.name], hints[field.name]))
+            options.append(option if asked else option.replace(default=None))
+        own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        ordered = [*own, *options] if show_defaults else [*options, *own]
+        named = [p.replace(kind=p.KEYWORD_ONLY) for p in ordered]
+        called.__signature__ = Signature(named)  # type: ignore[attr-defined]
+        return called
+
+    return decorate
+
+
+def from_json(option: str, text: str) -> Any:
+    """Return the value of an option that is JSON."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise wrong(f"--{option}", text, f"JSON ({error})") from None
+
+
+def _kind(hint: Any) -> Any:
+    """Return the type of the values of an option, or None for JSON; the first type of a union."""
+    while get_origin(hint) not in (None, Sequence, Literal):
+        hint = next(part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is Sequence:
+        return list[_kind(get_args(hint)[0])]  # type: ignore[misc]
+    if hint is Any or get_origin(hint) is Literal:
+        return str
+    return hint if hint in (str, int, float, bool) else None
+
+
+def _option(kind: Any, hint: Any) -> Any:
+    """Return what typer has to know of an option."""
+    meta: Meta = hint.__metadata__[0]
+    lines = [meta.description or ""]
+    if meta.examples:
+        example = meta.examples[0]
+        lines.insert(0, f"Such as {example}." if kind else f"JSON, such as {json.dumps(example)}.")
+    names = [f"--{name}" for name in (meta.extra or {}).values()]
+    return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines).strip())]

@@ -1,0 +1,101 @@
+"""Settings and options are declared once: what is derived from a declaration has all its fields."""
+
+import inspect
+import json
+import tomllib
+from dataclasses import fields
+
+import msgspec
+import typer
+from typer.testing import CliRunner
+
+import belated as package
+from belated.commands.main import app
+from belated.experiments.experiment_file import experiment_of
+from belated.experiments.options import Options
+from belated.ledger.spec import Spec
+from belated.service.bandits_file import BanditTable, read_config
+from belated.service.settings import spec_of
+from belated.wire import BanditSettings, Settings
+
+GIVEN = """
+family = "gaussian:sd=0.5"
+policy = "thompson"
+dim = 3
+max_norm = 2.0
+loop = "conversion"
+window = 5.0
+default_reward = 0.5
+late = "revise"
+mode = "shadow"
+exploration = 0.25
+baseline = "a"
+fallback = "b"
+log_actions = true
+features = { hashed = { user = 2 } }
+"""
+IN_THE_LOG = (
+    '{"family":{"type":"bernoulli"},"policy":{"type":"greedy"},"dim":2,"max_norm":1.0,'
+    '"features":null,"loop":"explicit","window":null,"default_reward":0.0,"late":"keep",'
+    '"mode":"live","exploration":0.0,"baseline":"","fallback":"","log_actions":false}'
+)
+
+
+def command(*path):
+    found = typer.main.get_command(app)
+    for name in path:
+        found = found.commands[name]
+    return found
+
+
+def test_every_setting_is_everywhere(tmp_path):
+    names = set(Settings.__struct_fields__)
+    given = tomllib.loads(GIVEN)
+    assert set(given) == names, "a new setting needs a value here"
+    assert set(BanditSettings.__struct_fields__) == names
+    assert Spec.__struct_fields__ == Settings.__struct_fields__  # the order enters Fold.digest
+    assert names <= {parameter.name for parameter in command("bandits", "create").params}
+    (tmp_path / "x.toml").write_text(f"[bandits.a]\n{GIVEN}")
+    table = read_config(tmp_path / "x.toml")["a"]
+    assert isinstance(table, BanditTable)
+    schema = msgspec.json.schema(BanditSettings)["$defs"]["BanditSettings"]["properties"]
+    assert set(schema) == names
+    assert all({"description", "examples"} & set(about) for about in schema.values())
+    written = msgspec.json.decode(msgspec.json.encode(spec_of(table)))
+    assert set(written) == names
+    same = names - {"family", "policy", "features"}
+    assert {name: written[name] for name in same} == {name: given[name] for name in same}
+
+
+def test_every_setting_can_be_an_option(tmp_path):
+    """What the options say is what the same table of a file says."""
+    given = tomllib.loads(GIVEN)
+    texts = given | {"features": json.dumps(given["features"])}
+    del texts["log_actions"]
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in texts.items()]
+    options += ["--log-actions", "--ledger", f"sqlite:///{tmp_path / 'x.db'}", "--json"]
+    result = CliRunner().invoke(app, ["bandits", "create", "a", *options], catch_exceptions=False)
+    table = msgspec.convert(given, BanditTable)
+    assert json.loads(result.output)["settings"] == msgspec.json.decode(
+        msgspec.json.encode(spec_of(table))
+    )
+
+
+def test_the_log_is_written_as_in_version_0_1():
+    spec = Spec(family={"type": "bernoulli"}, policy={"type": "greedy"}, dim=2)
+    assert msgspec.json.encode(spec).decode() == IN_THE_LOG
+    assert msgspec.json.decode(IN_THE_LOG, type=Spec) == spec
+
+
+def test_every_option_of_simulate_is_everywhere(tmp_path):
+    names = [field.name for field in fields(Options)]
+    python = list(inspect.signature(package.simulate).parameters)
+    assert python == [*names, "out", "threads", "executor", "progress"]
+    params = {parameter.name: parameter for parameter in command("simulate").params}
+    assert [name for name in params if name in names] == names
+    assert all(params[name].help and params[name].default is None for name in names)
+    lines = ["horizon = 20", "bayesian = true", "max_norm = 3.0", "n_actions = 7"]
+    (tmp_path / "x.toml").write_text("\n".join(lines))
+    experiment = experiment_of(tmp_path / "x.toml", {"horizon": 30})
+    assert (experiment.horizon, experiment.bayesian, experiment.max_norm) == (30, True, 3.0)
+    assert experiment.environment.n_actions == 7

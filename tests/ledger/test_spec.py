@@ -1,0 +1,47 @@
+"""Settings of a bandit in a ledger: which are refused, and which may change."""
+
+import msgspec
+import pytest
+
+from belated import Gaussian
+from belated.ledger.replica import Replica
+from belated.ledger.stores.memory import MemoryLedger
+from support.replicas import Clock, explicit, new_replica
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"loop": "conversion"}, "window = None"),
+        ({"window": -1.0}, "window = -1"),
+        ({"loop": "conversion", "window": 1.0, "default_reward": 0.5}, "default_reward = 0.5"),
+        ({"exploration": 1.5}, "exploration = 1.5"),
+        ({"late": "sometimes"}, "late = 'sometimes': expected 'keep' or 'revise'"),
+        ({"loop": "open"}, "loop = 'open'"),
+        ({"mode": []}, "mode = "),
+    ],
+)
+def test_settings_that_cannot_be(settings, said):
+    replica = Replica(MemoryLedger(), clock=Clock())
+    with pytest.raises(ValueError, match=said):
+        replica.configure("shop", explicit(**settings))
+    assert replica.ledger.follow(replica.position)[0] == []
+
+
+def test_settings_that_would_change_the_past():
+    replica = new_replica(explicit())
+    assert not replica.configure("shop", explicit())
+    assert replica.configure("shop", explicit(exploration=0.1, window=5.0))
+    assert replica.folds["shop"].spec.exploration == 0.1
+    with pytest.raises(ValueError, match=r"family = .*Make a bandit of another name"):
+        replica.configure("shop", explicit(Gaussian(sd=1.0)))
+    with pytest.raises(ValueError, match="name = 'a b'"):
+        replica.configure("a b", explicit())
+
+
+def test_bodies_survive_added_fields():
+    """Logs outlive versions: fields may be added at the end of a body, never moved."""
+    body = msgspec.msgpack.encode([b"x", "a", 0, 1.0, 3, "p", 0.0, 0.0, 0.0])
+    from belated.ledger.events import Decided
+
+    assert msgspec.msgpack.decode(body, type=Decided).context == b""

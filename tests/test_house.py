@@ -1,0 +1,101 @@
+"""The house is as its plan says: layers, rooms, and documents that name what exists."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE, TESTS = ROOT / "src" / "belated", ROOT / "tests"
+SUPPORT = {"support", "naive", "data"}  # folders of tests that hold no tests
+LONGEST = 600  # lines of a file of tests
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def layers() -> list[str]:
+    """Lines of the contract on layers, highest first: ``client | service | experiments``."""
+    (contract,) = (c for c in CONTRACTS["contracts"] if c["name"] == "imports point downwards only")
+    return [line.replace("belated.", "") for line in contract["layers"]]
+
+
+def test_the_picture_of_layers_is_the_contract():
+    picture = re.search(r"^## Layers$.*?^```\n(.*?)^```", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    assert picture is not None, "docs/architecture.md: expected a picture under ## Layers"
+    assert picture[1].splitlines() == layers()
+
+
+def test_every_module_is_in_the_layer_contract():
+    """A module that the contract does not name may import anything."""
+    named = {name for line in layers() for name in line.split(" | ")}
+    modules = {
+        p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert named == modules - {"__init__", "__main__"}
+
+
+def test_folders_of_tests_are_folders_of_the_package():
+    for path in TESTS.rglob("test_*.py"):
+        room = path.parent.relative_to(TESTS)
+        if room.parts[:1] != ("data",):
+            assert (PACKAGE / room / "__init__.py").exists(), f"tests/{room}: no such room in src"
+
+
+def test_names_of_test_files_are_unique():
+    """Folders of tests are no packages: two files of one name would be one module."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda p: p.stem)
+def test_files_of_tests_are_short(path):
+    lines = len(path.read_text().splitlines())
+    assert lines <= LONGEST, f"{path.relative_to(ROOT)}: {lines} lines, at most {LONGEST}"
+
+
+def imported(path: Path) -> set[str]:
+    """First parts of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module).split(".")[0])
+    return found
+
+
+def test_the_package_imports_no_test():
+    tests = {path.stem for path in TESTS.rglob("*.py")} - {"__init__"}
+    ours = {name for name in tests if name.startswith("test_")} | SUPPORT | {"tests", "conftest"}
+    for path in PACKAGE.rglob("*.py"):
+        assert imported(path).isdisjoint(ours), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_paths_in_documents_exist(page):
+    """Paths such as ``ledger/rules.py``, from the root, from the package or from the page."""
+    for path in re.findall(r"(?<![\w./-])[\w.-]+(?:/[\w.-]+)*/[\w-]+\.py\b", page.read_text()):
+        places = [ROOT, ROOT / "src", PACKAGE, page.parent]
+        assert any((place / path).exists() for place in places), f"{page.name}: {path}"
+
+
+ROOMS = re.findall(r"^\| (`[\w/.`, ]+`) \| (.*) \|$", ARCHITECTURE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("rooms", "content"), ROOMS, ids=[rooms for rooms, _ in ROOMS])
+def test_rooms_of_the_architecture_exist(rooms, content):
+    """Every room is there, and so is every file that its row names without a folder."""
+    folders = [PACKAGE / room for room in re.findall(r"`([\w/.]+)`", rooms)]
+    for folder in folders:
+        assert folder.exists(), folder.relative_to(PACKAGE)
+    for name in re.findall(r"`(\w+\.py)`", content):
+        assert any((folder / name).exists() for folder in folders), f"{rooms}: {name}"
+
+
+def test_every_room_is_in_the_architecture():
+    named = {room for rooms, _ in ROOMS for room in re.findall(r"`([\w/]+)/`", rooms)}
+    top = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
+    assert top <= named

@@ -45,8 +45,11 @@ ROUNDS, ACTIONS, DIM = 80, 6, 3
 THETA_STAR = np.linspace(-0.5, 0.5, DIM)
 LATE = Exponential(8.0)
 
-LEARNING_SHARE = 0.85  # of the regret of uniform play
-ARMS = np.array([[0.6, 0.8], [-0.8, 0.6]])  # at right angles: one says nothing of the other
+LEARNING_SHARE, SMALL_SHARE = 0.85, 0.25  # of the regret of uniform play
+# Six actions near the first two of three unit vectors at right angles, of which one is good and the
+# other bad
+AXES = np.array([[2.0, -2.0, 1.0], [1.0, 2.0, 2.0], [2.0, 1.0, -2.0]]) / 3.0
+ARMS = np.array([[x, 0.96 - x, z] for z in (-0.28, 0.0, 0.28) for x in (0.96, 0.0)]) @ AXES
 
 
 def check_policy(
@@ -78,10 +81,10 @@ def _bandit(policy: Policy, family: Family, seed: int = 1) -> Bandit:
     return Bandit(DIM, family=family, policy=policy, seed=seed)
 
 
-def _player(policy: Any, family: Family, seed: np.random.SeedSequence, dim: int = DIM) -> Player:
+def _player(policy: Any, family: Family, seed: np.random.SeedSequence) -> Player:
     if is_own(policy):
-        return OwnPlayer(with_horizon(policy, ROUNDS), family, dim, seed)
-    return Bandit(dim, family=family, policy=policy, seed=seed)
+        return OwnPlayer(with_horizon(policy, ROUNDS), family, DIM, seed)
+    return Bandit(DIM, family=family, policy=policy, seed=seed)
 
 
 def _played(
@@ -431,15 +434,17 @@ def check_bad_input_changes_nothing(policy: Policy, family: Family) -> None:
 def check_learns_from_rewards(policy: Any, family: Family, rounds: int = 300) -> None:
     """Regret is lower than that of uniform play, and lower in the second half than in the first.
 
-    The policy plays two runs with delayed rewards and two actions, of which another one is better
-    in each run. Worlds and seeds are fixed: a policy passes always or never.
+    Regret need not fall where the second half has a quarter of that of uniform play or less.
+    The policy plays two runs with delayed rewards and six actions, the same in all rounds. Three
+    are equally good and three equally bad, and in the second run it is the other way round. Worlds
+    and seeds are fixed: a policy passes always or never.
     """
     if hasattr(policy, "horizon"):
         policy = policy._replace(horizon=rounds)
     halves, uniform = np.zeros(2), 0.0
-    for run, values in enumerate(([-0.7, 0.7], [0.7, -0.7])):
-        world = draw_world(FixedArms(ARMS), 2, rounds, run, ARMS.T @ values)
-        player = _player(policy, family, np.random.SeedSequence(run), dim=2)
+    for run, sign in enumerate((-0.7, 0.7)):
+        world = draw_world(FixedArms(ARMS), DIM, rounds, run, sign * (AXES[0] - AXES[1]))
+        player = _player(policy, family, np.random.SeedSequence(run))
         regret = play(player, world, LATE, feedback=feedback_for(policy)).regret
         middle = regret[rounds // 2 - 1]
         halves += middle, regret[-1] - middle
@@ -456,7 +461,7 @@ def check_learns_from_rewards(policy: Any, family: Family, rounds: int = 300) ->
         f"regret is {share:.0%} of that of uniform play, expected {LEARNING_SHARE:.0%} or less: "
         f"{remedy}"
     )
-    assert second < first, (
+    assert second < first or second <= SMALL_SHARE * uniform / 2.0, (
         f"regret does not fall: {first:.3g} in the first half of the rounds, {second:.3g} in the "
         f"second: {remedy}"
     )

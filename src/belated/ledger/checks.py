@@ -225,11 +225,11 @@ def check_one_batch(new: NewLedger) -> None:
     same, other = (writer.about(Kind.REWARDED, decision.id, value) for value in (1.0, 2.0))
     cancel = writer.about(Kind.CANCELLED, decision.id)
     outcomes = writer.ledger.commit([decision, decision, same, same, other, cancel])
-    statuses = [outcome.status for outcome in outcomes]
     rule = "a draft must be judged in the light of those before it in the batch"
     wanted = ["accepted", "duplicate", "accepted", "duplicate", "conflict", "conflict"]
-    _expect(statuses, wanted, rule)
-    _expect(outcomes[4].facts, Facts("shop", None, 1.0), "a conflict must say with what")
+    _expect([outcome.status for outcome in outcomes], wanted, rule)
+    facts = Facts("shop", None, 1.0)
+    _expect(outcomes[4].facts, facts, "the outcome of a conflict must carry the facts against it")
     kinds = [event.kind for event in _log(writer.ledger)]
     _expect(kinds, [Kind.DECIDED, Kind.REWARDED], "write what was accepted and nothing else")
     statuses = writer.commit(writer.decided("other", id=decision.id))

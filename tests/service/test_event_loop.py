@@ -113,8 +113,8 @@ def test_a_slow_disk_is_not_waited_for_until_it_is_quick(monkeypatch):
 
     async def write():
         writes = Writer(Replica(Disk()))
-        run = writes._store.run
-        writes._store.run = lambda wait, *work: waits.append(wait) or run(wait, *work)
+        run = writes.store.run
+        writes.store.run = lambda wait, *work: waits.append(wait) or run(wait, *work)
         for is_slow in (False, True, True, False, False, False, False):
             slow.set() if is_slow else slow.clear()
             await writes.write([DRAFT])

@@ -325,7 +325,10 @@ class Service:
         """
         here = quick and not (self.writer.in_thread or self.writer.is_busy)
         try:
-            answer = ask(self.ledger) if here else await asyncio.to_thread(ask, self.beside)
+            if here:
+                answer = await self.writer.store.run(WAIT, ask, self.ledger)
+            else:
+                answer = await asyncio.to_thread(ask, self.beside)
         except StoreUnavailableError as error:
             self.outage.failed(Use.ASKING, error)
             raise

@@ -93,13 +93,13 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._refused_at: float | None = None  # when another process was first found writing
         self._quick = QUICK_AGAIN  # commits since the last slow one
-        self._store = WorkThread("store")
+        self.store = WorkThread("store")
         self.state = WorkThread("state")  # while it is busy, the bandits must not be looked at
 
     @property
     def is_busy(self) -> bool:
         """True while a thread works on the store for longer than the event loop waits."""
-        return self._store.is_busy or self.state.is_busy
+        return self.store.is_busy or self.state.is_busy
 
     def write(self, drafts: Sequence[Draft]) -> "asyncio.Future[list[Outcome]]":
         """Done when the drafts are durable and taken in; raises what the ledger raises.
@@ -186,7 +186,7 @@ class Writer:
         wait = 0.0 if self.in_thread or self._quick < QUICK_AGAIN else WAIT
         started = perf_counter()
         try:
-            commit = await self._store.run(wait, self._commit_and_read, drafts)
+            commit = await self.store.run(wait, self._commit_and_read, drafts)
         except Exception as error:
             for part in self._fail(batch, error):
                 await self._commit_parts(part)

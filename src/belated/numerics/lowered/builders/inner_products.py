@@ -9,7 +9,7 @@ from belated.numerics.lowered.builders.lowering import (
     DOUBLE,
     INT,
     Variable,
-    call,
+    called,
     halved,
     load,
     load_up_to,
@@ -64,7 +64,9 @@ def _build(builder: Any, *arguments: Any) -> None:
     builder.ret(results)
 
 
-def inner_products(builder: Any, *arguments: Any) -> Any:
-    *vectors, nu = arguments
-    numbers = [*(vector.data for vector in vectors), nu, vectors[0].shape[0]]
-    return call(builder, "belated.inner_products", ir.ArrayType(DOUBLE, COUNT), numbers, _build)
+inner_products = called(
+    "inner_products",
+    ir.ArrayType(DOUBLE, COUNT),
+    _build,
+    lambda *given: [*(vector.data for vector in given[:-1]), given[-1], given[0].shape[0]],
+)

@@ -13,6 +13,7 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 DOUBLE, FLOAT, INT = ir.DoubleType(), ir.FloatType(), ir.IntType(64)
+NOTHING = ir.VoidType()
 
 
 def has_feature(name: str) -> bool:
@@ -73,23 +74,28 @@ def try_out(lower: Callable[..., Any], sig: Any) -> None:
     parse_assembly(str(module)).verify()
 
 
-def call(
-    builder: Any, name: str, result: Any, arguments: list[Any], build: Callable[..., None]
-) -> Any:
-    """Call a function that is built where the module has none, and not copied into its callers."""
-    name += ".masked" if MASKED_LOADS else ""  # of one name only one is ever linked
-    function = builder.module.globals.get(name)
-    if function is None:
-        kinds = [_without_element(argument.type) for argument in arguments]
-        function = ir.Function(builder.module, ir.FunctionType(result, kinds), name)
-        function.linkage = "linkonce_odr"
-        function.attributes.add("noinline")
-        build(ir.IRBuilder(function.append_basic_block()), *function.args)
-    return builder.call(function, arguments)
+def called(
+    name: str, result: Any, build: Callable[..., None], numbers: Callable[..., list[Any]]
+) -> Callable[..., Any]:
+    """A builder of calls: of a function that is built where the module has none, never copied.
 
+    ``numbers`` says what of the arguments is handed over.
+    """
 
-def _without_element(kind: Any) -> Any:
-    return ir.PointerType() if isinstance(kind, ir.PointerType) else kind
+    def builds(builder: Any, *arguments: Any) -> Any:
+        given = numbers(*arguments)
+        # of one name only one is ever linked
+        full = f"belated.{name}.masked" if MASKED_LOADS else f"belated.{name}"
+        function = builder.module.globals.get(full)
+        if function is None:
+            kinds = [ir.PointerType() if value.type.is_pointer else value.type for value in given]
+            function = ir.Function(builder.module, ir.FunctionType(result, kinds), full)
+            function.linkage = "linkonce_odr"
+            function.attributes.add("noinline")
+            build(ir.IRBuilder(function.append_basic_block()), *function.args)
+        return builder.call(function, given)
+
+    return builds
 
 
 def shuffled(builder: Any, pack: Any, *places: int) -> Any:

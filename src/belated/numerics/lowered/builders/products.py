@@ -14,10 +14,10 @@ from numba.core import cgutils
 from belated.numerics.lowered.builders.lowering import (
     DOUBLE,
     INT,
-    Array,
+    NOTHING,
     Variable,
     at,
-    call,
+    called,
     halved,
     load,
     load_up_to,
@@ -118,19 +118,10 @@ def _build_dot(builder: Any, a: Any, b: Any, d: Any) -> None:
     builder.ret(halved(builder, sums.get(), builder.fadd))
 
 
-def dot(builder: Any, a: Array, b: Array) -> Any:
-    arguments = [a.data, b.data, a.shape[0]]
-    return call(builder, "belated.dot", DOUBLE, arguments, _build_dot)
-
-
-def quadratic(builder: Any, A: Array, x: Array, out: Array) -> Any:
-    arguments = [A.data, x.data, out.data, x.shape[0]]
-    return call(builder, "belated.product", DOUBLE, arguments, _build_product)
-
-
-matvec = quadratic
-
-
-def add_outer(builder: Any, A: Array, weight: Any, x: Array) -> None:
-    arguments = [A.data, weight, x.data, x.shape[0]]
-    call(builder, "belated.update", ir.VoidType(), arguments, _build_update)
+dot = called("dot", DOUBLE, _build_dot, lambda a, b: [a.data, b.data, a.shape[0]])
+matvec = quadratic = called(
+    "product", DOUBLE, _build_product, lambda A, x, out: [A.data, x.data, out.data, x.shape[0]]
+)
+add_outer = called(
+    "update", NOTHING, _build_update, lambda A, weight, x: [A.data, weight, x.data, x.shape[0]]
+)

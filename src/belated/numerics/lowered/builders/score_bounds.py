@@ -8,10 +8,11 @@ from numba.core import cgutils
 from belated.numerics.lowered.builders.lowering import (
     FLOAT,
     INT,
+    NOTHING,
     Array,
     Variable,
     at,
-    call,
+    called,
     halved,
     has_feature,
     load,
@@ -85,20 +86,11 @@ def _build(
     builder.ret_void()
 
 
-def bound_all(
-    builder: Any,
-    coarse: Array,
-    theta: Array,
-    v: Array,
-    across: Any,
-    less: Any,
-    slope: Any,
-    m: Any,
-    work: Array,
-) -> None:
-    pointers = [coarse.data, coarse.shape[1], theta.data, v.data, theta.shape[0]]
-    arguments = [*pointers, across, less, slope, m, work.data]
-    call(builder, f"belated.bounds{AT_ONCE[0]}", ir.VoidType(), arguments, _build)
+def bound_all(builder: Any, coarse: Array, theta: Array, v: Array, *others: Any) -> Any:
+    *constants, work = others
+    given = [coarse.data, coarse.shape[1], theta.data, v.data, theta.shape[0]]
+    given += [*constants, work.data]
+    return called(f"bounds{AT_ONCE[0]}", NOTHING, _build, lambda: given)(builder)
 
 
 def _bits(builder: Any, bounds: Any, start: Any, level: Any) -> Any:
@@ -133,9 +125,9 @@ def _build_highest(builder: Any, bounds: Any, n: Any, K: Any) -> None:
     builder.ret(found.get())
 
 
-def highest(builder: Any, bounds: Array, K: Any) -> Any:
-    arguments = [bounds.data, bounds.shape[0], K]
-    return call(builder, "belated.highest", INT, arguments, _build_highest)
+highest = called(
+    "highest", INT, _build_highest, lambda bounds, K: [bounds.data, bounds.shape[0], K]
+)
 
 
 def _build_count(builder: Any, bounds: Any, n: Any, level: Any) -> None:
@@ -146,9 +138,9 @@ def _build_count(builder: Any, bounds: Any, n: Any, level: Any) -> None:
     builder.ret(count.get())
 
 
-def count_reaching(builder: Any, bounds: Array, level: Any) -> Any:
-    arguments = [bounds.data, bounds.shape[0], level]
-    return call(builder, "belated.count", INT, arguments, _build_count)
+count_reaching = called(
+    "count", INT, _build_count, lambda bounds, level: [bounds.data, bounds.shape[0], level]
+)
 
 
 def reaching(builder: Any, bounds: Array, start: Any, level: Any) -> Any:

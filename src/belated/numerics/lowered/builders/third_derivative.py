@@ -8,10 +8,10 @@ from numba.core import cgutils
 from belated.numerics.lowered.builders.lowering import (
     DOUBLE,
     INT,
-    Array,
+    NOTHING,
     Variable,
     at,
-    call,
+    called,
     halved,
     load,
     load_up_to,
@@ -142,7 +142,8 @@ def _build_thirds(builder: Any, x: Any, weights: Any, T3: Any, d: Any, columns: 
     builder.ret_void()
 
 
-def _build_squares(builder: Any, weights: Any, T3: Any, d: Any, columns: Any) -> None:
+def _build_squares(builder: Any, weights: Any, T3: Any, rows: Any, columns: Any) -> None:
+    d = builder.sub(rows, INT(BATCH + 1))
     pairs = [at(builder, T3, builder.mul(builder.add(d, INT(b)), columns)) for b in range(BATCH)]
     row = at(builder, T3, builder.mul(builder.add(d, INT(BATCH)), columns))
     packs = [spread(builder, load(builder, weights, INT(b), 1), EIGHT) for b in range(BATCH)]
@@ -152,22 +153,21 @@ def _build_squares(builder: Any, weights: Any, T3: Any, d: Any, columns: Any) ->
     builder.ret_void()
 
 
-def add_thirds(builder: Any, x: Array, weights: Array, T3: Array) -> None:
-    arguments = [x.data, weights.data, T3.data, x.shape[1], T3.shape[1]]
-    call(builder, "belated.thirds", ir.VoidType(), arguments, _build_thirds)
-
-
-def add_squares(builder: Any, weights: Array, T3: Array) -> None:
-    d = builder.sub(T3.shape[0], INT(BATCH + 1))
-    arguments = [weights.data, T3.data, d, T3.shape[1]]
-    call(builder, "belated.squares", ir.VoidType(), arguments, _build_squares)
-
-
-def multiply_pairs(builder: Any, x: Array, pairs: Array) -> None:
-    arguments = [x.data, pairs.data, x.shape[0]]
-    call(builder, "belated.pairs", ir.VoidType(), arguments, _build_pairs)
-
-
-def sweep(builder: Any, T3: Array, step: Array, out: Array) -> None:
-    arguments = [T3.data, step.data, out.data, step.shape[0], T3.shape[1]]
-    call(builder, "belated.sweep", ir.VoidType(), arguments, _build_sweep)
+add_thirds = called(
+    "thirds",
+    NOTHING,
+    _build_thirds,
+    lambda x, weights, T3: [x.data, weights.data, T3.data, x.shape[1], T3.shape[1]],
+)
+add_squares = called(
+    "squares", NOTHING, _build_squares, lambda weights, T3: [weights.data, T3.data, *T3.shape]
+)
+multiply_pairs = called(
+    "pairs", NOTHING, _build_pairs, lambda x, pairs: [x.data, pairs.data, x.shape[0]]
+)
+sweep = called(
+    "sweep",
+    NOTHING,
+    _build_sweep,
+    lambda T3, step, out: [T3.data, step.data, out.data, step.shape[0], T3.shape[1]],
+)

@@ -5,7 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo demo-service test test-quick test-pythons test-peers client-wheel lint setup lock docs clean
+.PHONY: demo demo-service test test-all test-plain-kernels test-quick test-pythons test-peers
+.PHONY: client-wheel lint setup lock docs published clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -14,9 +15,21 @@ demo: $(VENV)/ready
 demo-service: $(VENV)/ready
 	$(BIN)/belated demo-service
 
+# What a contributor runs: everything in plain Python, and each mechanism of the compiler once.
 test: $(VENV)/ready
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not compiled"
-	$(BIN)/pytest -n 2 -m compiled
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not slow and not compiled"
+	$(BIN)/pytest -n 2 -m "not slow and compiled" tests
+	@echo "left to make test-all: databases, browsers, clusters, killed processes, all compiled combinations"
+
+# What `make test` leaves out; it and this are all tests, each once.
+test-all: $(VENV)/ready
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "slow and not compiled" tests
+	$(BIN)/pytest -n 2 -m "slow and compiled" tests
+	$(MAKE) test-plain-kernels
+
+# Kernels again, without the loops that are written in the compiler's own terms.
+test-plain-kernels: $(VENV)/ready
+	BELATED_PLAIN_KERNELS=1 $(BIN)/pytest -n 2 -m compiled tests/numerics tests/estimators tests/core/test_core.py
 
 # What is likeliest to depend on the version of Python: all layers in plain Python, and the compiler.
 QUICK := $(addprefix tests/, bandit/test_bandit.py client core/test_core.py core/test_extras.py \
@@ -70,11 +83,17 @@ docs: $(VENV)/ready
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	$(BIN)/python benchmarks/policies.py >> docs/performance.new
 	$(BIN)/python benchmarks/service.py >> docs/performance.new
+	$(BIN)/python benchmarks/importing.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
 	$(BIN)/python benchmarks/widths.py > docs/widths.md
 	$(BIN)/belated demo --out docs
 	$(BIN)/belated list policies --markdown > docs/algorithms.new
 	mv docs/algorithms.new docs/algorithms.md
+
+# The printed numbers beside ours: ten minutes on two quiet cores; what was played is kept in published/.
+published: $(VENV)/ready
+	$(BIN)/python benchmarks/published.py published > docs/published.new
+	mv docs/published.new docs/published.md
 
 clean:
 	rm -rf .venv .venv-3.* dist demo

@@ -9,19 +9,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.checks import check_policy
-from belated.core.arguments import parameters, positive, probability
-from belated.estimators import LazyNewton
-from belated.families import Bernoulli, Gaussian
-from belated.model.protocols import Estimator, Family, choose
-from belated.model.state import State
-from belated.numerics.lowered.products import dot
-from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated import Bernoulli, Gaussian
+from belated.extend import (
+    DecisionSet,
+    Estimator,
+    Family,
+    LazyNewton,
+    State,
+    check_policy,
+    choose,
+    dot,
+    most_optimistic,
+    parameters,
+    positive,
+    probability,
+)
 
 
 @parameters
 class EpsilonGreedy(NamedTuple):
-    """Explore at random with probability epsilon. No guarantee."""
+    """Explore at random with probability epsilon. No guarantee.
+
+    Parameters
+    ----------
+    epsilon
+        Probability of a random action.
+    lam
+        The ridge.
+    """
 
     epsilon: float = 0.1
     lam: float = 1.0
@@ -47,7 +62,7 @@ def _choose(
 ) -> tuple[int, float, float, float]:
     if rng.random() < policy.epsilon:
         row = int(rng.random() * actions.rows.shape[0])
-        estimate = dot(actions.rows[row].copy(), state.theta)
+        estimate = dot(actions.rows[row], state.theta)
         return row, estimate, estimate, 0.0
     return most_optimistic(state.theta, state.W_inv, state.cap, 0.0, actions, state.work)
 

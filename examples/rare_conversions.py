@@ -8,17 +8,17 @@ about 2 per cent of cases, and theta need not be long to say so.
 import math
 from typing import NamedTuple
 
-from belated.checks import check_family
-from belated.core.arguments import parameters
-from belated.model.protocols import (
+from belated.extend import (
     Support,
+    check_family,
     cumulant,
     derivatives,
     least_slope,
+    parameters,
     reward_quantile,
     self_concordance,
+    sigmoid,
 )
-from belated.numerics.special import sigmoid
 
 
 @parameters

@@ -6,9 +6,7 @@ A delay is a NamedTuple with its mean and its survival function, and one kernel:
 import math
 from typing import NamedTuple
 
-from belated.checks import check_delay
-from belated.core.arguments import parameters, positive
-from belated.model.protocols import delay_quantile
+from belated.extend import check_delay, delay_quantile, parameters, positive
 
 
 @parameters

@@ -1,5 +1,6 @@
 """Settings of every test, and the fixtures that several folders share."""
 
+import pytest
 from hypothesis import settings
 
 from support.browser import browser as browser
@@ -10,3 +11,11 @@ from support.shop_ledger import shop as shop
 
 settings.register_profile("belated", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("belated")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests that need a database or a browser are slow: `make test` needs neither."""
+    for item in items:
+        if {"postgres", "browser"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)

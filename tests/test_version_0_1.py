@@ -82,6 +82,7 @@ def test_saved_bandit(name):
     check_saved_bandit(name)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", SAYS["bandits"])
 def test_saved_bandit_compiled(name):
@@ -135,6 +136,7 @@ def test_replay(url):
     check_replay(url)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_replay_compiled(url):
     check_replay(url)
@@ -148,6 +150,7 @@ def test_verify(url, tmp_path):
     assert "rebuilt from zero" in [check["check"] for check in found["checks"]]
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.skipif(not EXACT, reason="a processor or library unlike that of the data")
 def test_verify_compiled(url):

@@ -93,6 +93,7 @@ for k in range(10**9):
 """
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     acknowledged = {"decided": set(), "rewarded": set()}
@@ -302,7 +303,13 @@ def interrupted(ledger, method, rival):
     setattr(ledger, method, first_the_rival)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "postgres, within the transaction"])
+POSTGRES = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("postgres", "postgres, within the transaction")
+]
+
+
+@pytest.fixture(params=["memory", "sqlite", *POSTGRES])
 def contested(request, tmp_path):
     """A bandit, the name of the method in which another writes, and the ledger of that one."""
     if request.param == "memory":

@@ -69,6 +69,7 @@ for name in registry.FAMILIES:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_cache_warm(tmp_path):
     """After warming, the first run of every family compiles nothing."""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +11,13 @@ from inspect import signature
 from pathlib import Path
 
 import httpx2
-from playwright.sync_api import expect, sync_playwright
+import pytest
+from playwright.sync_api import expect
 
 from belated.client import Client
 from belated.commands.demo_service import WORLDS, run_demo
 from belated.commands.service import demo_service
 from belated.service.serving import ServeSettings
-from support.browser import FLAGS
 
 ENVIRONMENT = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 
@@ -45,6 +44,7 @@ def demo(*args):
         process.communicate()
 
 
+@pytest.mark.slow
 def test_it_stops_by_itself(tmp_path):
     result = subprocess.run(
         [sys.executable, "-m", "belated", "demo-service", "--port", "0", "--seconds", "3"],
@@ -56,8 +56,8 @@ def test_it_stops_by_itself(tmp_path):
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
 
 
-def test_the_page_moves_and_the_alarm_shows():
-    chromium = shutil.which("chromium")
+@pytest.mark.slow
+def test_bandits_learn_and_the_alarm_shows():
     with demo("--seed", "3") as (process, url):
         with Client(url) as client:
             assert client.bandits() == ["demo-shop", "demo-newsletter", "demo-checkout"]
@@ -80,8 +80,6 @@ def test_the_page_moves_and_the_alarm_shows():
         assert 'belated_rewards_total{bandit="demo-shop",status="accepted"}' in metrics
         assert 'status="conflict"' not in metrics
         assert 'status="unknown"' not in metrics
-        if chromium is not None:
-            look(chromium, url)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, "")
@@ -107,6 +105,7 @@ def documented_curl_lines():
     return [line.strip() for line in text.splitlines() if line.strip().startswith("curl ")]
 
 
+@pytest.mark.slow
 def test_the_documented_curl_lines_do_it_no_harm():
     lines = documented_curl_lines()
     assert len(lines) >= 4
@@ -124,6 +123,7 @@ def test_the_documented_curl_lines_do_it_no_harm():
         assert process.poll() is None
 
 
+@pytest.mark.slow
 def test_the_world_leaves_strangers_actions_alone():
     with demo() as (process, url), Client(url) as client:
         client.change_actions(
@@ -145,17 +145,17 @@ def test_its_port_is_not_that_of_the_service():
     assert ServeSettings(ledger="memory://").port == 8787
 
 
-def look(chromium, url):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+def test_the_page_moves(browser):
+    with demo() as (_, url):
         page = browser.new_page()
         page.goto(url)
         expect(page.locator("body")).to_contain_text("demo-shop")
         first = page.locator("body").inner_text()
         page.wait_for_function("first => document.body.innerText !== first", arg=first)
-        browser.close()
+        page.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c():
     with demo() as (process, _):
         time.sleep(1.0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Poisson, delays
+from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Poisson, delays, registry
 from belated.engine import draw_world, play
 from belated.model.protocols import choose, mean, reward_quantile
 from belated.numerics.linalg import (
@@ -241,7 +241,7 @@ from belated.worlds.delays import Exponential
 from belated.engine import draw_world, play
 from belated.worlds.environments import UnitBall
 out = {}
-for name in registry.FAMILIES:
+for name in sys.argv[1:]:
     family = registry.load(registry.FAMILIES, name)()
     bandit = Bandit(4, family=family, policy=example_policy(DelayedOFUGLM, family), seed=1)
     run = play(bandit, draw_world(UnitBall(9), 4, 150, seed=3), Exponential(15.0))
@@ -253,9 +253,9 @@ json.dump(out, sys.stdout)
 """
 
 
-def run_python(code, **environment):
+def run_python(code, *args, **environment):
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error", "-c", code, *args],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -264,11 +264,17 @@ def run_python(code, **environment):
     return result.stdout
 
 
+USUAL = ["bernoulli", "gaussian"]
+OTHERS = [name for name in registry.FAMILIES if name not in USUAL]
+
+
 @pytest.mark.compiled
-def test_machine_code_equals_python():
+@pytest.mark.parametrize("names", [USUAL, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=len)
+def test_machine_code_equals_python(names):
     """Whole runs of every family, compiled and interpreted: the same decisions and numbers."""
-    python = json.loads(run_python(PLAY, NUMBA_DISABLE_JIT="1"))
-    compiled = json.loads(run_python(PLAY, NUMBA_DISABLE_JIT="0"))
+    python = json.loads(run_python(PLAY, *names, NUMBA_DISABLE_JIT="1"))
+    compiled = json.loads(run_python(PLAY, *names, NUMBA_DISABLE_JIT="0"))
+    assert list(python) == names
     for name, (index, arrives, rewards, *numbers) in python.items():
         assert compiled[name][0] == index
         assert compiled[name][1] == arrives

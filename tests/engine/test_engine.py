@@ -8,6 +8,7 @@ import pytest
 
 import naive.optimistic
 from belated import Bandit, checks, registry
+from belated.checks.policies import check_lane_plays_like_a_bandit
 from belated.commands.warm import COMMON
 from belated.core.nested import at, stacked
 from belated.engine import (
@@ -28,7 +29,7 @@ from belated.estimators.ridge import RidgeFit
 from belated.families import Bernoulli, Gaussian
 from belated.model.protocols import refusal
 from belated.model.state import Nothing, new_state
-from belated.policies import DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay
+from belated.policies import GLBOMD, DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay
 from belated.worlds.delays import (
     Constant,
     Empirical,
@@ -137,6 +138,9 @@ def test_a_policy_in_plain_python_is_a_lane():
     checks.check_policy(Mine(), Gaussian())
 
 
+AT_RANDOM = {"check_learns_from_rewards": "plays at random"}
+
+
 def test_own_policies_draw_from_the_run():
     class Random:
         def start(self, dim, rng):
@@ -152,7 +156,7 @@ def test_own_policies_draw_from_the_run():
     first, again, other = (play_world(world(lanes, run=run)) for run in (0, 0, 1))
     assert same(first, again)
     assert not same(first, other)
-    checks.check_policy(Random(), Gaussian())
+    checks.check_policy(Random(), Gaussian(), except_for=AT_RANDOM)
 
 
 class Remembers:
@@ -172,7 +176,7 @@ class Remembers:
 
 
 def test_rewards_come_with_the_round_of_their_decision():
-    checks.check_policy(Remembers(), Gaussian())
+    checks.check_policy(Remembers(), Gaussian(), except_for=AT_RANDOM)
     player = OwnPlayer(Remembers(), Gaussian(), 3, np.random.SeedSequence(1))
     run = play(player, draw_world(UnitBall(4), 3, 60, seed=1), Exponential(8.0))
     in_order = 1 + np.argsort(run.arrives, kind="stable")
@@ -240,12 +244,17 @@ def test_blocks_lanes_and_threads_do_not_matter_compiled():
 
 
 def compiled_policies():
-    """The common ones with two families, the others with one: each costs a compilation."""
+    """The common ones with two families, the others with one: each costs a compilation.
+
+    Not slow are one policy of each kind: those of the test above, and one that sees rewards once.
+    """
+    quick = {type(policy) for policy in (*POLICIES[:3], GLBOMD())}
     for name in registry.POLICIES:
         for family in (Bernoulli(), Gaussian()):
             policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
             if not is_own(policy) and not refusal(policy, family):
-                yield pytest.param(policy, family, id=f"{name}-{family!r}")
+                marks = () if type(policy) in quick else pytest.mark.slow
+                yield pytest.param(policy, family, id=f"{name}-{family!r}", marks=marks)
                 if name not in COMMON:
                     break
 
@@ -253,7 +262,7 @@ def compiled_policies():
 @pytest.mark.compiled
 @pytest.mark.parametrize(("policy", "family"), list(compiled_policies()))
 def test_compiled_lanes_play_like_bandits(policy, family):
-    checks.check_lane_plays_like_a_bandit(policy, family)
+    check_lane_plays_like_a_bandit(policy, family)
 
 
 def test_lanes_share_their_luck():

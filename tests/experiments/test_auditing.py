@@ -204,6 +204,7 @@ def test_from_end_to_end(tmp_path, monkeypatch):
     assert (tmp_path / "audit.html").read_bytes() == written
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_linear_rewards_hold_and_informative_delays_do_not(tmp_path):
     """What the audit is for, as large as it must be to tell: 0 of 100 runs is below 5%."""

@@ -124,11 +124,13 @@ def test_two_threads(tmp_path, whole):
     assert results(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_processes(tmp_path, whole, processes):
     play_all(tmp_path / "out", processes)
     assert results(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_dead_process_is_said(tmp_path, whole, processes):
     play_all(tmp_path / "out", processes, toys(3))
     with pytest.raises(RuntimeError, match=r"workers are gone \(BrokenProcessPool\); finished"):
@@ -138,46 +140,55 @@ def test_dead_process_is_said(tmp_path, whole, processes):
     assert results(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_worker_with_another_source_is_refused(tmp_path, monkeypatch, processes):
     monkeypatch.setattr(running, "source_digest", lambda: "another")
     with pytest.raises(RuntimeError, match="a worker has another version of belated"):
         play_all(tmp_path, processes)
 
 
+@pytest.mark.slow
 def test_dask(tmp_path, whole, dask):
     play_all(tmp_path / "out", dask)
     assert results(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_dask_by_address(tmp_path, whole, dask):
     with open_executor(dask._client.scheduler.address) as executor:
         play_all(tmp_path / "out", executor)
     assert results(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_dask_passes_errors_on(tmp_path, dask):
     with pytest.raises(ZeroDivisionError, match="run"):
         play_all(tmp_path, dask, play=fail)
 
 
+@pytest.mark.slow
 def test_dask_worker_killed(tmp_path, plays, whole, dask):
     check_killed_worker(dask, tmp_path, plays, whole)
 
 
+@pytest.mark.slow
 def test_ray(tmp_path, whole, ray):
     play_all(tmp_path / "out", ray)
     assert results(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_ray_passes_errors_on(tmp_path, ray):
     with pytest.raises(ZeroDivisionError, match=r"^run00.$"):
         play_all(tmp_path, ray, play=fail)
 
 
+@pytest.mark.slow
 def test_ray_worker_killed(tmp_path, plays, whole, ray):
     check_killed_worker(ray, tmp_path, plays, whole)
 
 
+@pytest.mark.slow
 def test_ray_cancels_what_has_begun(plays, ray):
     future = ray.submit(play_toy, Toy("long", plays=str(plays), pause=600.0), float)
     while not list(plays.iterdir()):
@@ -213,6 +224,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "module"), [("dask", "distributed"), ("ray", "ray")])
 def test_interrupt(tmp_path, plays, spec, module):
     """Ctrl-C, which a terminal sends to all processes, ends worlds under way, and quietly."""

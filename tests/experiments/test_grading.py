@@ -35,8 +35,28 @@ def test_student_test_is_the_t_test():
         stats.ttest_1samp(runs, 0.1, alternative="greater").pvalue
     )
     assert test.p_lower == pytest.approx(stats.ttest_1samp(runs, 0.1, alternative="less").pvalue)
-    assert not test.equal
-    assert student_test(mean_interval(runs), 12, 0.1, margin=5.0).equal
+    assert findings([test])[0] != "equal"
+
+
+def test_equal_is_two_one_sided_tests():
+    runs = np.random.default_rng(4).normal(0.05, 0.3, 12)
+    test = student_test(mean_interval(runs), 12, 0.0, margin=0.4)
+    above = stats.ttest_1samp(runs, -0.4, alternative="greater").pvalue
+    below = stats.ttest_1samp(runs, 0.4, alternative="less").pvalue
+    assert test.p_equal == pytest.approx(max(above, below))
+    assert test.alone == "equal"
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_settings_at_the_margin_are_hardly_ever_called_equal(side):
+    """48 settings whose difference is the margin: one false finding in 2.5% of the repeats."""
+    rng, margin, n, repeats = np.random.default_rng(11), 0.02, 30, 300
+    false = 0
+    for _ in range(repeats):
+        runs = rng.normal(side * margin, 0.01, (48, n))
+        tests = [student_test(mean_interval(its), n, 0.0, margin) for its in runs]
+        false += "equal" in findings(tests)
+    assert false <= stats.binom.ppf(0.999, repeats, 0.025)
 
 
 def test_one_run_shows_nothing_and_equal_runs_show_all():
@@ -71,7 +91,9 @@ def test_findings_are_adjusted_in_both_directions():
     assert findings([weak]) == ["lower"]
     assert findings([weak, *[Evidence(0.5, 0.5)] * 9]) == ["open"] * 10
     worse = Evidence(1.0 - 1e-6, 1e-6)
-    assert findings([clear, worse, Evidence(0.5, 0.5, equal=True)]) == ["lower", "higher", "equal"]
+    near = Evidence(0.5, 0.5, 1e-6)
+    assert findings([clear, worse, near]) == ["lower", "higher", "equal"]
+    assert findings([clear, worse, near._replace(p_equal=0.02)])[2] == "open"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """Figures, claims and the report, on frames whose truth is known."""
 
 import json
-import shutil
+import re
 from dataclasses import asdict
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import sync_playwright
 from scipy import stats
 
 from belated.experiments.intervals import (
@@ -18,7 +17,9 @@ from belated.experiments.intervals import (
     mean_interval,
     student_quantile,
 )
-from belated.experiments.judging.claims import effective_delay, judge_claims
+from belated.experiments.judging.audit_claims import judge_audit
+from belated.experiments.judging.claim_texts import rule
+from belated.experiments.judging.claims import effective_delay, judge_claims, judge_if_possible
 from belated.experiments.judging.grading import (
     CONTRADICTED,
     EVERYWHERE,
@@ -27,9 +28,10 @@ from belated.experiments.judging.grading import (
     OVERALL,
     UNCONFIRMED,
 )
-from belated.experiments.reporting import figures
-from belated.experiments.reporting.report import show, write_report
-from support.browser import FLAGS
+from belated.experiments.reporting import figures, output
+from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_figures
+from belated.experiments.reporting.report import show, write_page, write_report
+from belated.theory import STATEMENTS
 
 OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
 T = 100_000
@@ -314,6 +316,66 @@ def test_narrowed_results_are_judged_where_they_can_be():
         judge_claims(pd.concat([one, one]))
 
 
+def mixed_up(frame):
+    """The same lanes with runs so far apart that findings of all kinds come up."""
+    rng = np.random.default_rng(8)
+    lane = frame.groupby(["policy", "family", "dim", "law", "expected", "run"]).ngroup()
+    luck = 1.0 + rng.normal(0.0, 0.2, lane.max() + 1)[lane]
+    ours = frame["policy"] == OFU
+    worse = np.where(ours & (frame["dim"] == 10) & (frame["law"] == "lomax"), 3.0, 1.0)
+    left = ours & (frame["dim"] == 5) & (frame["run"] % 2 == 0)
+    regret = frame["regret"] * luck * worse
+    return frame.assign(regret=regret, covered=frame["covered"].mask(left, False))
+
+
+def test_the_findings_of_the_rows_are_the_counts_of_the_reason(good):
+    compared = {word: f"{word} in" for word in ("lower", "equal", "higher", "open")}
+    counts = [
+        compared,
+        {
+            "as claimed": r"DUCB above\) in",
+            "not as claimed": "not as claimed in",
+            "open": "open in",
+        },
+        {"higher": "faster in", "open": "open in"},
+        compared,
+        {"lower": "below that in", "higher": "above it in", "open": "open in"},
+    ]
+    seen = set()
+    for frame in (good, mixed_up(good)):
+        for number, (claim, said) in enumerate(zip(judge_claims(frame), counts, strict=True), 1):
+            found = [row["finding"] for row in claim.rows]
+            for finding, words in said.items():
+                assert re.search(rf"{words} {found.count(finding)}\b", claim.reason)
+            seen |= {(number, finding) for finding in found}
+    assert {(number, "open") for number in range(1, 6)} <= seen
+    assert {(1, "lower"), (2, "as claimed"), (3, "lower"), (4, "higher"), (5, "higher")} <= seen
+
+
+def test_every_open_setting_is_named(good):
+    claim = judge_claims(mixed_up(good))[3]
+    unclear = [row for row in claim.rows if row["finding"] == "open"]
+    assert len(unclear) > 6
+    named = claim.reason.partition("open in ")[2]
+    for row in unclear:
+        setting = f"{OFU}, {row['family']}, d = {row['dim']}, {row['law']} "
+        delays = re.search(re.escape(setting) + f"([^;)]*) against {row['against']}", named)
+        assert f"{row['expected']:g}" in delays[1].split(", ")
+
+
+@pytest.mark.parametrize("theta_per_run", [False, True])
+def test_the_page_says_for_which_theta_star_its_verdicts_are(good, tmp_path, theta_per_run):
+    part = good[good["dim"] == 5]
+    output.write_output(part, judge_if_possible(part, 0.05), tmp_path, {}, theta_per_run)
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert ("given the theta_star of each dimension" in text) is not theta_per_run
+    assert ("theta_star was drawn in every run" in text) is theta_per_run
+
+
+def test_other_experiments_have_no_claims(good):
+    assert judge_if_possible(good.assign(expected=np.inf), 0.05) == []
+
+
 def test_figures_of_the_grid(good, tmp_path):
     part = good[(good["dim"] == 5) & (good["family"] == "gaussian") & (good["law"] != "uniform")]
     paths = figures.save_figures(part, tmp_path / "new")
@@ -416,7 +478,8 @@ def test_report(good, tmp_path):
         "T": T,
     }
     path = tmp_path / "out" / "report.html"
-    claims = write_report(part, paths, settings, path)
+    claims = judge_claims(part)
+    write_report(part, claims, paths, settings, path, rule(theta_per_run=False))
     text = path.read_text("utf-8")
     page = Page(text)
     assert page.open == []
@@ -437,39 +500,64 @@ def test_report(good, tmp_path):
     assert "100,000" in text
 
 
+LONG_SETTINGS = {"policies": ["a-policy-of-a-very-long-name:" + "x=1.0," * 30], "T": (T, "long")}
+
+
+def paper_page(frame, path):
+    """Writes the report of an experiment; returns its claims."""
+    claims = judge_claims(frame)
+    paths = figures.save_figures(frame, path.parent)
+    write_report(frame, claims, paths, LONG_SETTINGS, path)
+    return claims
+
+
+def audit_page(frame, path):
+    """Writes the page of an audit; returns its claims."""
+    delays = ("constant:0", "informative")
+    checked = pd.DataFrame(
+        {"family": "bernoulli", "delay": delay, "dim": 2, "run": run, "statement": name}
+        | {"ratio": 0.5 + 0.01 * run, "t": 7}
+        for delay in delays
+        for run in range(20)
+        for name in STATEMENTS
+    )
+    covered = frame[frame["policy"] == OFU]
+    claims = judge_audit(covered, checked, frame, {OFU: 0.05})
+    paths = save_audit_figures(claims, checked, frame, path.parent)
+    captions = {path.stem: CAPTIONS[path.stem.partition("-")[0]] for path in paths}
+    write_page(path, "An audit", "Some runs.", LONG_SETTINGS, claims, paths, captions)
+    return claims
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_report_reads_well_on_a_phone(good, tmp_path, width):
+@pytest.mark.parametrize("write", [paper_page, audit_page])
+def test_pages_read_well_on_a_phone(good, tmp_path, monkeypatch, browser, write, width):
     """Verdicts first, then figures; wide tables scroll in their own box, the page never does."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium on this machine")
+    monkeypatch.setattr("belated.experiments.paper.MEANS", (100.0,))  # the bound, for one mean
     part = good[(good["dim"] == 5) & (good["family"] == "gaussian")]
-    paths = figures.save_figures(part, tmp_path)
-    settings = {"policies": ["a-policy-of-a-very-long-name:" + "x=1.0," * 30], "T": (T, "long")}
-    path = tmp_path / "report.html"
-    claims = write_report(part, paths, settings, path)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": 844})
-        page.goto(path.as_uri())
-        for details in page.locator("details").all():
-            details.evaluate("details => details.open = true")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        outside = "boxes => boxes.filter(b => b.getBoundingClientRect().right > innerWidth).length"
-        assert page.locator("main > *, .scroll, img, dd, li").evaluate_all(outside) == 0
-        top = "element => element.getBoundingClientRect().top"
-        verdicts = [item.evaluate(top) for item in page.locator(".verdicts .verdict").all()]
-        figure = page.locator("figure").first.evaluate(top)
-        assert len(verdicts) == len(claims) >= 4
-        assert verdicts == sorted(verdicts)
-        assert verdicts[0] < 844, "the first verdict is on the first screen"
-        assert verdicts[-1] < figure < page.locator("table").first.evaluate(top)
-        browser.close()
+    path = tmp_path / "page.html"
+    claims = write(part, path)
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.goto(path.as_uri())
+    for details in page.locator("details").all():
+        details.evaluate("details => details.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = "boxes => boxes.filter(b => b.getBoundingClientRect().right > innerWidth).length"
+    assert page.locator("main > *, .scroll, img, dd, li").evaluate_all(outside) == 0
+    top = "element => element.getBoundingClientRect().top"
+    verdicts = [item.evaluate(top) for item in page.locator(".verdicts .verdict").all()]
+    figure = page.locator("figure").first.evaluate(top)
+    assert len(verdicts) == len(claims) >= 4
+    assert verdicts == sorted(verdicts)
+    assert verdicts[0] < 844, "the first verdict is on the first screen"
+    assert verdicts[-1] < figure < page.locator("table").first.evaluate(top)
+    page.close()
 
 
 def test_report_says_what_does_not_hold(tmp_path):
     frame = made(dims=(5,), families=("gaussian",), in_delay=2.0)
-    claims = write_report(frame, [], {}, tmp_path / "report.html")
+    claims = judge_claims(frame)
+    write_report(frame, claims, [], {}, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text("utf-8")
     assert claims[2].verdict == CONTRADICTED
     assert text.count('<span class="verdict fails">contradicted</span>') >= 2

@@ -216,6 +216,7 @@ def start_run(out, plays, pause):
     return process
 
 
+@pytest.mark.slow
 def test_kill_and_go_on(tmp_path, plays, whole):
     out = tmp_path / "out"
     process = start_run(out, plays, pause=0.6)
@@ -231,6 +232,7 @@ def test_kill_and_go_on(tmp_path, plays, whole):
     assert not leftover.exists()
 
 
+@pytest.mark.slow
 def test_interrupt_and_go_on(tmp_path, plays, whole):
     out = tmp_path / "out"
     process = start_run(out, plays, pause=0.6)

@@ -335,6 +335,7 @@ def test_bad_files(tmp_path):
     assert delta_of(experiment_of(None, {"policies": ["ducb-ridge:delta=0.2"]})) == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_reproduce_resumes(tmp_path, blow):
@@ -367,6 +368,7 @@ def test_reproduce_resumes(tmp_path, blow):
     assert results[0].read_bytes() == results[1].read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("executor", ["dask", "ray"])
 def test_worlds_on_other_machines(executor, monkeypatch):

@@ -204,6 +204,7 @@ def test_a_failed_save_leaves_the_old_file(bandit, path, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == ["bandit"]
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_killed_while_saving(tmp_path):
     """kill -9 at any moment: the file is a whole bandit, old or new."""

@@ -25,6 +25,7 @@ DAYS = int(os.environ.get("BELATED_SIMULATED_DAYS", "1000"))
 DAYS_OF_A_SEED = 20
 
 
+@pytest.mark.slow
 def test_every_day_holds_whatever_fails():
     happened: Counter[str] = Counter()
     seeds = range(DAYS // DAYS_OF_A_SEED)

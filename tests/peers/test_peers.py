@@ -9,6 +9,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from belated import checks, simulate
+from belated.checks.policies import ACTIONS, check_no_peeking
 from belated.engine import OwnPlayer, draw_world, play
 from belated.experiments.experiment import new_experiment
 from belated.experiments.options import Options
@@ -75,7 +76,7 @@ REFITTED = {"contextualbandits-refitted": (refitted, Bernoulli())}
 @pytest.mark.parametrize("peer", {**BY_POSITION, **BY_FEATURES, **REFITTED})
 def test_shared_checks(peer, check):
     make, family = {**BY_POSITION, **BY_FEATURES, **REFITTED}[peer]
-    check(make(checks.ACTIONS), family)
+    check(make(ACTIONS), family)
 
 
 @pytest.mark.parametrize("peer", {**BY_POSITION, **BY_FEATURES})
@@ -271,12 +272,12 @@ def test_vowpalwabbit_by_hand(delay):
     ("neighbours", "parameters"),
     [("KNearest", {"k": 4}), ("Radius", {"radius": 0.3}), ("TreeBandit", {})],
 )
-@pytest.mark.parametrize("arms", [1, checks.ACTIONS])
+@pytest.mark.parametrize("arms", [1, ACTIONS])
 def test_neighbourhoods_of_mabwiser(neighbours, parameters, arms):
     mab = need("mabwiser.mab")
     hood = getattr(mab.NeighborhoodPolicy, neighbours)(**parameters)
     policy = mab.MAB([*range(arms)], mab.LearningPolicy.UCB1(), hood)
-    checks.check_no_peeking(MABWiser(policy), Gaussian())
+    check_no_peeking(MABWiser(policy), Gaussian())
 
 
 def test_one_action_a_round():

@@ -207,6 +207,7 @@ def test_gaussian_with_a_smaller_kappa_keeps_its_ridge():
 # --------------------------------------------------------------------- the paper's own statements
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "delay", [Constant(0.0), Exponential(20.0), Lomax(20.0), PacketLoss(0.5)], ids=repr
@@ -223,6 +224,7 @@ def test_coverage(family, delay):
     assert failed <= delta * runs
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("family", "delay"),

@@ -12,7 +12,7 @@ import naive.estimators
 import naive.families
 import naive.likelihood
 from belated import Bandit, Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
-from belated.checks import _rewards
+from belated.checks.families import reward_law
 from belated.engine import draw_world, play
 from belated.model.protocols import self_concordance
 from belated.model.steps import covers
@@ -263,7 +263,7 @@ def law(name, z):
         nodes, weights = np.polynomial.hermite_e.hermegauss(60)
         return z + 0.5 * nodes, weights / weights.sum()
     if name == "bounded":
-        y = _rewards(Bounded(), z)  # quantiles
+        y = reward_law(Bounded(), z)  # quantiles
         return y, np.full(len(y), 1 / len(y))
     if name == "poisson":
         return np.arange(150.0), poisson.pmf(np.arange(150), mu)

@@ -191,6 +191,7 @@ def test_kveton_designs():
 PRINTED_AT_10_000 = {"tsl": 690.0, "fpl": 1240.0}  # theory, Figure 1, d = 5; read to within 30
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_kveton_figure_1():
     """d = 5, 100 actions from the cube, a tenth of the instances and the first 10,000 rounds.

@@ -64,6 +64,7 @@ def schemathesis(server, folder, *options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.compiled  # in plain Python a model of a thousand features takes minutes
 def test_the_service_is_what_its_document_says(server, tmp_path):
     run = schemathesis(server, tmp_path, "-n", str(EXAMPLES))

@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
+import pytest
 from test_event_loop import HOLDER
 from test_replicas import decide, make_shop, reward, settled
 from test_workers import callers_by_worker, port_of, served
@@ -20,6 +21,8 @@ from belated.service.http.limits import Limits
 from support.live_server import Caller, Gone, LiveServer
 from support.postgres_server import foreign_transactions
 from support.serving import CONFIG, ended, until
+
+pytestmark = pytest.mark.slow
 
 HEADERS = int(os.environ.get("ATTACK_HEADERS", "5"))
 SLOW = int(os.environ.get("ATTACK_SLOW", "50"))

@@ -161,6 +161,7 @@ def test_a_client_waits_for_a_compiler_whatever_its_retries():
     assert Attempts(0).pause(httpx2.Response(503, headers={"Retry-After": "1"})) is None
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_compilers_leave_what_the_service_needs(tmp_path, monkeypatch):
     """Two processes compile, the service loads, and the first events compile nothing more."""

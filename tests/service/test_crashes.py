@@ -9,6 +9,8 @@ import socket
 import sys
 import time
 
+import pytest
+
 from belated.ledger.events import Kind
 from belated.ledger.ids import from_text
 from belated.ledger.stores.sqlite import SQLiteLedger
@@ -22,6 +24,8 @@ from support.crashing import (
     whole,
 )
 from support.live_server import LiveServer
+
+pytestmark = pytest.mark.slow
 
 SENT = (Kind.REWARDED, Kind.REVISED)  # by a client; the end of a window has a value, too
 

@@ -35,6 +35,7 @@ def fuzz_on_all_cores(seed, n):
     return counts, None
 
 
+@pytest.mark.slow
 def test_mutated_requests_are_served_or_refused():
     counts, failure = fuzz_on_all_cores(1, REQUESTS)
     refused = sum(n for status, n in counts.items() if status >= 400)

@@ -24,7 +24,7 @@ ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
 names = (f"replicas_{k}" for k in count())
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"

@@ -88,6 +88,7 @@ def test_batches_are_delays_to_all_lanes(policy, law):
     batches_are_delays(policy, law)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_compiled_batches(law):

@@ -308,6 +308,7 @@ def test_lemmas_hold_for_any_sequence():
         assert_lemmas_hold(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_lemmas_hold_for_ten_thousand_sequences():
     for seed in range(10_000):

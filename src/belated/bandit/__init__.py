@@ -1,6 +1,5 @@
 """Bandit: decide now, learn when the reward returns."""
 
-import math
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from os import PathLike
@@ -15,14 +14,7 @@ from belated.bandit.backend import Backend
 from belated.bandit.file import read_parts, write_parts
 from belated.bandit.in_memory import InMemory
 from belated.bandit.inputs import AS_IN_LOG, USUAL, AsInLog, action_matrix, counts_of, reward_pairs
-from belated.core.arguments import (
-    NORM_ROUNDING,
-    array_of_numbers,
-    positive,
-    whole,
-    wrong,
-    wrong_type,
-)
+from belated.core.arguments import array_of_numbers, positive, whole, wrong, wrong_type
 from belated.core.events import Certificate, Decision
 from belated.core.extremes import recorded, refuse_extremes
 from belated.core.ranking import IntervalKind, Ranking
@@ -30,7 +22,7 @@ from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched
 from belated.learner import files
 from belated.learner.learner import Learner
-from belated.model.protocols import Estimator, Family, Policy, radius, sqrt_beta
+from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import History, State
 
 if TYPE_CHECKING:  # a bandit in memory needs nothing of a ledger
@@ -261,7 +253,7 @@ class Bandit:
         return self._learner.dim
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> ResolvedPolicy:
         """How actions are chosen, with every parameter filled in."""
         return self._learner.policy
 
@@ -406,8 +398,7 @@ class Bandit:
                 vector = array_of_numbers("x", x)
             if vector.shape != (self.dim,):
                 raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
-            if not math.hypot(*vector) <= self.max_norm * NORM_ROUNDING:
-                raise learner.too_long(vector[np.newaxis], "x")
+            learner.check_norms(vector[np.newaxis], "x")
             ((_, low, high),) = learner.intervals(vector[np.newaxis])
         return low, high
 

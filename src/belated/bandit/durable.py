@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -18,7 +19,7 @@ from belated.ledger.events import Draft, Facts, Kind, Outcome, Position
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask
-from belated.ledger.protocol import Ledger
+from belated.ledger.protocol import Accepts, Ledger
 from belated.ledger.replica import Replica
 from belated.ledger.rules import WRITTEN
 from belated.ledger.spec import Spec
@@ -32,7 +33,7 @@ class _AllOrNone(NamedTuple):
     """A follower that raises where a draft is refused, so that none is written."""
 
     position: Position
-    accepts: Callable[[str, Kind, float], bool]
+    accepts: Accepts
     open_decisions: Callable[[Collection[bytes]], dict[bytes, Facts]]
     approve: Callable[[Sequence[Outcome]], None]
 
@@ -151,12 +152,8 @@ class Durable:
         drafts = [
             Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y)) for id, y in pairs
         ]
-
-        def approve(outcomes: Sequence[Outcome]) -> None:
-            for (id, y), outcome in zip(pairs, outcomes, strict=True):
-                _refuse(id, y, outcome)
-
-        strict = _AllOrNone(replica.position, replica.accepts, replica.open_decisions, approve)
+        looks = replica.position, replica.accepts, replica.open_decisions
+        strict = _AllOrNone(*looks, approve=partial(_refuse, pairs))
         return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
 
     def close(self) -> None:
@@ -212,19 +209,20 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 
-def _refuse(id: Any, y: Any, outcome: Outcome) -> None:
+def _refuse(pairs: list[tuple[Any, Any]], outcomes: Sequence[Outcome]) -> None:
     """Raise where the log, or an earlier reward of the same call, speaks against a reward."""
-    if outcome.status == Status.UNKNOWN:
-        raise UnknownDecisionError(
-            f"id = {shown(id)}: expected the id of a decision in this ledger"
-        )
-    if outcome.status == Status.CONFLICT:
-        value = None if outcome.facts is None else outcome.facts.value
-        expected = "none: it was cancelled" if value is None else repr(value)
-        raise ConflictingRewardError(
-            f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this decision "
-            "already has"
-        )
+    for (id, y), outcome in zip(pairs, outcomes, strict=True):
+        if outcome.status == Status.UNKNOWN:
+            raise UnknownDecisionError(
+                f"id = {shown(id)}: expected the id of a decision in this ledger"
+            )
+        if outcome.status == Status.CONFLICT:
+            value = None if outcome.facts is None else outcome.facts.value
+            expected = "none: it was cancelled" if value is None else repr(value)
+            raise ConflictingRewardError(
+                f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this "
+                "decision already has"
+            )
 
 
 def _id(id: Any) -> bytes:

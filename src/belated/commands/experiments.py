@@ -82,6 +82,7 @@ def simulate(
     """Play your own settings: policies, families and delays on the same worlds."""
     with _extra("experiments"):
         from belated.experiments.experiment_file import delta_of, experiment_of
+        from belated.experiments.judging.claims import judge_if_possible
         from belated.experiments.reporting.output import final_regret, own_settings, write_output
         from belated.experiments.simulation import play_experiment
     experiment = experiment_of(config, given)
@@ -89,7 +90,9 @@ def simulate(
     with _resumable():
         results = play_experiment(experiment, out, threads, executor)
     typer.echo(f"drawing figures and writing {out / 'report.html'}")
-    write_output(results, out, settings, delta)
+    frame = results.frame()
+    claims = judge_if_possible(frame, delta)
+    write_output(frame, claims, out, settings, experiment.bayesian)
     typer.echo(f"results: {out / 'results.parquet'}, report: {out / 'report.html'}")
     typer.echo(final_regret(results))
 

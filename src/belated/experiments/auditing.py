@@ -25,10 +25,10 @@ from belated.experiments.experiment import (
 )
 from belated.experiments.judging.audit_claims import judge_audit
 from belated.experiments.judging.claims import Claim
+from belated.experiments.labels import OFU, PAPER_FAMILIES
 from belated.experiments.options import Options
 from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_figures
-from belated.experiments.reporting.figures import FAMILIES as PAPER_FAMILIES
-from belated.experiments.reporting.figures import OFU, file_name
+from belated.experiments.reporting.figures import file_name
 from belated.experiments.reporting.report import write_page
 from belated.experiments.simulation import SCHEMA, play_experiment
 from belated.model.protocols import Family
@@ -244,7 +244,7 @@ def write_audit(plan: Plan, measured: Measured, out: Path) -> list[Claim]:
         for label, policy in experiment.policies.items()
     }
     claims = judge_audit(*measured, deltas)
-    figures = save_audit_figures(*measured, deltas, out / "figures")
+    figures = save_audit_figures(claims, measured.checked, measured.regret, out / "figures")
     any_one = next(iter(plan.coverage.values()))
     introduction = (
         f"{any_one.runs} runs of {any_one.horizon:,} rounds in each cell of the coverage table, "

@@ -10,7 +10,20 @@ from belated.core.arguments import wrong, wrong_type
 from belated.engine import is_own
 from belated.model.protocols import choose
 
+OFU = "delayed-ofu-glm"
+PAPER_FAMILIES = {"gaussian": "linear", "bernoulli": "logistic"}
+PARETO_LAWS = {"lomax": "Pareto (Lomax)", "pareto": "Pareto (type I)"}
 LABEL = re.compile(r"[^\W_][^$\x00-\x1f]{0,59}")  # what figures can show: no TeX, nothing hidden
+
+
+def family_name(family: str) -> str:
+    """Returns the name of a reward family in the paper's words."""
+    return PAPER_FAMILIES.get(family, family)
+
+
+def law_name(law: str) -> str:
+    """Returns the name of a delay law, which tells the two readings of Pareto apart."""
+    return PARETO_LAWS.get(law, law)
 
 
 def listed(name: str, values: Any) -> list[Any]:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from belated.core.arguments import wrong
 from belated.experiments.experiment import Experiment, new_experiment
-from belated.experiments.labels import Labelled
+from belated.experiments.labels import OFU, Labelled
 from belated.experiments.options import Options
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM, DUCBRidge
 from belated.worlds.delays import Constant, Exponential, Lomax, Pareto, Uniform
 from belated.worlds.environments import UnitBall, UnitBallOnce
 
-OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"
+DUCB = "ducb-ridge"
 DIMS = (5, 10, 20)
 MEANS = (100.0, 250.0, 500.0, 1000.0)
 LAWS: dict[str, Any] = {"exponential": Exponential, "uniform": Uniform, "pareto": Lomax}

@@ -5,17 +5,22 @@ show, and in each round, as the text says. The report is about the one that was 
 puts the other beside it where that was played before.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from belated.experiments.judging.claim_texts import rule
 from belated.experiments.judging.claims import Claim, judge_claims
+from belated.experiments.judging.curves import Row
+from belated.experiments.labels import PAPER_FAMILIES, family_name, law_name
 from belated.experiments.paper import SETS
 from belated.experiments.published import readings
-from belated.experiments.reporting.figures import FAMILIES, family_name, law_name, save_figures
+from belated.experiments.reporting.figures import save_figures
 from belated.experiments.reporting.report import section, write_report
 from belated.experiments.simulation import Results
+from belated.experiments.store import ABSENT, first_difference
 
 CURVE = ["family", "law", "dim", "expected", "policy"]
 
@@ -23,24 +28,35 @@ CURVE = ["family", "law", "dim", "expected", "policy"]
 def write_reproduction(
     results: Results, out: Path, sets: str, settings: dict[str, Any], delta: float
 ) -> list[str]:
-    """Draw the figures, write ``published.csv`` and ``report.html``; returns what to tell."""
+    """Judge, then draw the figures and write ``published.csv`` and ``report.html``.
+
+    Returns what to tell the user, line by line.
+    """
     frames = {sets: results.frame()} | _other_readings(out, sets)
+    judged = {reading: judge_claims(frame, delta) for reading, frame in frames.items()}
     beside = beside_print(frames)
-    beside.to_csv(out / sets / "published.csv", index=False)
-    figures = save_figures(frames[sets], out / sets / "figures", printed=printed_numbers())
-    sections = _printed_section(beside, frames) + _verdicts_section(frames, delta)
-    claims = write_report(
-        frames[sets], figures, settings, out / "report.html", delta=delta, sections=sections
-    )
+    verdicts = compare_verdicts(judged)
+    unlike = _unlike(out, frames)
+
     folder, report = out / sets, out / "report.html"
-    told = [f"results: {folder / 'results.parquet'}, report: {report}"]
-    return [*told, *map(_told, claims), *_told_ratios(beside, sets)]
+    beside.to_csv(folder / "published.csv", index=False)
+    figures = save_figures(frames[sets], folder / "figures", printed=printed_numbers())
+    sections = _printed_section(beside) + _verdicts_section(verdicts, unlike)
+    meaning = rule(_played(folder).get("bayesian", False))
+    write_report(frames[sets], judged[sets], figures, settings, report, meaning, sections)
+    return [
+        f"results: {folder / 'results.parquet'}, report: {report}",
+        *(_told(claim) for claim in judged[sets]),
+        *_told_differences(verdicts),
+        *unlike,
+        *_told_ratios(beside, sets),
+    ]
 
 
 def printed_numbers() -> pd.DataFrame:
     """All numbers of the paper's figures, under the names that results have."""
     table = pd.DataFrame(readings())
-    families = {named: family for family, named in FAMILIES.items()}
+    families = {named: family for family, named in PAPER_FAMILIES.items()}
     table["family"] = table["family"].map(families)
     table["law"] = table["delays"].replace("pareto", "lomax")
     names = {"d": "dim", "mean_delay": "expected", "round": "t"}
@@ -51,6 +67,28 @@ def _other_readings(out: Path, sets: str) -> dict[str, pd.DataFrame]:
     """Results of the readings of the decision sets that were played before."""
     paths = {other: out / other / "results.parquet" for other in SETS if other != sets}
     return {other: Results.load(path).frame() for other, path in paths.items() if path.exists()}
+
+
+def _played(folder: Path) -> dict[str, Any]:
+    """Returns what was played in a folder, as its manifest has it."""
+    settings: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())["settings"]
+    return settings
+
+
+def _unlike(out: Path, frames: dict[str, pd.DataFrame]) -> list[str]:
+    """Returns in what but the decision sets the first reading and another one differ, in words."""
+    runs = {sets: frame["run"].nunique() for sets, frame in frames.items()}
+    played = {sets: _played(out / sets) | {"runs": int(runs[sets])} for sets in frames}
+    here, *others = frames
+    lines = []
+    for other in others:
+        keys = sorted((played[here].keys() | played[other].keys()) - {"environment", "checkpoints"})
+        pairs = [(played[other].get(key, ABSENT), played[here].get(key, ABSENT)) for key in keys]
+        parts = [first_difference(*pair, key) for key, pair in zip(keys, pairs, strict=True)]
+        if any(parts):
+            different = "; ".join(filter(None, parts))
+            lines.append(f"sets {other} was played otherwise than sets {here}: {different}")
+    return lines
 
 
 def beside_print(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -71,7 +109,21 @@ def beside_print(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return table[pd.concat(seen, axis=1).any(axis=1)].reset_index(drop=True)
 
 
-def _printed_section(beside: pd.DataFrame, frames: dict[str, pd.DataFrame]) -> str:
+def compare_verdicts(judged: dict[str, list[Claim]]) -> list[Row]:
+    """One row per claim: its verdict in each reading of the decision sets, and whether they differ.
+
+    No rows where there is one reading only.
+    """
+    rows: list[Row] = []
+    for claims in zip(*judged.values(), strict=True) if len(judged) > 1 else ():
+        verdicts = {f"sets {s}": c.verdict for s, c in zip(judged, claims, strict=True)}
+        differs = "yes" if len(set(verdicts.values())) > 1 else "no"
+        title = f"{claims[0].number}. {claims[0].title}"
+        rows.append({"claim": title} | verdicts | {"differs": differs})
+    return rows
+
+
+def _printed_section(beside: pd.DataFrame) -> str:
     title = "Printed and measured"
     if beside.empty:
         first = int(printed_numbers()["t"].min())
@@ -90,21 +142,26 @@ def _printed_section(beside: pd.DataFrame, frames: dict[str, pd.DataFrame]) -> s
     return section(title, text, {"After the last round": final, "All rounds": rows})
 
 
-def _verdicts_section(frames: dict[str, pd.DataFrame], delta: float) -> str:
-    if len(frames) < 2:
+def _verdicts_section(verdicts: list[Row], unlike: list[str]) -> str:
+    if not verdicts:
         return ""
-    judged = {sets: judge_claims(frame, delta) for sets, frame in frames.items()}
-    rows = []
-    for claims in zip(*judged.values(), strict=True):
-        verdicts = {f"sets {s}": c.verdict for s, c in zip(judged, claims, strict=True)}
-        differ = "yes" if len(set(verdicts.values())) > 1 else "no"
-        rows.append({"claim": claims[0].title} | verdicts | {"they differ": differ})
-    text = "Each claim in both readings of the decision sets."
-    return section("As printed and as written", text, {"Verdicts": rows})
+    differ = [*_told_differences(verdicts), *unlike]
+    text = ". ".join(["Each claim in both readings of the decision sets", *differ]) + "."
+    return section("As printed and as written", text, {"Verdicts": verdicts})
 
 
 def _told(claim: Claim) -> str:
     return f"claim {claim.number}: {claim.verdict}. {claim.title}"
+
+
+def _told_differences(verdicts: list[Row]) -> list[str]:
+    """A line for each claim on which the readings of the decision sets disagree."""
+    lines = []
+    for row in verdicts:
+        if row["differs"] == "yes":
+            said = [f"{verdict} with {name}" for name, verdict in row.items() if "sets" in name]
+            lines.append(f"the verdict differs on claim {row['claim']}: {', '.join(said)}")
+    return lines
 
 
 def _told_ratios(beside: pd.DataFrame, sets: str) -> list[str]:

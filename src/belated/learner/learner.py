@@ -3,8 +3,9 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from belated.model.protocols import (
     Estimator,
     Family,
     Policy,
+    ResolvedPolicy,
     choose,
     claims_set,
     derivatives,
     mean,
     revise,
 )
-from belated.model.state import DECIDED, OBSERVED, grown, new_history
+from belated.model.state import DECIDED, OBSERVED, History, State, grown, new_history
 from belated.model.steps import (
     DECIDE,
     LEARN,
@@ -56,7 +58,9 @@ class Choice:
     width: float
 
 
-def resolved(dim: int, family: Family, policy: Policy, max_norm: float) -> tuple[Policy, Estimator]:
+def resolved(
+    dim: int, family: Family, policy: Policy, max_norm: float
+) -> tuple[ResolvedPolicy, Estimator]:
     """Return ``policy`` with every parameter filled in, and its estimator.
 
     Raises where the parts of a learner are not what they should be or do not fit.
@@ -73,8 +77,8 @@ def resolved(dim: int, family: Family, policy: Policy, max_norm: float) -> tuple
         )
     if type(policy) not in choose.cases:
         raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
-    policy = policy.resolve(family, dim, max_norm)
-    return policy, policy.estimator(family, dim, max_norm)
+    played = policy.resolve(family, dim, max_norm)
+    return played, played.estimator(family, dim, max_norm)
 
 
 class Learner:
@@ -152,11 +156,11 @@ class Learner:
         self.check_norms(actions)
         return decision_set(actions)
 
-    def check_norms(self, actions: Matrix) -> None:
+    def check_norms(self, actions: Matrix, name: str = "actions[{}]") -> None:
         """Raise where an action is not finite or longer than ``max_norm``."""
         for k, x in enumerate(actions):
             if not is_within(x, self.max_norm * NORM_ROUNDING):
-                raise self.too_long(actions[k : k + 1], f"actions[{k}]")
+                raise self.too_long(actions[k : k + 1], name.format(k))
 
     def choose_from(self, options: DecisionSet, rng: np.random.Generator) -> Choice:
         """``choose`` for actions that were prepared."""
@@ -170,18 +174,11 @@ class Learner:
     ) -> None:
         """Take in a run of events; see ``fold_step``."""
         self.make_room(len(X))
-        fold_step(
-            self.policy,
-            self.estimator,
-            self.family,
-            self.state,
-            self.history,
-            moves,
-            X,
-            rows,
-            rewards,
-            last,
-        )
+        fold_step(*self._to_fold(), moves, X, rows, rewards, last)
+
+    def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, History]:
+        """First arguments of ``fold_step``."""
+        return self.policy, self.estimator, self.family, self.state, self.history
 
     def take_over(self, other: "Learner", places: Integers) -> None:
         """Take in all that a learner of fewer features has done, in the order of its decisions.
@@ -242,8 +239,7 @@ class Learner:
     def _to_learn(self) -> tuple[Any, ...]:
         """Arguments of a first decision and its reward, taken in together."""
         zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
-        knows = self.policy, self.estimator, self.family, self.state, self.history
-        return *knows, one, np.zeros((1, self.dim)), zero, np.zeros(2), one
+        return *self._to_fold(), one, np.zeros((1, self.dim)), zero, np.zeros(2), one
 
     def exact_theta(self) -> Vector:
         """The estimate that ``theta`` is certified to be near, to rounding.
@@ -253,13 +249,7 @@ class Learner:
         """
         if not hasattr(self.estimator, "tol"):
             return self.state.theta.copy()
-        state = self.state._replace(
-            **{name: getattr(self.state, name).copy() for name in ("theta", "scalars", "counts")},
-            work=self.state.work.copy(),
-            cap=self.state.cap.copy(),
-            fit=type(self.state.fit)(*(array.copy() for array in self.state.fit)),
-        )
-        estimator: Any = self.estimator
+        state, estimator = deepcopy(self.state), cast(Any, self.estimator)
         nothing = np.zeros(0, np.int64), np.zeros(0)
         learn_step(estimator._replace(tol=EXACT), self.family, state, self.history, *nothing)
         return state.theta

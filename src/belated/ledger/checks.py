@@ -1,7 +1,8 @@
 """What every ledger must do: for ours, and for yours.
 
-``check_ledger`` runs everything and raises ``AssertionError`` at the first violation;
-``LEDGER_CHECKS`` lists the single checks. Each gets a function that makes an empty ledger.
+``check_ledger`` runs everything and raises ``AssertionError`` at the first violation, with what a
+store must do and what it did instead; ``LEDGER_CHECKS`` lists the single checks. Each gets a
+function that makes an empty ledger.
 
 >>> from belated.ledger.stores.memory import MemoryLedger
 >>> check_ledger(MemoryLedger)
@@ -14,6 +15,7 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
+from belated.core.arguments import shown
 from belated.core.events import Status
 from belated.ledger.events import (
     NOBODY,
@@ -32,6 +34,12 @@ from belated.ledger.protocol import Importer, Ledger
 NewLedger = Callable[[], Ledger]
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
+
+
+def _expect(found: object, wanted: object, rule: str) -> None:
+    """Raise ``AssertionError`` with the rule where a store did not do what it asks for."""
+    if found != wanted:
+        raise AssertionError(f"{rule}: found {shown(found)}, expected {shown(wanted)}")
 
 
 class _Writer:
@@ -76,7 +84,7 @@ class _Writer:
 
     def decide(self, bandit: str = "shop", due: int | None = None) -> bytes:
         draft = self.decided(bandit, due=due)
-        assert self.commit(draft) == [Status.ACCEPTED]
+        _expect(self.commit(draft), [Status.ACCEPTED], "commit must write a decision with a new id")
         return draft.id
 
     def reward(self, id: bytes, value: float, *, bandit: str = "") -> Status:
@@ -108,9 +116,11 @@ def _log(ledger: Ledger, limit: int = 100_000) -> list[Event]:
     events: list[Event] = []
     position = START
     while True:
-        more, position = ledger.follow(position, limit)
+        more, last = ledger.follow(position, limit)
         if not more:
             return events
+        _expect(last > position, True, "follow must return events after its position, and the last")
+        position = last
         events += more
 
 
@@ -119,19 +129,25 @@ def check_log_keeps_everything(new: NewLedger) -> None:
     writer = _Writer(new())
     first, second = writer.decided(due=NOW + SECOND), writer.decided("other")
     about = Draft(Kind.CONFIGURED, "shop", b"", NOW - 5, body=b"\x00settings\xff")
-    assert writer.commit(about, first, second) == [Status.ACCEPTED] * 3
-    assert writer.reward(first.id, -0.1) == Status.ACCEPTED
+    statuses = writer.commit(about, first, second)
+    _expect(statuses, [Status.ACCEPTED] * 3, "commit must write settings and new decisions")
+    _expect(writer.reward(first.id, -0.1), Status.ACCEPTED, "commit must write a first reward")
     log = _log(writer.ledger)
     reward = writer.about(Kind.REWARDED, first.id, -0.1, bandit="shop")
-    for event, draft in zip(log, [about, first, second, reward], strict=True):
+    drafts = [about, first, second, reward]
+    _expect(len(log), len(drafts), "follow must return one event for each accepted draft")
+    for event, draft in zip(log, drafts, strict=True):
         for name in ("kind", "bandit", "id", "time", "value", "due", "body"):
-            assert getattr(event, name) == getattr(draft, name), name
-        assert isinstance(event.kind, Kind)
-    assert len({event.tx for event in log[:3]}) == 1
-    assert log[3].tx != log[2].tx
-    assert [*log] == sorted(log, key=lambda event: (event.tx, event.seq))
-    assert writer.ledger.story(first.id) == [log[1], log[3]]
-    assert writer.ledger.story(b"?" * 16) == []
+            rule = f"follow must return the {name} that was written"
+            _expect(getattr(event, name), getattr(draft, name), rule)
+        _expect(type(event.kind), Kind, "follow must return kinds as Kind")
+    _expect(len({event.tx for event in log[:3]}), 1, "the events of one commit must share a tx")
+    _expect(log[3].tx == log[2].tx, False, "the events of two commits must not share a tx")
+    order = sorted(log, key=lambda event: (event.tx, event.seq))
+    _expect([*log], order, "follow must return events in the order of tx and seq")
+    story = writer.ledger.story(first.id)
+    _expect(story, [log[1], log[3]], "story must return the events of one decision, oldest first")
+    _expect(writer.ledger.story(b"?" * 16), [], "story of an unknown decision must be empty")
 
 
 def check_follow_is_exact(new: NewLedger) -> None:
@@ -140,46 +156,53 @@ def check_follow_is_exact(new: NewLedger) -> None:
     for size in (1, 5, 1, 3):
         writer.commit(*[writer.decided() for _ in range(size)])
     whole = _log(writer.ledger)
-    assert len(whole) == 10
+    _expect(len(whole), 10, "follow must return every event once")
     for limit in range(1, 12):
-        assert _log(writer.ledger, limit) == whole
+        rule = f"follow with limit {limit}, page by page, must return every event once"
+        _expect(_log(writer.ledger, limit), whole, rule)
         position = START
         while True:
             events, position = writer.ledger.follow(position, limit)
             if not events:
                 break
             last = Position(events[-1].tx, events[-1].seq)
-            assert position == last
-            assert all(event.tx != events[-1].tx for event in whole if event not in events)
-        assert writer.ledger.behind(position) == 0
-    assert writer.ledger.behind(START) == 10
+            _expect(position, last, "follow must return the position of its last event")
+            torn = [event for event in whole if event.tx == last.tx and event.seq > last.seq]
+            _expect(torn, [], "follow must not end within a transaction, whatever its limit")
+        behind = writer.ledger.behind(position)
+        _expect(behind, 0, "behind must count the events after a position")
+    _expect(writer.ledger.behind(START), 10, "behind must count the events after a position")
     events, position = writer.ledger.follow(position)
-    assert events == []
+    _expect(events, [], "follow from the end of the log must return nothing")
     late = writer.decide()
-    assert [event.id for event in writer.ledger.follow(position)[0]] == [late]
-    assert writer.ledger.commit([]) == []
+    ids = [event.id for event in writer.ledger.follow(position)[0]]
+    _expect(ids, [late], "follow must return what was written after a position")
+    _expect(writer.ledger.commit([]), [], "commit of nothing must return nothing")
 
 
 def check_rewards(new: NewLedger) -> None:
     """Duplicates, conflicts, strangers and late comers."""
     writer = _Writer(new())
     id = writer.decide(due=NOW + SECOND)
-    assert writer.reward(id, 0.5, bandit="other") == Status.UNKNOWN
-    assert writer.reward(id, 0.5) == Status.ACCEPTED
-    assert writer.reward(id, 0.5) == Status.DUPLICATE
-    assert writer.reward(id, 0.25) == Status.CONFLICT
+    foreign = writer.reward(id, 0.5, bandit="other")
+    _expect(foreign, Status.UNKNOWN, "a bandit must not learn of the decisions of another")
+    _expect(writer.reward(id, 0.5), Status.ACCEPTED, "the first reward must be written")
+    _expect(writer.reward(id, 0.5), Status.DUPLICATE, "the same reward again is a duplicate")
+    _expect(writer.reward(id, 0.25), Status.CONFLICT, "another reward than before is a conflict")
     late, in_time = writer.decide(due=NOW + SECOND), writer.decide(due=NOW + SECOND)
     writer.now += SECOND
-    assert writer.reward(in_time, 1.0) == Status.ACCEPTED
+    _expect(writer.reward(in_time, 1.0), Status.ACCEPTED, "a reward when it is due is in time")
     writer.now += 1
-    assert writer.reward(late, 1.0) == Status.EXPIRED
-    assert writer.reward(late, 1.0) == Status.DUPLICATE
-    assert writer.reward(late, 0.0) == Status.CONFLICT
+    _expect(writer.reward(late, 1.0), Status.EXPIRED, "a reward after it was due has expired")
+    again = "a reward that came late must be written: "
+    _expect(writer.reward(late, 1.0), Status.DUPLICATE, f"{again}the same again is a duplicate")
+    _expect(writer.reward(late, 0.0), Status.CONFLICT, f"{again}another one is a conflict")
     values = [event.value for event in _log(writer.ledger) if event.kind == Kind.REWARDED]
-    assert values == [0.5, 1.0, 1.0]
+    _expect(values, [0.5, 1.0, 1.0], "write accepted and late rewards, and no others")
     old = Ids(lambda: NOW - 3600 * SECOND, seed=2)()
-    assert writer.reward(old, 1.0) == Status.UNKNOWN
-    assert writer.ledger.parked() == []
+    status = writer.reward(old, 1.0)
+    _expect(status, Status.UNKNOWN, "a reward of an old, unknown decision must not be parked")
+    _expect(writer.ledger.parked(), [], "a reward of an old, unknown decision must not be parked")
 
 
 def check_zeros_have_no_sign(new: NewLedger) -> None:
@@ -188,11 +211,11 @@ def check_zeros_have_no_sign(new: NewLedger) -> None:
     ledger = writer.ledger
     id = writer.decide()
     _, position = ledger.follow(START)
-    assert writer.reward(id, -0.0) == Status.ACCEPTED
-    assert writer.reward(id, 0.0) == Status.DUPLICATE
+    _expect(writer.reward(id, -0.0), Status.ACCEPTED, "a reward of -0.0 must be written")
+    _expect(writer.reward(id, 0.0), Status.DUPLICATE, "0.0 must be the same reward as -0.0")
     live, _ = ledger.follow(position)
     for event in (*live, _log(ledger)[-1]):
-        assert str(event.value) == "0.0"
+        _expect(str(event.value), "0.0", "write 0.0 for -0.0, or a replay will differ")
 
 
 def check_one_batch(new: NewLedger) -> None:
@@ -202,62 +225,70 @@ def check_one_batch(new: NewLedger) -> None:
     same, other = (writer.about(Kind.REWARDED, decision.id, value) for value in (1.0, 2.0))
     cancel = writer.about(Kind.CANCELLED, decision.id)
     outcomes = writer.ledger.commit([decision, decision, same, same, other, cancel])
-    statuses = [outcome.status for outcome in outcomes]
-    assert statuses == ["accepted", "duplicate", "accepted", "duplicate", "conflict", "conflict"]
-    assert outcomes[4].facts == Facts("shop", None, 1.0), "a conflict must say with what"
-    assert [event.kind for event in _log(writer.ledger)] == [Kind.DECIDED, Kind.REWARDED]
-    assert writer.commit(writer.decided("other", id=decision.id)) == [Status.CONFLICT]
+    rule = "a draft must be judged in the light of those before it in the batch"
+    wanted = ["accepted", "duplicate", "accepted", "duplicate", "conflict", "conflict"]
+    _expect([outcome.status for outcome in outcomes], wanted, rule)
+    facts = Facts("shop", None, 1.0)
+    _expect(outcomes[4].facts, facts, "the outcome of a conflict must carry the facts against it")
+    kinds = [event.kind for event in _log(writer.ledger)]
+    _expect(kinds, [Kind.DECIDED, Kind.REWARDED], "write what was accepted and nothing else")
+    statuses = writer.commit(writer.decided("other", id=decision.id))
+    _expect(statuses, [Status.CONFLICT], "an id of another bandit's decision is a conflict")
 
 
 def check_endings(new: NewLedger) -> None:
     """Expiry, cancellation and revision."""
     writer = _Writer(new())
     a, b, c = writer.decide(), writer.decide(), writer.decide()
-    expire, cancel, revise = Kind.EXPIRED, Kind.CANCELLED, Kind.REVISED
-    assert writer.commit(writer.about(revise, a, 1.0)) == [Status.CONFLICT]
-    assert writer.commit(*[writer.about(expire, a)] * 2) == [Status.ACCEPTED, Status.DUPLICATE]
-    assert writer.reward(a, 1.0) == Status.EXPIRED
-    assert writer.commit(writer.about(revise, a, 1.0)) == [Status.DUPLICATE]
-    assert writer.commit(writer.about(revise, a, 0.0)) == [Status.ACCEPTED]
-    assert writer.commit(writer.about(revise, a, 1.0)) == [Status.ACCEPTED]
-    assert writer.reward(a, 1.0) == Status.DUPLICATE
-    assert writer.commit(writer.about(cancel, a)) == [Status.CONFLICT]
-    assert writer.commit(*[writer.about(cancel, b)] * 2) == [Status.ACCEPTED, Status.DUPLICATE]
-    assert writer.reward(b, 1.0) == Status.CONFLICT
-    assert writer.commit(writer.about(expire, b)) == [Status.CONFLICT]
-    assert writer.reward(c, 1.0) == Status.ACCEPTED
-    assert writer.commit(writer.about(revise, c, 0.5)) == [Status.ACCEPTED]
     stranger = Ids(lambda: NOW, seed=3)()
-    for kind in (expire, cancel, revise):
-        assert writer.commit(writer.about(kind, stranger, 1.0)) == [Status.UNKNOWN]
-    assert [event.kind for event in writer.ledger.story(a)] == [
-        Kind.DECIDED,
-        expire,
-        Kind.REWARDED,
-        revise,
-        revise,
-    ]
+    expire, cancel, revise, reward = Kind.EXPIRED, Kind.CANCELLED, Kind.REVISED, Kind.REWARDED
+    ok, duplicate, conflict = Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT
+    for kind, id, value, wanted, rule in (
+        (revise, a, 1.0, conflict, "an open decision has no reward to revise"),
+        (expire, a, None, ok, "an open decision can expire"),
+        (expire, a, None, duplicate, "a decision expires once"),
+        (reward, a, 1.0, Status.EXPIRED, "a reward after the expiry is late"),
+        (revise, a, 1.0, duplicate, "revising to the same reward changes nothing"),
+        (revise, a, 0.0, ok, "a reward can be revised"),
+        (revise, a, 1.0, ok, "a reward can be revised again"),
+        (reward, a, 1.0, duplicate, "the reward that a revision left is a duplicate"),
+        (cancel, a, None, conflict, "a decision that was rewarded cannot be cancelled"),
+        (cancel, b, None, ok, "an open decision can be cancelled"),
+        (cancel, b, None, duplicate, "a decision is cancelled once"),
+        (reward, b, 1.0, conflict, "a cancelled decision takes no reward"),
+        (expire, b, None, conflict, "a cancelled decision cannot expire"),
+        (reward, c, 1.0, ok, "an open decision takes a reward"),
+        (revise, c, 0.5, ok, "a reward can be revised"),
+        (expire, stranger, 1.0, Status.UNKNOWN, "an unknown decision cannot expire"),
+        (cancel, stranger, 1.0, Status.UNKNOWN, "an unknown decision cannot be cancelled"),
+        (revise, stranger, 1.0, Status.UNKNOWN, "an unknown decision cannot be revised"),
+    ):
+        _expect(writer.commit(writer.about(kind, id, value)), [wanted], rule)
+    kinds = [event.kind for event in writer.ledger.story(a)]
+    wanted_kinds = [Kind.DECIDED, expire, reward, revise, revise]
+    _expect(kinds, wanted_kinds, "story must hold what was accepted and nothing else")
 
 
 def check_parking(new: NewLedger) -> None:
     """A reward that precedes its decision waits for it."""
     writer = _Writer(new())
     early, stranger = writer.decided(due=NOW + SECOND), writer.decided()
-    assert writer.reward(early.id, 1.0) == Status.PARKED
-    assert writer.reward(early.id, 1.0) == Status.DUPLICATE
-    assert writer.reward(early.id, 0.0) == Status.CONFLICT
-    assert writer.commit(writer.about(Kind.REWARDED, stranger.id, 2.0)) == [Status.PARKED]
-    assert writer.ledger.parked() == [
-        (early.id, NOW, 1.0),
-        (stranger.id, NOW, 2.0),
-    ]
-    assert _log(writer.ledger) == []
-    assert writer.commit(early) == [Status.ACCEPTED]
-    decision, reward = _log(writer.ledger)
-    assert (decision.kind, reward.kind) == (Kind.DECIDED, Kind.REWARDED)
-    assert (decision.id, reward.id, reward.value) == (early.id, early.id, 1.0)
-    assert [waiting[0] for waiting in writer.ledger.parked()] == [stranger.id]
-    assert writer.reward(early.id, 1.0) == Status.DUPLICATE
+    parked, again = Status.PARKED, "a parked reward must be remembered: "
+    _expect(writer.reward(early.id, 1.0), parked, "park a reward whose decision is to come")
+    _expect(writer.reward(early.id, 1.0), Status.DUPLICATE, f"{again}the same is a duplicate")
+    _expect(writer.reward(early.id, 0.0), Status.CONFLICT, f"{again}another one is a conflict")
+    _expect(writer.reward(stranger.id, 2.0), parked, "park a reward whose decision is to come")
+    waiting = [(early.id, NOW, 1.0), (stranger.id, NOW, 2.0)]
+    _expect(writer.ledger.parked(), waiting, "parked must return id, time and value, by id")
+    _expect(_log(writer.ledger), [], "a parked reward must not be in the log")
+    _expect(writer.commit(early), [Status.ACCEPTED], "a decision after its reward must be written")
+    log = [(event.kind, event.id, event.value) for event in _log(writer.ledger)]
+    wanted = [(Kind.DECIDED, early.id, None), (Kind.REWARDED, early.id, 1.0)]
+    _expect(log, wanted, "a decision must be written together with the reward parked for it")
+    left = [waiting[0] for waiting in writer.ledger.parked()]
+    _expect(left, [stranger.id], "a reward that was written must not stay parked")
+    status = writer.reward(early.id, 1.0)
+    _expect(status, Status.DUPLICATE, "a reward that was parked and written must be remembered")
 
 
 def check_parked_pages(new: NewLedger) -> None:
@@ -268,18 +299,20 @@ def check_parked_pages(new: NewLedger) -> None:
         writer.now = NOW + k * SECOND
         ids.append(writer.decided().id)
     for id in reversed(ids):
-        assert writer.reward(id, 0.5) == Status.PARKED
-    pages, last = [], NOBODY
-    while page := writer.ledger.parked(3, last):
+        _expect(writer.reward(id, 0.5), Status.PARKED, "park a reward whose decision is to come")
+    pages: list[list[bytes]] = []
+    last = NOBODY
+    while len(pages) < len(ids) and (page := writer.ledger.parked(3, last)):
         pages.append([waiting.id for waiting in page])
         last = page[-1].id
-    assert pages == [ids[:3], ids[3:6], ids[6:]]
-    assert [waiting.id for waiting in writer.ledger.parked()] == ids
-    assert writer.ledger.end_parked(NOW) == 0
-    assert writer.ledger.end_parked(NOW + 2 * SECOND) == 2
-    assert [waiting.id for waiting in writer.ledger.parked()] == ids[2:]
-    assert writer.ledger.end_parked(NOW + 2 * SECOND) == 0
-    assert writer.ledger.end_parked(NOW + 2 * SECOND + 1) == 1
+    rule = "parked(limit, after) must return the next rewards after an id, by id"
+    _expect(pages, [ids[:3], ids[3:6], ids[6:]], rule)
+    _expect([waiting.id for waiting in writer.ledger.parked()], ids, rule)
+    rule = "end_parked(before) must remove the rewards of decisions made before a time, and count"
+    for before, count_, left in ((0, 0, 0), (2 * SECOND, 2, 2), (2 * SECOND, 0, 2)):
+        _expect(writer.ledger.end_parked(NOW + before), count_, rule)
+        _expect([waiting.id for waiting in writer.ledger.parked()], ids[left:], rule)
+    _expect(writer.ledger.end_parked(NOW + 2 * SECOND + 1), 1, rule)
 
 
 def check_requests(new: NewLedger) -> None:
@@ -288,21 +321,23 @@ def check_requests(new: NewLedger) -> None:
     first = writer.decided(request="r", digest=b"1")
     again, other = (writer.decided(request="r", digest=digest) for digest in (b"1", b"2"))
     elsewhere = writer.decided("other", request="r", digest=b"2")
-
-    def outcomes(*drafts: Draft) -> list[Outcome]:
-        return writer.ledger.commit(drafts)
-
-    one, two, three, four = outcomes(first, again, other, elsewhere)
-    assert (one.status, two.status, three.status) == ("accepted", "duplicate", "conflict")
-    assert four.status == Status.ACCEPTED
-    assert two.earlier is not None
-    assert two.earlier.id == first.id
-    (later,) = outcomes(again)
-    assert later.status == Status.DUPLICATE
-    assert later.earlier == _log(writer.ledger)[0]
-    assert writer.ledger.requested("shop", "r") == (later.earlier, b"1")
-    assert writer.ledger.requested("shop", "s") is None
-    assert len(_log(writer.ledger)) == 2
+    outcomes = writer.ledger.commit([first, again, other])
+    wanted = ["accepted", "duplicate", "conflict"]
+    rule = "a request made again is a duplicate, with another digest a conflict"
+    _expect([outcome.status for outcome in outcomes], wanted, rule)
+    statuses = writer.commit(elsewhere)
+    _expect(statuses, [Status.ACCEPTED], "a request is that of one bandit: another may have it too")
+    (later,) = writer.ledger.commit([again])
+    _expect(later.status, Status.DUPLICATE, "a request of an earlier batch is a duplicate")
+    log = _log(writer.ledger)
+    for earlier in (outcomes[1].earlier, later.earlier):
+        _expect(earlier, log[0], "a duplicate request must come with the earlier decision")
+    found = writer.ledger.requested("shop", "r")
+    _expect(
+        found, (log[0], b"1"), "requested must return the decision of a request, and its digest"
+    )
+    _expect(writer.ledger.requested("shop", "s"), None, "requested of an unknown request is None")
+    _expect(len(log), 2, "a duplicate request must not be written")
 
 
 def check_invalid_rewards(new: NewLedger) -> None:
@@ -311,9 +346,10 @@ def check_invalid_rewards(new: NewLedger) -> None:
     id, other = writer.decide(), writer.decide("other")
     drafts = [writer.about(Kind.REWARDED, which, 7.0) for which in (id, other)]
     outcomes = writer.ledger.commit(drafts, Importer(lambda bandit, kind, value: bandit == "other"))
-    assert [outcome.status for outcome in outcomes] == [Status.INVALID, Status.ACCEPTED]
-    assert [outcome.bandit for outcome in outcomes] == ["shop", "other"]
-    assert len(writer.ledger.story(id)) == 1
+    judged = [(outcome.status, outcome.bandit) for outcome in outcomes]
+    wanted = [(Status.INVALID, "shop"), (Status.ACCEPTED, "other")]
+    _expect(judged, wanted, "ask follower.accepts about each reward, and name the bandit")
+    _expect(len(writer.ledger.story(id)), 1, "a reward that is not accepted must not be written")
 
 
 def check_stale_memory(new: NewLedger) -> None:
@@ -322,33 +358,37 @@ def check_stale_memory(new: NewLedger) -> None:
     id = writer.decide()
     log = _log(writer.ledger)
     memory = _Memory(Position(log[-1].tx, log[-1].seq), {id: Facts("shop", None)})
-    assert writer.reward(id, 1.0) == Status.ACCEPTED
-    for value, expected in ((1.0, Status.DUPLICATE), (0.0, Status.CONFLICT)):
-        draft = writer.about(Kind.REWARDED, id, value)
-        assert [o.status for o in writer.ledger.commit([draft], memory)] == [expected]
+    _expect(writer.reward(id, 1.0), Status.ACCEPTED, "the first reward must be written")
+    rule = "judge by the log, not by what a follower remembers, once the log has gone on"
+    for value, wanted in ((1.0, Status.DUPLICATE), (0.0, Status.CONFLICT)):
+        outcomes = writer.ledger.commit([writer.about(Kind.REWARDED, id, value)], memory)
+        _expect([outcome.status for outcome in outcomes], [wanted], rule)
     second = writer.decide()
     log = _log(writer.ledger)
     memory = _Memory(Position(log[-1].tx, log[-1].seq), {second: Facts("shop", None)})
     twice = [writer.about(Kind.REWARDED, second, value) for value in (1.0, 1.0, 0.0)]
     statuses = [outcome.status for outcome in writer.ledger.commit(twice, memory)]
-    assert statuses == [Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT]
+    rule = "a draft must be judged in the light of those before it in the batch"
+    _expect(statuses, [Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT], rule)
 
 
 def check_approval(new: NewLedger) -> None:
     """A follower that does not want what would be written leaves the log as it was."""
     writer = _Writer(new())
     id, other = writer.decide(), writer.decide()
-    assert writer.reward(id, 1.0) == Status.ACCEPTED
+    _expect(writer.reward(id, 1.0), Status.ACCEPTED, "the first reward must be written")
     before, follower = _log(writer.ledger), _Memory(START, {}, strict=True)
     drafts = [writer.about(Kind.REWARDED, which, 0.0) for which in (other, id)]
     try:
         writer.ledger.commit(drafts, follower)
     except RuntimeError:
-        assert _log(writer.ledger) == before
-        assert len(writer.ledger.commit(drafts[:1], follower)) == 1
-        assert len(_log(writer.ledger)) == len(before) + 1
+        log = _log(writer.ledger)
+        _expect(log, before, "nothing may be written when follower.approve raises")
+        writer.ledger.commit(drafts[:1], follower)
+        added = len(_log(writer.ledger)) - len(before)
+        _expect(added, 1, "a batch after one that was not approved must be written")
     else:
-        raise AssertionError("the follower was not asked")
+        raise AssertionError("call follower.approve with all outcomes before anything is written")
 
 
 def check_forgetting(new: NewLedger) -> None:
@@ -357,27 +397,31 @@ def check_forgetting(new: NewLedger) -> None:
     kept = writer.decide()
     gone = [writer.decided(subject="me", request=f"r{k}") for k in range(2)]
     writer.commit(*gone, writer.decided("other", subject="me"), writer.decided(subject="you"))
-    assert writer.reward(gone[1].id, 0.5) == Status.ACCEPTED
-    assert writer.reward(kept, 0.5) == Status.ACCEPTED
-    assert writer.ledger.subject("shop", "me") == [draft.id for draft in gone]
-    before = _log(writer.ledger)
-    assert writer.ledger.forget("shop", "me", NOW + 9) == 2
-    after = _log(writer.ledger)
-    for old, now in zip(before, after[:-1], strict=True):
-        if old.id in {draft.id for draft in gone}:
-            assert now == replace(old, id=b"", value=None, due=None, body=b"")
-        else:
-            assert now == old
-    assert (after[-1].kind, after[-1].bandit, after[-1].time) == (Kind.FORGOTTEN, "shop", NOW + 9)
-    assert writer.ledger.rare(Kind.FORGOTTEN, START) == [after[-1]]
-    assert writer.ledger.rare(Kind.FORGOTTEN, Position(after[-1].tx, after[-1].seq)) == []
-    assert writer.ledger.rare(Kind.KEYS, START) == []
-    assert writer.ledger.subject("shop", "me") == []
-    assert writer.ledger.requested("shop", "r0") is None
-    assert writer.ledger.story(gone[0].id) == []
+    for id in (gone[1].id, kept):
+        _expect(writer.reward(id, 0.5), Status.ACCEPTED, "the first reward must be written")
+    ledger, erased = writer.ledger, {draft.id for draft in gone}
+    found = ledger.subject("shop", "me")
+    _expect(found, [draft.id for draft in gone], "subject must return the decisions of a person")
+    before = _log(ledger)
+    _expect(ledger.forget("shop", "me", NOW + 9), 2, "forget must count the decisions it erases")
+    *after, last = _log(ledger)
+    wanted = [
+        replace(event, id=b"", value=None, due=None, body=b"") if event.id in erased else event
+        for event in before
+    ]
+    _expect(after, wanted, "forget must blank the events of one person's decisions, and no others")
+    note = (last.kind, last.bandit, last.time)
+    _expect(note, (Kind.FORGOTTEN, "shop", NOW + 9), "forget must write that something was erased")
+    rule = "rare must return the events of one kind after a position"
+    _expect(ledger.rare(Kind.FORGOTTEN, START), [last], rule)
+    _expect(ledger.rare(Kind.FORGOTTEN, Position(last.tx, last.seq)), [], rule)
+    _expect(ledger.rare(Kind.KEYS, START), [], rule)
+    _expect(ledger.subject("shop", "me"), [], "an erased person must not be found")
+    _expect(ledger.requested("shop", "r0"), None, "an erased request must not be found")
+    _expect(ledger.story(gone[0].id), [], "an erased decision must not be found")
     writer.now += 3600 * SECOND
-    assert writer.reward(gone[1].id, 0.5) == Status.UNKNOWN
-    assert writer.ledger.forget("shop", "nobody", NOW) == 0
+    _expect(writer.reward(gone[1].id, 0.5), Status.UNKNOWN, "an erased decision must be unknown")
+    _expect(ledger.forget("shop", "nobody", NOW), 0, "forget must count the decisions it erases")
 
 
 def check_many(new: NewLedger) -> None:
@@ -385,13 +429,18 @@ def check_many(new: NewLedger) -> None:
     writer = _Writer(new())
     decisions = [writer.decided() for _ in range(3000)]
     rewards = [writer.about(Kind.REWARDED, d.id, float(k)) for k, d in zip(count(), decisions)]
-    assert set(writer.commit(*decisions)) == {Status.ACCEPTED}
-    assert set(writer.commit(*rewards)) == {Status.ACCEPTED}
-    assert set(writer.commit(*rewards)) == {Status.DUPLICATE}
+    for drafts, status in (
+        (decisions, Status.ACCEPTED),
+        (rewards, Status.ACCEPTED),
+        (rewards, Status.DUPLICATE),
+    ):
+        _expect(set(writer.commit(*drafts)), {status}, "commit must judge each of 3000 drafts")
     log = _log(writer.ledger)
-    assert [event.id for event in log[:3000]] == [draft.id for draft in decisions]
-    assert [event.value for event in log[3000:]] == [float(k) for k in range(3000)]
-    assert len({event.tx for event in log}) == 2
+    ids, values = [event.id for event in log[:3000]], [event.value for event in log[3000:]]
+    rule = "a batch of 3000 must be written whole and in its order"
+    _expect(ids, [draft.id for draft in decisions], rule)
+    _expect(values, [draft.value for draft in rewards], rule)
+    _expect(len({event.tx for event in log}), 2, "a batch of 3000 must be one transaction")
 
 
 def check_batches(new: NewLedger) -> None:
@@ -405,43 +454,54 @@ def check_batches(new: NewLedger) -> None:
     outcomes = writer.ledger.commit_all(batches)
     statuses = [[outcome.status for outcome in of_batch] for of_batch in outcomes]
     ok, duplicate = Status.ACCEPTED, Status.DUPLICATE
-    assert statuses == [[ok, ok], [duplicate], [], [ok, ok], [duplicate], [ok, ok]]
+    wanted = [[ok, ok], [duplicate], [], [ok, ok], [duplicate], [ok, ok]]
+    _expect(statuses, wanted, "commit_all must judge each batch in the light of those before it")
     log = _log(writer.ledger)
-    assert [event.id for event in log] == [first.id, second.id, first.id, second.id, b"", b""]
-    assert [event.tx == log[0].tx for event in log] == [True, True, False, False, False, False]
-    assert len({event.tx for event in log}) == 3
-    assert writer.ledger.commit_all([]) == []
+    ids = [first.id, second.id, first.id, second.id, b"", b""]
+    _expect([event.id for event in log], ids, "commit_all must write what it accepts, in order")
+    pairs = [log[k].tx == log[k + 1].tx for k in range(5)]
+    rule = "commit_all must write each batch as a transaction of its own"
+    _expect(pairs, [True, False, True, False, True], rule)
+    _expect(writer.ledger.commit_all([]), [], "commit_all of nothing must return nothing")
 
 
 def check_retention(new: NewLedger) -> None:
     """Old decisions lose what the state does not depend on, and nothing else does."""
     writer = _Writer(new())
+    ledger = writer.ledger
     old = [writer.decided(subject="me", request=f"r{k}") for k in range(3)]
     plain, stranger = writer.decided(), writer.decided()
     writer.commit(*old, plain, writer.about(Kind.REWARDED, old[0].id, 0.5))
-    assert writer.reward(stranger.id, 1.0) == Status.PARKED
+    _expect(writer.reward(stranger.id, 1.0), Status.PARKED, "park a reward before its decision")
     writer.now += SECOND
     young = writer.decided(subject="me", request="young")
     writer.commit(young)
-    before = _log(writer.ledger)
-    assert writer.ledger.retain(NOW + 1, dry_run=True) == (3, 3, 1)
-    assert _log(writer.ledger) == before
-    assert writer.ledger.requested("shop", "r0") is not None
-    assert writer.ledger.retain(NOW + 1) == (3, 3, 1)
-    for then, now in zip(before, _log(writer.ledger), strict=True):
-        if then.kind == Kind.DECIDED and then.id in {draft.id for draft in old}:
-            body = msgspec.msgpack.decode(then.body, type=Decided)
+    before, ids = _log(ledger), {draft.id for draft in old}
+    counts = "retain must count the decisions, requests and parked rewards that it blanks"
+    _expect(ledger.retain(NOW + 1, dry_run=True), (3, 3, 1), counts)
+    _expect(_log(ledger), before, "retain must change nothing in a dry run")
+    found = ledger.requested("shop", "r0") is not None
+    _expect(found, True, "retain must change nothing in a dry run")
+    _expect(ledger.retain(NOW + 1), (3, 3, 1), counts)
+    wanted = []
+    for event in before:
+        if event.kind == Kind.DECIDED and event.id in ids:
+            body = msgspec.msgpack.decode(event.body, type=Decided)
             rest = replace(body, context=b"", subject="", request="", matrix=b"")
-            assert now == replace(then, body=msgspec.msgpack.encode(rest))
-        else:
-            assert now == then
-    assert writer.ledger.retain(NOW + 1) == (0, 0, 0)
-    assert writer.ledger.parked() == []
-    assert writer.ledger.subject("shop", "me") == [young.id]
-    assert writer.ledger.requested("shop", "r0") is None
-    assert writer.ledger.requested("shop", "young") is not None
-    assert writer.reward(old[1].id, 1.0) == Status.ACCEPTED
-    assert writer.ledger.problems() == []
+            event = replace(event, body=msgspec.msgpack.encode(rest))
+        wanted.append(event)
+    rule = "retain must blank context, subject, request and matrix of old decisions, and no more"
+    _expect(_log(ledger), wanted, rule)
+    _expect(ledger.retain(NOW + 1), (0, 0, 0), "retain must find nothing the second time")
+    _expect(ledger.parked(), [], "retain must remove old parked rewards")
+    _expect(
+        ledger.subject("shop", "me"), [young.id], "retain must forget subjects of old decisions"
+    )
+    _expect(ledger.requested("shop", "r0"), None, "retain must forget requests of old decisions")
+    found = ledger.requested("shop", "young") is not None
+    _expect(found, True, "retain must keep requests of young decisions")
+    _expect(writer.reward(old[1].id, 1.0), Status.ACCEPTED, "an old decision can still be rewarded")
+    _expect(ledger.problems(), [], "a ledger that was retained must have no problems")
 
 
 LEDGER_CHECKS = (

@@ -24,7 +24,7 @@ from belated.learner.learner import Learner
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
-from belated.ledger.growth import Earlier, grown_learner
+from belated.ledger.growth import Earlier
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
 from belated.model.state import History
@@ -408,8 +408,10 @@ class Fold:
         if isinstance(features, Features) and isinstance(old, Features):
             if features.dim != old.dim:
                 self._flush()
-                places = self.earlier.grow(old, features)
-                self.learner = grown_learner(self.learner, new, self._types, places)
+                learner = new.learner(self._types)
+                # depends on the history alone: it is the same wherever the log is read
+                learner.take_over(self.learner, self.earlier.grow(old, features))
+                self.learner = learner
             self.actions.exchange(features)
 
     def _registered(self, events: list[Event]) -> None:

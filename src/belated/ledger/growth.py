@@ -1,17 +1,12 @@
-"""A bandit whose features grow: what it has learnt, and vectors of when it had fewer."""
+"""Vectors of decisions that were drawn up when a bandit had fewer features."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from belated.core.types import Integers
 from belated.features import Features
 from belated.features.growing import places_in
-from belated.ledger.spec import Spec
-
-if TYPE_CHECKING:  # a service without bandits need not wait for Numba
-    from belated.learner.learner import Learner
 
 
 class Earlier:
@@ -55,14 +50,3 @@ class Earlier:
     def listed(self) -> list[list[int]]:
         """What a snapshot keeps."""
         return [places.tolist() for places in self._places.values()]
-
-
-def grown_learner(old: "Learner", spec: Spec, types: Iterable[type], places: Integers) -> "Learner":
-    """A learner of these settings that has taken in the whole history again.
-
-    The result depends on the history alone, so it is the same wherever the log is read. What was
-    learnt stays: a ridge keeps the new features at zero until a reward speaks of them.
-    """
-    learner = spec.learner(types)
-    learner.take_over(old, places)
-    return learner

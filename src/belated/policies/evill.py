@@ -5,17 +5,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive
+from belated.core.arguments import NotNegative, Positive, derives, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.estimators import penalised_mle
 from belated.estimators.perturbed import shift_estimate
-from belated.model.protocols import Estimator, Family, choose, factor_precision
+from belated.model.protocols import Estimator, Family, accepted, choose, factor_precision
 from belated.model.state import WORK, State
 from belated.numerics.pruning import DecisionSet
-from belated.policies.shared.sampling import DRAW, SAMPLE, fill_normal, play_best, times_transposed
+from belated.policies.shared.sampling import (
+    DRAW,
+    SAMPLE,
+    fill_normal,
+    play_best,
+    times_transposed,
+    unconfined_mle,
+)
 
 
+@derives("a_phi")
 @parameters
 class EVILL(NamedTuple):
     """Play what is best for the estimate of a loss with a random linear term.
@@ -39,8 +46,6 @@ class EVILL(NamedTuple):
         Ridge: the penalty is ``lam / 2 ||theta||^2``.
     drift
         The Hessian in use is within the factors ``e^-drift`` and ``e^drift`` of H.
-    a_phi
-        Filled in from the family.
 
     Assumptions
     -----------
@@ -54,7 +59,9 @@ class EVILL(NamedTuple):
 
     Deviations
     ----------
-    No warm-up, and constant scale and ridge, as in practice. theta_w minimises a Taylor model:
+    Algorithm 1 with an unbounded feasible set, no warm-up (Appendix B) and a constant scale and
+    ridge, where Theorem 3 has both grow with d and log T. The perturbation of line 4 is drawn in
+    one piece: its law given the data is N(0, scale^2 a(phi) H). theta_w minimises a Taylor model:
     its error in the norm of H is at most ``-log(1 - k eps) / k`` with ``k = M X / sqrt(lmin)``,
     ``eps = e^u (r + (e^u - 1 - u - u^2/2) / u ||step||_H)``, ``u = M X ||step||``: step leads from
     the reference point to theta_w, r is what the model's gradient is off by there, M the
@@ -71,35 +78,17 @@ class EVILL(NamedTuple):
     AISTATS 2024.
     """
 
-    scale: float = 1.0
-    lam: float = 1.0
-    drift: float = 0.1
-    a_phi: float | None = None
-
-    def checked(self) -> "EVILL":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            scale=not_negative("scale", self.scale),
-            lam=positive("lam", self.lam),
-            drift=positive("drift", self.drift),
-        )
+    scale: NotNegative = 1.0
+    lam: Positive = 1.0
+    drift: Positive = 0.1
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "EVILL":
-        """Fill in what was left open."""
-        return self.checked()._replace(a_phi=family.a_phi)
+        """Derive the dispersion from the family."""
+        return resolved(accepted(self, family), a_phi=family.a_phi)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate, nowhere near a ball."""
-        return penalised_mle(
-            family,
-            dim,
-            max_norm,
-            m1=1.0,  # of no effect: the penalty is given, and there is no ball
-            lam=self.lam,
-            kappa=1.0,
-            constrained=False,
-            drift=self.drift,
-        )
+        return unconfined_mle(family, dim, max_norm, self.lam, self.drift)
 
 
 @kernel

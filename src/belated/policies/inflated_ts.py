@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive, probability, whole
+from belated.core.arguments import NotNegative, Positive, Probability, Whole, parameters, resolved
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.model.state import SLACK, WORK, State
+from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.state import WORK, State
 from belated.numerics.linalg import cholesky, solve_upper
 from belated.numerics.lowered.products import quadratic
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.constants import derive, known_horizon, width_at
+from belated.policies.shared.optimism import certified_width
 from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
 
 
@@ -54,10 +55,11 @@ class InflatedTS(NamedTuple):
 
     Deviations
     ----------
-    delta' is from memory of Abeille and Lazaric (2017), which could not be read. The draw, theta +
-    sqrt_beta W^-1/2 xi, is as Faury et al. (2022, Algorithm 3) print it for a set of their own,
-    with little novelty, they say, over that paper. For generalised linear rewards the paper's
-    estimate has no ball; here the estimate and width are those of Delayed OFU-GLM, for which the
+    The draw is Abeille and Lazaric's Equation (7) with normal eta, and ``delta' = delta / (4 T)``
+    is line 1 of their Figure 1. Their width (5) bounds the determinant by ``(1 + t / lam)^d``; here
+    the determinant itself is used, which is never wider. For generalised linear rewards their
+    estimate (16) has no ball, c_mu is the least slope over all theta, and the width is divided by
+    c_mu (Proposition 11); here the estimate and width are those of Delayed OFU-GLM, for which the
     set is proved, and the certified error of the estimate is added to the width. The width that a
     decision reports is half the distance from its lower bound to the highest upper bound of any
     action, so that the regret of the round is at most 2 L_mu times it even though the choice is not
@@ -68,36 +70,23 @@ class InflatedTS(NamedTuple):
     M. Abeille, A. Lazaric: Linear Thompson Sampling Revisited. AISTATS 2017.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    kappa: float | None = None
-    R: float | None = None
-    scale: float = 1.0
-    horizon: int | None = None
-
-    def checked(self) -> "InflatedTS":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            scale=not_negative("scale", self.scale),
-            horizon=None if self.horizon is None else whole("horizon", self.horizon),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    kappa: Positive | None = None
+    R: Positive | None = None
+    scale: NotNegative = 1.0
+    horizon: Whole | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "InflatedTS":
         """Fill in what was left open."""
-        self = self.checked()
+        self = accepted(self, family)
+        known_horizon(self)
         R, kappa, lam, _ = derive(self, family, max_norm)
-        return self._replace(lam=lam, kappa=kappa, R=R, horizon=known_horizon(self))
+        return resolved(self, lam=lam, kappa=kappa, R=R)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
         return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam, kappa=self.kappa)
 
 
@@ -106,9 +95,7 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return width_at(policy, state, policy.delta / (4.0 * policy.horizon))
 
 
-@radius.case(InflatedTS)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state) + state.scalars[SLACK]
+radius.case(InflatedTS)(certified_width)
 
 
 @choose.case(InflatedTS)

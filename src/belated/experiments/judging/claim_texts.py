@@ -2,16 +2,25 @@
 
 GROWTH_LIMIT = 0.25  # half way between no growth and the square root of T
 SETTLED = 20  # half the horizon must be this many expected delays, or the penalty still builds up
-MARGIN = 0.02  # relative; an interval within this of the limit says that there is no difference
+MARGIN = 0.02  # relative; a number that is shown to be this near to its limit is equal to it
 
-RULE = (
-    "Supported everywhere: every setting shows it. Supported overall: the pool shows it, some "
-    "settings are open and none shows the contrary. Mixed: some show it, some the contrary. "
-    "Contradicted: settings or the pool show the contrary, none shows it. Otherwise it is not "
-    "contradicted, and the runs are too few to confirm it. Settings are tested in both "
-    "directions at 2.5% a side, with Holm's correction. All this is given the theta_star of each "
-    "dimension: --theta-per-run draws one for every run."
-)
+
+def rule(theta_per_run: bool) -> str:
+    """Returns what the verdicts mean, and for which theta_star they are meant."""
+    scope = (
+        "theta_star was drawn in every run: verdicts are on the mean over theta_star."
+        if theta_per_run
+        else "All this is given the theta_star of each dimension: --theta-per-run draws one for "
+        "every run."
+    )
+    return (
+        "Supported everywhere: every setting shows it. Supported overall: the pool shows it, some "
+        "settings are open and none shows the contrary. Mixed: some show it, some the contrary. "
+        "Contradicted: settings or the pool show the contrary, none shows it. Otherwise it is not "
+        "contradicted, and the runs are too few to confirm it. Whether a setting is lower, higher "
+        "or equal is tested at 2.5% each, with Holm's correction over all settings. " + scope
+    )
+
 
 # Title, what the paper says, how it is measured and what is tested.
 TEXTS: list[tuple[str, str, str]] = [
@@ -22,7 +31,7 @@ TEXTS: list[tuple[str, str, str]] = [
         "Relative difference in regret after the last round, Delayed OFU-GLM minus DUCB, run by "
         "run. Pool: its mean over the settings of a world, over all worlds, dimensions counted "
         "alike; lower if Student's 95% interval lies below 0. Settings: each with delays, tested "
-        f"alike; equal if the interval lies within {MARGIN:.0%} of 0.",
+        f"alike; equal if two one-sided tests show a difference within {MARGIN:.0%} of 0.",
     ),
     (
         "The penalty of the delay is additive for Delayed OFU-GLM and grows for DUCB",
@@ -47,9 +56,9 @@ TEXTS: list[tuple[str, str, str]] = [
         "without delay) ~ E^p, slope on logarithmic scales over the expected delays E, with the "
         "jackknife's 95% interval over runs; and the bend: what the quadratic term of a parabola "
         "fitted to regret against E, no delay included, adds at the largest E, with Student's "
-        f"interval. Claimed: p below 1, or within {MARGIN:.0%} of it; where p is undefined because "
-        "a mean penalty is not positive, a bend below 0. Pool: p of the mean over all settings, "
-        "each in units of its regret without delay.",
+        f"interval. Claimed: p below 1, or equal to it within {MARGIN:.0%}; where p is undefined "
+        "because a mean penalty is not positive, a bend below 0. Pool: p of the mean over all "
+        "settings, each in units of its regret without delay.",
     ),
     (
         "Pareto delays cost less, as most of them are short",

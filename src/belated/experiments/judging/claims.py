@@ -26,12 +26,12 @@ from belated.experiments.judging.curves import (
     Lane,
     Measured,
     Row,
+    counted,
     curves_of,
     grouped,
-    in_brackets,
     lane_of,
     order,
-    place,
+    with_findings,
 )
 from belated.experiments.judging.grading import (
     EQUAL,
@@ -46,7 +46,7 @@ from belated.experiments.judging.grading import (
     student_test,
 )
 from belated.experiments.judging.growth_claims import additive_penalty, at_most_linear
-from belated.experiments.reporting.figures import OFU, law_name
+from belated.experiments.labels import OFU, law_name
 
 RELATIVE = "relative differences"  # key of the runs in a row, until they are pooled
 
@@ -99,6 +99,14 @@ def judge_claims(frame: pd.DataFrame, delta: float = 0.05 / 3) -> list[Claim]:
     ]
 
 
+def judge_if_possible(frame: pd.DataFrame, delta: float) -> list[Claim]:
+    """The five claims, or none where the results are not of the paper's kind of experiment."""
+    try:
+        return judge_claims(frame, delta)
+    except ValueError:
+        return []
+
+
 def _difference(lane: Lane, names: tuple[str, str], one: Any, other: Any) -> Row:
     """Paired difference in final regret of two lanes, as a row of a table; see ``_compared``."""
     pairs = pd.concat([one.iloc[:, -1], other.iloc[:, -1]], axis=1, keys=names).dropna()
@@ -127,9 +135,13 @@ def _compared(rows: list[Row], what: str) -> tuple[list[Row], str, str]:
     pool, df = stratified_mean(worlds)
     pooled = student_test(pool, df + 1, 0.0, MARGIN).alone
     rows = [row | {"finding": finding} for row, finding in zip(rows, found, strict=True)]
-    n_worlds = sum(map(len, worlds))
-    reason = f"{what}: over {n_worlds} worlds {_per_cent(pool)}; {_counted(rows, found)}."
-    return rows, graded(found, pooled), reason
+    others = ", ".join(f"{word} in {counted(rows, word)}" for word in (EQUAL, HIGHER, OPEN))
+    return (
+        rows,
+        graded(found, pooled),
+        f"{what}: over {sum(map(len, worlds))} worlds {_per_cent(pool)}; of {len(rows)} settings, "
+        f"Holm-adjusted, lower in {found.count(LOWER)}, {others}.",
+    )
 
 
 def _per_cent(pool: Estimate) -> str:
@@ -140,16 +152,6 @@ def _per_cent(pool: Estimate) -> str:
     """
     value, low, high = (f"{100.0 * number:.1f}" for number in pool)
     return f"{value} per cent [{low}, {high}]"
-
-
-def _counted(rows: list[Row], found: list[str]) -> str:
-    """How many settings show what; those that are not lower by name."""
-    parts = []
-    for finding in (LOWER, EQUAL, HIGHER, OPEN):
-        places = [place(row) for row, its in zip(rows, found, strict=True) if its == finding]
-        named = "" if finding == LOWER else in_brackets(places)
-        parts.append(f"{finding} in {len(places)}{named}")
-    return f"of {len(rows)} settings, Holm-adjusted, {', '.join(parts)}"
 
 
 def _lower_than_ducb(curves: dict[Lane, Any]) -> Measured:
@@ -244,8 +246,7 @@ def _coverage(frame: pd.DataFrame, delta: float) -> Measured:
             row | {"worlds left": int(worlds.sum()), "settings above delta": len(rows_above)}
         )
     worlds = last[last["policy"] == OFU].groupby(["dim", "n_actions", "run"])["left"].any()
-    judged = [row for row in rows if row["policy"] == OFU]
-    verdict, reason = _judge_coverage(judged, int(worlds.sum()), len(worlds), delta)
+    rows, verdict, reason = _judge_coverage(rows, int(worlds.sum()), len(worlds), delta)
     return summary, rows, verdict, reason
 
 
@@ -255,23 +256,37 @@ def share_of(left: int, runs: int) -> Row:
     return {"left the set": left, "share": share.value, "low": share.low, "high": share.high}
 
 
-def _judge_coverage(rows: list[Row], left: int, worlds: int, delta: float) -> tuple[str, str]:
-    if not rows:
-        return NOT_JUDGED, "No row says whether theta_star was covered by Delayed OFU-GLM's set."
-    found = findings([binomial_test(row["left the set"], row["runs"], delta) for row in rows])
+def _judge_coverage(
+    rows: list[Row], left: int, worlds: int, delta: float
+) -> tuple[list[Row], str, str]:
+    """Rows with the findings on Delayed OFU-GLM; verdict and reason.
+
+    ``left`` of ``worlds`` worlds left its set in any setting.
+    """
+    judged = [row for row in rows if row["policy"] == OFU]
+    if not judged:
+        return (
+            rows,
+            NOT_JUDGED,
+            "No row says whether theta_star was covered by Delayed OFU-GLM's set.",
+        )
+    found = findings([binomial_test(row["left the set"], row["runs"], delta) for row in judged])
     pooled = binomial_test(left, worlds, delta).alone
     if pooled == LOWER:  # a world counts if any of its settings left: so each is below, too
-        found = [LOWER] * len(rows)
+        found = [LOWER] * len(judged)
     else:
         pooled = OPEN  # many settings together may leave more often than one may
-    above = [place(row) for row, its in zip(rows, found, strict=True) if its == HIGHER]
+    rows = with_findings(rows, judged, found)
     share = share_of(left, worlds)
-    return graded(found, pooled), (
+    return (
+        rows,
+        graded(found, pooled),
         f"In {left} of {worlds} worlds theta_star was outside the set in some round of some "
         f"setting ({share['share']:.2%} [{share['low']:.2%}, {share['high']:.2%}], allowed "
-        f"{delta:.2%} a setting); the share is above that in {len(above)} of {len(rows)} settings, "
-        f"Holm-adjusted{in_brackets(above)}. To confirm it takes {_worlds_needed(delta)} worlds, "
-        "none of which is left."
+        f"{delta:.2%} a setting). Of {len(judged)} settings, Holm-adjusted, the share is below "
+        f"that in {found.count(LOWER)}, above it in {counted(rows, HIGHER)}, open in "
+        f"{found.count(OPEN)}. To confirm it takes {_worlds_needed(delta)} worlds, none of which "
+        "is left.",
     )
 
 

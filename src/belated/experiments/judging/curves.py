@@ -1,11 +1,12 @@
 """Regret curves by lane, and how settings are named in tables and sentences."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from belated.experiments.reporting.figures import OFU, family_name, law_name
+from belated.experiments.labels import OFU, family_name, law_name
 
 HEAVY = ("lomax", "pareto")  # within any horizon their delays are far below their mean
 
@@ -70,14 +71,29 @@ def grouped(rows: list[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
     return list(groups.items())
 
 
-def place(row: Row) -> str:
-    """Setting of a row in words; rows on a whole law have no expected delay."""
-    delay = f" {row['expected']:g}" if "expected" in row else ""
-    against = f" against {row['against']}" if "against" in row else ""
-    return f"{row['policy']}, {row['family']}, d = {row['dim']}, {row['law']}{delay}{against}"
+def with_findings(rows: list[Row], judged: list[Row], found: Sequence[str]) -> list[Row]:
+    """Returns the rows with a column ``finding``, which is empty where a row was not judged."""
+    by_row = {id(row): finding for row, finding in zip(judged, found, strict=True)}
+    return [row | {"finding": by_row.get(id(row), "")} for row in rows]
+
+
+def counted(rows: list[Row], finding: str) -> str:
+    """Returns how many rows have a finding and, in brackets, the setting of every one of them.
+
+    Settings that differ in the expected delay alone are named together.
+    """
+    delays = defaultdict(list)
+    for row in rows:
+        if row["finding"] == finding:
+            setting = f"{row['policy']}, {row['family']}, d = {row['dim']}, {row['law']}"
+            delays[setting, row.get("against", "")].append(row.get("expected"))
+    places = []
+    for (setting, against), expected in delays.items():
+        known = ", ".join(f"{e:g}" for e in expected if e is not None)
+        places.append(f"{setting} {known}".rstrip() + (f" against {against}" if against else ""))
+    return f"{sum(map(len, delays.values()))}{in_brackets(places)}"
 
 
 def in_brackets(places: list[str]) -> str:
-    """In brackets, six at most; nothing where there are none."""
-    more = ["and others"] if len(places) > 6 else []
-    return f" ({'; '.join(places[:6] + more)})" if places else ""
+    """Returns the places in brackets; nothing where there are none."""
+    return f" ({'; '.join(places)})" if places else ""

@@ -1,8 +1,9 @@
 """Graded verdicts: what many settings, and all of them together, say about one claim.
 
-A claim is put as "this number is below its limit", in every setting. Each setting is tested in both
-directions, at 2.5% a side, and Holm's correction keeps the chance of one false finding among all
-settings of a direction at that. The pool of all settings is tested by itself: it is one number, so
+A claim is put as "this number is below its limit", in every setting. Each setting is tested three
+times, at 2.5%: whether the number is lower, whether it is higher, and whether it is equal to the
+limit up to a margin. Holm's correction keeps the chance of one false finding among all settings at
+2.5% for each of the three. The pool of all settings is tested by itself: it is one number, so
 nothing has to be corrected, and it sees what no single setting can.
 """
 
@@ -25,11 +26,11 @@ NOT_JUDGED = "cannot be judged"
 
 
 class Evidence(NamedTuple):
-    """How well a number is known to be below its limit, or above; NaN where it is not known."""
+    """P-values of the findings on one number and its limit; NaN where nothing is known."""
 
     p_lower: float  # the chance of data this low or lower, were the number at its limit
     p_higher: float
-    equal: bool = False  # whether it is known to be at its limit, up to the margin
+    p_equal: float = 1.0  # the chance of data this near to the limit, were the number at the margin
 
     @property
     def alone(self) -> str:
@@ -38,17 +39,21 @@ class Evidence(NamedTuple):
 
 
 def student_test(estimate: Estimate, runs: int, limit: float, margin: float = 0.0) -> Evidence:
-    """Test of an estimate that has Student's interval over ``runs`` runs."""
+    """Test an estimate that has Student's interval over ``runs`` runs.
+
+    ``p_equal`` is the larger p-value of two one-sided tests: above ``limit - margin``, and below
+    ``limit + margin``.
+    """
     if not math.isfinite(estimate.low):
         return Evidence(math.nan, math.nan)
     error = (estimate.high - estimate.value) / student_quantile(1.0 - LEVEL, runs - 1)
     gap = estimate.value - limit
     if error == 0.0:
         p_higher = 0.0 if gap > 0.0 else 0.5 if gap == 0.0 else 1.0
-    else:
-        p_higher = student_tail(gap / error, runs - 1)
-    equal = max(limit - estimate.low, estimate.high - limit) <= margin
-    return Evidence(1.0 - p_higher, p_higher, equal)
+        return Evidence(1.0 - p_higher, p_higher, 0.0 if abs(gap) <= margin else 1.0)
+    p_higher = student_tail(gap / error, runs - 1)
+    p_equal = student_tail((margin - abs(gap)) / error, runs - 1)
+    return Evidence(1.0 - p_higher, p_higher, p_equal)
 
 
 def binomial_test(hits: int, trials: int, limit: float) -> Evidence:
@@ -75,10 +80,10 @@ def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 def findings(tests: Sequence[Evidence]) -> list[str]:
     """What each setting shows, all of them taken together."""
-    lower, higher = holm([t.p_lower for t in tests]), holm([t.p_higher for t in tests])
+    lower, higher, equal = (holm([test[i] for test in tests]) for i in range(3))
     return [
-        LOWER if low else HIGHER if high else EQUAL if test.equal else OPEN
-        for test, low, high in zip(tests, lower, higher, strict=True)
+        LOWER if low else HIGHER if high else EQUAL if same else OPEN
+        for low, high, same in zip(lower, higher, equal, strict=True)
     ]
 
 

@@ -15,10 +15,10 @@ from belated.experiments.judging.curves import (
     Lane,
     Measured,
     Row,
+    counted,
     grouped,
-    in_brackets,
     order,
-    place,
+    with_findings,
 )
 from belated.experiments.judging.grading import (
     CONTRADICTED,
@@ -32,7 +32,10 @@ from belated.experiments.judging.grading import (
     graded,
     student_test,
 )
-from belated.experiments.reporting.figures import OFU, family_name
+from belated.experiments.labels import OFU, family_name
+
+# What is tested of DUCB is the reverse of what is tested of Delayed OFU-GLM.
+IN_WORDS = {LOWER: "as claimed", HIGHER: "not as claimed", OPEN: OPEN}
 
 
 def _slope(x: ArrayLike, y: NDArray[np.float64]) -> float:
@@ -110,18 +113,20 @@ def additive_penalty(curves: dict[Lane, Any]) -> Measured:
     """Claim 2: with the horizon the penalty of Delayed OFU-GLM does not grow, and DUCB's does."""
     known = {k: v for k, v in curves.items() if k.policy == OFU or k.policy.startswith("ducb")}
     summary, rows = penalties(known) if known else ([], [])
-    verdict, reason = _judge_growth(summary, rows)
+    rows, verdict, reason = _judge_growth(summary, rows)
     return summary, rows, verdict, reason
 
 
-def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[str, str]:
-    """Verdict on the exponents of the settings, and of the pool of each family."""
+def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[list[Row], str, str]:
+    """Rows with their findings, and verdict and reason: on the settings and each family's pool."""
     judged = [row for row in rows if row["judged"] == "yes"]
     whose = {row["policy"] == OFU for row in summary}
     if whose != {True, False}:
-        return NOT_JUDGED, (
+        return (
+            rows,
+            NOT_JUDGED,
             "No setting has both policies, a run without delay and a horizon that is long against "
-            f"its expected delay ({len(rows)} penalties measured)."
+            f"its expected delay ({len(rows)} penalties measured).",
         )
     found = findings([_growth_test(row) for row in judged])
     pools = [_growth_test(row).alone for row in summary]
@@ -143,12 +148,14 @@ def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[str, str]:
         if graded(settings, _together(families)) == CONTRADICTED:
             verdict = CONTRADICTED
     skipped = sum(row["judged"] == "horizon too short" for row in rows)
-    wrong = [place(r) for r, its in zip(judged, found, strict=True) if its == HIGHER]
-    return verdict, (
-        f"Exponent of the mean penalty: {exponents(summary)}; one by one, {found.count(LOWER)} of "
-        f"{len(judged)} settings are as claimed (below {GROWTH_LIMIT}, DUCB above), "
-        f"{len(wrong)} are not{in_brackets(wrong)}, {found.count(OPEN)} are open, and "
-        f"{skipped} were left out for a short horizon."
+    rows = with_findings(rows, judged, [IN_WORDS[finding] for finding in found])
+    return (
+        rows,
+        verdict,
+        f"Exponent of the mean penalty: {exponents(summary)}; of {len(judged)} settings, "
+        f"Holm-adjusted, as claimed (below {GROWTH_LIMIT}, DUCB above) in {found.count(LOWER)}, "
+        f"not as claimed in {counted(rows, IN_WORDS[HIGHER])}, open in {counted(rows, OPEN)}; "
+        f"{skipped} were left out for a short horizon.",
     )
 
 
@@ -187,7 +194,7 @@ def at_most_linear(curves: dict[Lane, Any]) -> Measured:
         bent = {"bend": bend.value, "bend, low": bend.low, "bend, high": bend.high}
         rows.append(setting | row | bent | {"runs": len(runs)})
         pool.append(runs / runs.iloc[:, 0].mean())  # each setting counts alike
-    verdict, reason = _judge_bending(rows, pool)
+    rows, verdict, reason = _judge_bending(rows, pool)
     return [], rows, verdict, reason
 
 
@@ -202,9 +209,10 @@ def _bending(final: Any) -> tuple[Estimate, Estimate]:
     return power, bend
 
 
-def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[str, str]:
+def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[list[Row], str, str]:
+    """Rows with their findings, verdict and reason."""
     if not rows:
-        return NOT_JUDGED, "The results hold no sub-exponential delays."
+        return rows, NOT_JUDGED, "The results hold no sub-exponential delays."
     found = findings([_bending_test(row) for row in rows])
     means = sum(pool[1:], pool[0]) / len(pool)  # runs and delays that all settings have
     power, bend = _bending(means.dropna(axis=1, how="all").dropna())
@@ -213,13 +221,14 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[str, str]:
     pooled = _bending_test(together | bent).alone
     known = [row["exponent"] for row in rows if not math.isnan(row["exponent"])]
     spread = f"from {min(known):.2f} to {max(known):.2f}" if known else "undefined"
-    steep = [place(r) for r, its in zip(rows, found, strict=True) if its == HIGHER]
-    unclear = [place(r) for r, its in zip(rows, found, strict=True) if its == OPEN]
-    return graded(found, pooled, supports=(LOWER, EQUAL)), (
+    rows = with_findings(rows, rows, found)
+    at_most = found.count(LOWER) + found.count(EQUAL)
+    return (
+        rows,
+        graded(found, pooled, supports=(LOWER, EQUAL)),
         f"Exponent of the mean relative penalty over all settings: {_with_interval(power)}; one "
-        f"by one they run {spread}, at most linear in "
-        f"{len(rows) - len(steep) - len(unclear)} of {len(rows)} settings, Holm-adjusted, faster "
-        f"in {len(steep)}{in_brackets(steep)}, open in {len(unclear)}{in_brackets(unclear)}."
+        f"by one they run {spread}, at most linear in {at_most} of {len(rows)} settings, "
+        f"Holm-adjusted, faster in {counted(rows, HIGHER)}, open in {counted(rows, OPEN)}.",
     )
 
 

@@ -1,16 +1,16 @@
 """Figures of an audit: coverage cell by cell, worst ratios, and the penalty of delay."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from belated.experiments.judging.audit_claims import coverage_rows, informative_rows
+from belated.experiments.judging.claims import Claim
+from belated.experiments.labels import family_name
 from belated.experiments.reporting.figures import (
     draw_line,
-    family_name,
     file_name,
     finish,
     legend_below,
@@ -37,15 +37,15 @@ CAPTIONS = {
 
 
 def save_audit_figures(
-    covered: pd.DataFrame,
-    checked: pd.DataFrame,
-    regret: pd.DataFrame,
-    deltas: Mapping[str, float],
-    folder: Path,
+    claims: Sequence[Claim], checked: pd.DataFrame, regret: pd.DataFrame, folder: Path
 ) -> list[Path]:
-    """Draw what there are rows for; the first word of a file's name is a key of ``CAPTIONS``."""
+    """Draw what there are rows for; the first word of a file's name is a key of ``CAPTIONS``.
+
+    Coverage is drawn from the rows of the claims about it; ``checked`` and ``regret`` are frames
+    of ``auditing.Measured``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = coverage_rows(covered, deltas) + informative_rows(checked)
+    rows = [row for claim in claims for row in claim.rows if "coverage" in row]
     frame, paths = pd.DataFrame(rows), []
     styles = line_styles(list(frame["policy"].unique()))
     for family, part in frame.groupby("family", sort=False):

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from belated.experiments.reporting.figures import delay_name, draw_line, family_name, line_styles
+from belated.experiments.labels import family_name
+from belated.experiments.reporting.figures import delay_name, draw_line, line_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

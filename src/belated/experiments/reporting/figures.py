@@ -12,29 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from belated.experiments.labels import OFU, family_name, law_name
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OFU = "delayed-ofu-glm"
-FAMILIES = {"gaussian": "linear", "bernoulli": "logistic"}
-LAWS = {"lomax": "Pareto (Lomax)", "pareto": "Pareto (type I)"}
 MOST_PANELS = 48
 NOT_IN_PDF = ["Creator", "Producer", "CreationDate"]
 # Dark to light and back, so that neighbours differ in grey too.
 COLORS = ["#0b2a5b", "#e07b39", "#2a7f62", "#c9a227", "#8c1c3f", "#7aa6d8", "#555555"]
 DASHES: list[Any] = ["-", "--", "-.", ":", (0, (7, 1, 1, 1, 1, 1))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-
-
-def family_name(family: str) -> str:
-    """Name of a reward family in the paper's words."""
-    return FAMILIES.get(family, family)
-
-
-def law_name(law: str) -> str:
-    """Name of a delay law; says which of two readings a Pareto law is."""
-    return LAWS.get(law, law)
 
 
 def save_figures(

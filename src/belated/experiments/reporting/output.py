@@ -1,5 +1,6 @@
 """What a finished experiment leaves in its folder besides the numbers: figures and a report."""
 
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,25 @@ from rich.text import Text
 from belated.core.files import replacing
 from belated.experiments.comparison import TIMED_ROUNDS, Comparison
 from belated.experiments.experiment import Experiment
+from belated.experiments.judging.claim_texts import rule
 from belated.experiments.judging.claims import Claim
-from belated.experiments.reporting.figures import family_name, save_figure, save_figures
+from belated.experiments.labels import family_name
+from belated.experiments.reporting.figures import save_figure, save_figures
 from belated.experiments.reporting.report import write_report
 from belated.experiments.simulation import Results
 
 
 def write_output(
-    results: Results, folder: Path, settings: dict[str, Any], delta: float
-) -> list[Claim]:
-    """Draw the figures and write ``report.html``; returns the claims with their verdicts."""
-    frame = results.frame()
+    frame: pd.DataFrame,
+    claims: Sequence[Claim],
+    folder: Path,
+    settings: dict[str, Any],
+    theta_per_run: bool,
+) -> None:
+    """Draw the figures of an experiment and write ``report.html``."""
     figures = save_figures(frame, folder / "figures")
-    return write_report(frame, figures, settings, folder / "report.html", delta=delta)
+    meaning = rule(theta_per_run) if claims else ""
+    write_report(frame, claims, figures, settings, folder / "report.html", meaning)
 
 
 def final_regret(results: Results) -> str:

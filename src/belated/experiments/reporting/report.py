@@ -16,8 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from belated.experiments.judging.claim_texts import RULE
-from belated.experiments.judging.claims import Claim, judge_claims
+from belated.experiments.judging.claims import Claim
 from belated.experiments.judging.curves import Row
 from belated.experiments.reporting.figures import captions
 
@@ -49,18 +48,21 @@ HEADINGS = {
 
 def write_report(
     frame: pd.DataFrame,
+    claims: Sequence[Claim],
     figures: Sequence[Path],
     settings: Mapping[str, Any],
     path: Path,
-    delta: float = 0.05 / 3,
+    rule: str = "",
     sections: str = "",
-) -> list[Claim]:
-    """Judge the claims on the results and write the page.
+) -> None:
+    """Write the page about one experiment.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         Results, one row per setting, run and checkpoint.
+    claims : sequence of Claim
+        The claims with their verdicts; none where the experiment is not of the paper's kind.
     figures : sequence of Path
         Files of ``save_figures``; those that end in .png are put into the page.
     settings : mapping
@@ -68,20 +70,11 @@ def write_report(
         the paper leaves open.
     path : Path
         The HTML file.
-    delta : float
-        Allowed probability that theta_star ever leaves the confidence set.
+    rule : str
+        What the verdicts mean.
     sections : str
         More of the page, made by ``section``: it stands after the figures.
-
-    Returns
-    -------
-    list of Claim
-        The claims as judged on the page.
     """
-    try:
-        claims = judge_claims(frame, delta)
-    except ValueError:  # not the paper's kind of experiment; the figures stand for themselves
-        claims = []
     runs, rounds = frame["run"].nunique(), int(frame["t"].max())
     introduction = (
         f"{runs} {'run' if runs == 1 else 'runs'} of {rounds:,} rounds in each setting. All "
@@ -89,8 +82,7 @@ def write_report(
         "so differences are taken run by run. Intervals are at 95% confidence."
     )
     page = path, TITLE, introduction, settings, claims, figures, captions(frame)
-    write_page(*page, rule=RULE if claims else "", sections=sections)
-    return claims
+    write_page(*page, rule=rule, sections=sections)
 
 
 def write_page(

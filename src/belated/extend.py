@@ -1,0 +1,146 @@
+"""The one door for authors: all that a policy, family, delay, estimator or environment needs.
+
+Each of them is a NamedTuple of parameters under ``@parameters``, with the methods of its protocol
+(``Policy``, ``Family``, ``Delay``, ``Estimator``, ``Environment``) and with kernels: functions that
+Numba can compile, registered as the case of a generic function for its type,
+``@choose.case(MyPolicy)``. The folder ``examples`` has one of each that runs as it is:
+
+=============  ==================================  ==============================================
+to write a     register cases of                   and run
+=============  ==================================  ==============================================
+policy         ``choose``; with a confidence set   ``check_policy(MyPolicy(), family)``
+               ``sqrt_beta`` and ``radius``
+estimator      ``take_in``, ``refit``              ``check_policy`` of a policy that learns with it
+family         ``derivatives``, ``cumulant``,      ``check_family(MyFamily())``
+               ``least_slope``,
+               ``self_concordance``,
+               ``reward_quantile``
+delay          ``delay_quantile``                  ``check_delay(MyDelay())``
+environment    ``draw_actions``                    ``check_environment(MyEnvironment(), dim)``
+=============  ==================================  ==============================================
+
+A kernel of your own that other kernels call goes under ``@kernel``. Run with
+``NUMBA_DISABLE_JIT=1`` while you write: kernels are then plain Python, with the same results.
+A store of decisions and rewards has ``belated.ledger.protocol`` and ``belated.ledger.checks``.
+
+>>> from belated import Bernoulli
+>>> check_family(Bernoulli())
+"""
+
+from belated.checks import check_delay, check_environment, check_family, check_policy
+from belated.core.arguments import (
+    not_negative,
+    number,
+    parameters,
+    positive,
+    probability,
+    whole,
+    wrong,
+    wrong_type,
+)
+from belated.core.jit import kernel
+from belated.core.types import Matrix, Vector
+from belated.estimators import LazyNewton, Ridge, penalised_mle, ridge_regression
+from belated.model.protocols import (
+    Delay,
+    Environment,
+    Estimator,
+    Family,
+    Policy,
+    Support,
+    choose,
+    cumulant,
+    delay_quantile,
+    delay_quantile_of,
+    derivatives,
+    draw_actions,
+    draw_parameter,
+    dual_norm,
+    factor_precision,
+    least_slope,
+    mean,
+    radius,
+    refit,
+    remember,
+    revise,
+    reward_quantile,
+    self_concordance,
+    set_norm,
+    sqrt_beta,
+    take_in,
+)
+from belated.model.state import DECIDED, ERROR, LOG_DET, OBSERVED, SLACK, WORK, History, State
+from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
+from belated.numerics.lowered.products import add_outer, dot, matvec, quadratic
+from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.numerics.special import logit, normal_cdf, normal_pdf, normal_quantile, sigmoid
+
+__all__ = [
+    "DECIDED",
+    "ERROR",
+    "LOG_DET",
+    "OBSERVED",
+    "SLACK",
+    "WORK",
+    "DecisionSet",
+    "Delay",
+    "Environment",
+    "Estimator",
+    "Family",
+    "History",
+    "LazyNewton",
+    "Matrix",
+    "Policy",
+    "Ridge",
+    "State",
+    "Support",
+    "Vector",
+    "add_outer",
+    "check_delay",
+    "check_environment",
+    "check_family",
+    "check_policy",
+    "cholesky",
+    "choose",
+    "cumulant",
+    "delay_quantile",
+    "delay_quantile_of",
+    "derivatives",
+    "dot",
+    "draw_actions",
+    "draw_parameter",
+    "dual_norm",
+    "factor_precision",
+    "kernel",
+    "least_slope",
+    "logit",
+    "matvec",
+    "mean",
+    "most_optimistic",
+    "normal_cdf",
+    "normal_pdf",
+    "normal_quantile",
+    "not_negative",
+    "number",
+    "parameters",
+    "penalised_mle",
+    "positive",
+    "probability",
+    "quadratic",
+    "radius",
+    "refit",
+    "remember",
+    "revise",
+    "reward_quantile",
+    "ridge_regression",
+    "self_concordance",
+    "set_norm",
+    "sigmoid",
+    "solve_transposed",
+    "solve_upper",
+    "sqrt_beta",
+    "take_in",
+    "whole",
+    "wrong",
+    "wrong_type",
+]

@@ -1,0 +1,499 @@
+"""Tests of the tests: for each public check something broken that it must catch, and say why."""
+
+import ast
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, Gaussian
+from belated.checks import (
+    DELAY_CHECKS,
+    ENVIRONMENT_CHECKS,
+    FAMILY_CHECKS,
+    OWN_POLICY_CHECKS,
+    POLICY_CHECKS,
+    check_policy,
+    policies,
+)
+from belated.checks.policies import check_learns_from_rewards
+from belated.core.arguments import parameters
+from belated.engine import play
+from belated.estimators import Ridge
+from belated.ledger import checks as ledger_checks
+from belated.ledger.checks import LEDGER_CHECKS
+from belated.ledger.stores.memory import MemoryLedger
+from belated.model import protocols
+from belated.model.protocols import (
+    choose,
+    delay_quantile,
+    derivatives,
+    draw_actions,
+    radius,
+    refit,
+    remember,
+    reward_quantile,
+    self_concordance,
+    take_in,
+)
+from belated.model.state import DECIDED
+from belated.numerics.pruning import most_optimistic
+from belated.worlds.delays import Constant, Exponential
+from belated.worlds.environments import UnitBall
+
+GENERICS = [value for value in vars(protocols).values() if hasattr(value, "cases")]
+
+
+def variant(base, cases=(), *args, **members):
+    """An instance of a subclass with other methods, and other kernels: (generic, function)."""
+    members = {"__slots__": (), "__doc__": base.__doc__, **members}
+    kind = type(f"Broken{base.__name__}", (base,), members)
+    for generic in GENERICS:
+        if base in generic.cases:
+            generic.cases[kind] = generic.cases[base]
+    for generic, function in cases:
+        generic.case(kind)(function)
+    return kind(*args)
+
+
+# --------------------------------------------------------------------------------------- policies
+
+
+@parameters
+class Toy(NamedTuple):
+    """Optimism with a width of one half, and ridge regression.
+
+    Parameters
+    ----------
+    lam
+        The ridge.
+    """
+
+    lam: float = 1.0
+
+    @property
+    def randomised(self):
+        return False
+
+    def resolve(self, family, dim, max_norm):
+        return self
+
+    def estimator(self, family, dim, max_norm):
+        return Ridge()
+
+
+@choose.case(Toy)
+def choose_optimistically(policy, state, actions, rng):
+    return most_optimistic(state.theta, state.W_inv, state.cap, 0.5, actions, state.work)
+
+
+def choosing(function):
+    """A toy whose choice is first given to ``function``."""
+
+    def choose_otherwise(policy, state, actions, rng):
+        row, *numbers = choose_optimistically(policy, state, actions, rng)
+        return function(row, state, actions.rows), *numbers
+
+    return variant(Toy, [(choose, choose_otherwise)])
+
+
+def estimating(*cases, **members):
+    """A toy whose estimator has other kernels."""
+    estimator = variant(Ridge, cases, **members)
+    return variant(Toy, estimator=lambda self, family, dim, max_norm: estimator)
+
+
+def undocumented():
+    return variant(Toy, __doc__="Optimism.\n\nParameters\n----------\nlambda\n    The ridge.")
+
+
+def restless():
+    return variant(Toy, resolve=lambda self, *_: self._replace(lam=2.0 * self.lam))
+
+
+def draws_without_a_seed():
+    return choosing(lambda row, state, rows: int(np.random.default_rng().integers(len(rows))))
+
+
+def changes_theta_in_choose():
+    def grow(row, state, rows):
+        state.theta[0] += 1.0
+        return row
+
+    return choosing(grow)
+
+
+def counts_rewards_twice():
+    def twice(estimator, family, state, x, y):
+        state.W[:] += np.outer(x, x)
+
+    return estimating((take_in, twice))
+
+
+def changes_theta_in_radius():
+    def shrink(policy, state):
+        state.theta[:] *= -1.0
+        return 0.5
+
+    return variant(Toy, [(radius, shrink)])
+
+
+def weighs_by_the_clock():
+    def weigh(estimator, family, state, x, y):
+        state.fit.b[:] += state.counts[DECIDED] * y * x
+
+    return estimating((take_in, weigh))
+
+
+def grows_W_when_it_decides():
+    def grow(policy, state, x):
+        state.W[:] += np.outer(x, x)
+
+    return variant(Toy, [(remember, grow)])
+
+
+def reads_a_history_it_disclaims():
+    def last_rows(estimator, family, state, history):
+        y = np.nan_to_num(history.y)
+        state.theta[:] = np.linalg.solve(np.eye(3) + history.x.T @ history.x, history.x.T @ y)
+
+    return estimating((refit, last_rows))
+
+
+def takes_one_pass_in_silence():
+    def descend(estimator, family, state, x, y):
+        state.fit.b[:] += 0.3 * (y - state.fit.b @ x) * x
+
+    def copy(estimator, family, state, history):
+        state.theta[:] = state.fit.b
+
+    return estimating((take_in, descend), (refit, copy))
+
+
+def likes_the_first_coordinate():
+    return choosing(lambda row, state, rows: int(np.argmax(rows[:, 0])))
+
+
+def counts_outside_the_state():
+    calls = count()
+    return choosing(lambda row, state, rows: next(calls) % len(rows))
+
+
+def climbs_the_loss():
+    """The sign of the gradient is reversed."""
+
+    def climb(estimator, family, state, x, y):
+        state.fit.b[:] -= y * x
+
+    return estimating((take_in, climb))
+
+
+def ignores_rewards():
+    return estimating((take_in, lambda estimator, family, state, x, y: None))
+
+
+def forgets_what_it_knew():
+    """From round 150 on it alternates."""
+    return choosing(
+        lambda row, state, rows: row if state.counts[DECIDED] < 150 else state.counts[DECIDED] % 2
+    )
+
+
+BROKEN_POLICIES = {
+    undocumented: ("parameters_are_documented", "does not document lam: give"),
+    restless: ("parameters_are_documented", "may derive only what is still None"),
+    draws_without_a_seed: ("same_seed_same_run", "draw random numbers from the rng"),
+    changes_theta_in_choose: ("choosing_changes_nothing", "state.work and actions.work only"),
+    counts_rewards_twice: ("matrices_match_their_definitions", "W is not lam I .* returned rounds"),
+    changes_theta_in_radius: ("zero_delay_is_undelayed", "radius and set_norm"),
+    weighs_by_the_clock: ("constant_delay_uses_rows_before", "not the number or time of decisions"),
+    grows_W_when_it_decides: ("infinite_delay_never_crashes", "grows when a reward returns"),
+    reads_a_history_it_disclaims: ("lane_plays_like_a_bandit", "must not declare looks_back"),
+    takes_one_pass_in_silence: ("order_within_a_round_is_irrelevant", "one_pass = True"),
+    likes_the_first_coordinate: ("rotation_is_irrelevant", "not single coordinates"),
+    counts_outside_the_state: ("save_and_load_go_on", "saved and loaded decides otherwise"),
+    climbs_the_loss: ("learns_from_rewards", "% of that of uniform play.* a reversed sign"),
+    ignores_rewards: ("learns_from_rewards", "% of that of uniform play.* dropped"),
+    forgets_what_it_knew: ("learns_from_rewards", "regret does not fall"),
+}
+
+
+class Careless(Bandit):
+    def decide(self, actions):
+        return super().decide(np.nan_to_num(actions) if np.ndim(actions) == 2 else actions)
+
+
+def play_without_delay(player, world, delay, **options):
+    return play(player, world, Constant(0.0), **options)
+
+
+BROKEN_MACHINES = {
+    "no_peeking": ("play", play_without_delay, "learn from what take_in"),
+    "bad_input_changes_nothing": ("Bandit", Careless, "actions with NaN: accepted; raise"),
+}
+
+
+def named(checks, name):
+    return next(check for check in checks if check.__name__ == f"check_{name}")
+
+
+@pytest.mark.parametrize("family", [Gaussian(sd=0.3), Bernoulli()], ids=repr)
+def test_the_toy_passes(family):
+    check_policy(Toy(), family)
+
+
+@pytest.mark.parametrize("make", BROKEN_POLICIES, ids=lambda make: make.__name__)
+def test_broken_policy(make):
+    name, message = BROKEN_POLICIES[make]
+    with pytest.raises(AssertionError, match=message):
+        named(POLICY_CHECKS, name)(make(), Gaussian(sd=0.3))
+
+
+@pytest.mark.parametrize("name", BROKEN_MACHINES)
+def test_broken_machine(name, monkeypatch):
+    attribute, replacement, message = BROKEN_MACHINES[name]
+    monkeypatch.setattr(policies, attribute, replacement)
+    with pytest.raises(AssertionError, match=message):
+        named(POLICY_CHECKS, name)(Toy(), Gaussian(sd=0.3))
+
+
+@pytest.mark.parametrize("family", [Gaussian(), Bernoulli()], ids=repr)
+def test_a_reversed_gradient_passes_all_but_one_check(family):
+    reason = {"check_learns_from_rewards": "its gradient has the wrong sign"}
+    check_policy(climbs_the_loss(), family, except_for=reason)
+    with pytest.raises(AssertionError, match="a reversed sign"):
+        check_learns_from_rewards(climbs_the_loss(), family)
+
+
+def test_a_policy_in_plain_python_must_learn():
+    class Stubborn:
+        def choose(self, actions, t):
+            return 0
+
+        def observe(self, x, y):
+            pass
+
+    with pytest.raises(AssertionError, match="100% of that of uniform play"):
+        check_learns_from_rewards(Stubborn(), Gaussian())
+
+
+def test_a_check_is_left_out_by_name_and_with_a_reason():
+    for left_out in ({"check_learning": "a toy"}, {"check_learns_from_rewards": ""}):
+        with pytest.raises(ValueError, match=r"except_for = .* expected a reason for each of some"):
+            check_policy(Toy(), Gaussian(), except_for=left_out)
+
+
+# ------------------------------------------------------- families, delays, environments, ledgers
+
+
+def bent_the_wrong_way(family, z):
+    mu, slope, bend = derivatives(Bernoulli(), z)
+    return mu, slope, -bend
+
+
+BROKEN_FAMILIES = {
+    "derivatives_are_derivatives": (
+        variant(Bernoulli, [(derivatives, bent_the_wrong_way)]),
+        r"mu'' = .* but the slope of mu'",
+    ),
+    "bounds_are_the_extremes": (
+        variant(Bernoulli, kappa=lambda self, bound: 0.01),
+        r"kappa\(2.0\) is 0.01, .* not a bound on it",
+    ),
+    "self_concordance": (
+        variant(Bernoulli, [(self_concordance, lambda family, bound: 0.5)]),
+        "return a larger M",
+    ),
+    "rewards_have_their_mean": (
+        variant(
+            Bernoulli,
+            [(reward_quantile, lambda f, z, u: 1.0 - reward_quantile(Bernoulli(), z, u))],
+        ),
+        "not at 1 - u",
+    ),
+    "noise_is_subgaussian": (variant(Bernoulli, R=0.1), "but R is 0.1: return a larger R"),
+}
+BROKEN_DELAYS = {
+    "quantiles_are_delays": (
+        variant(Exponential, [(delay_quantile, lambda delay, u, y: -np.log(u))], 9.0),
+        r"not of P\(delay > t\)",
+    ),
+    "survival_matches_quantiles": (
+        variant(Exponential, (), 9.0, survival=lambda self, t: np.exp(-max(t, 0.0) / 8.0)),
+        "agree with it",
+    ),
+    "mean_is_the_integral_of_survival": (
+        variant(Exponential, (), 9.0, mean=8.0),
+        "mean is 8.0, but survival integrates to",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_FAMILIES)
+def test_broken_family(name):
+    family, message = BROKEN_FAMILIES[name]
+    with pytest.raises(AssertionError, match=message):
+        named(FAMILY_CHECKS, name)(family)
+
+
+@pytest.mark.parametrize("name", BROKEN_DELAYS)
+def test_broken_delay(name):
+    delay, message = BROKEN_DELAYS[name]
+    with pytest.raises(AssertionError, match=message):
+        named(DELAY_CHECKS, name)(delay)
+
+
+def half_a_set(environment, actions, rng):
+    draw_actions(UnitBall(), actions[::2], rng)
+
+
+BROKEN_ENVIRONMENTS = {
+    "actions_are_drawn": (
+        variant(UnitBall, [(draw_actions, half_a_set)], 4),
+        "must write every entry of actions",
+    ),
+    "moments_match_the_draws": (
+        variant(UnitBall, (), 4, norm_quantile=lambda self, dim, u: u),
+        "return the inverse distribution function",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ENVIRONMENTS)
+def test_broken_environment(name):
+    environment, message = BROKEN_ENVIRONMENTS[name]
+    with pytest.raises(AssertionError, match=message):
+        named(ENVIRONMENT_CHECKS, name)(environment, 3)
+
+
+def store(**methods):
+    """A ledger in memory with other methods. Each gets the ledger and the honest method."""
+
+    def replaced(name, method):
+        honest = getattr(MemoryLedger, name)
+        return lambda self, *args, **options: method(self, honest, *args, **options)
+
+    members = {name: replaced(name, method) for name, method in methods.items()}
+    return type("BrokenLedger", (MemoryLedger,), members)
+
+
+def without_due(self, follow, after, limit=100_000):
+    events, position = follow(self, after, limit)
+    return [ledger_checks.replace(event, due=None) for event in events], position
+
+
+def torn(self, follow, after, limit=100_000):
+    events = self._events[after.seq : after.seq + limit]
+    return events, type(after)(events[-1].tx, events[-1].seq) if events else after
+
+
+def signed(self, follow, after, limit=100_000):
+    events, position = follow(self, after, limit)
+    return [ledger_checks.replace(e, value=-0.0) for e in events], position
+
+
+def backwards(self, commit, drafts, follower=None):
+    return commit(self, drafts[::-1], follower)[::-1]
+
+
+def forgetful(self, commit, drafts, follower=None):
+    self._parked.clear()
+    return commit(self, drafts, follower)
+
+
+def asking_nobody(self, commit, drafts, follower=None):
+    return commit(self, drafts)
+
+
+def asking_too_late(self, commit, drafts, follower=None):
+    outcomes = commit(self, drafts)
+    if follower is not None:
+        follower.approve(outcomes)
+    return outcomes
+
+
+def credulous(self, commit, drafts, follower=None):
+    for id in follower.open_decisions({draft.id for draft in drafts}) if follower else ():
+        del self._places[id][1:]
+    return commit(self, drafts, follower)
+
+
+def in_pieces(self, commit, drafts, follower=None):
+    pieces = [drafts[k : k + 1000] for k in range(0, len(drafts), 1000)]
+    return [outcome for piece in pieces for outcome in commit(self, piece, follower)]
+
+
+def as_one(self, commit_all, batches, follower=None):
+    outcomes = iter(self.commit([draft for batch in batches for draft in batch], follower))
+    return [[next(outcomes) for _ in batch] for batch in batches]
+
+
+BROKEN_LEDGERS = {
+    "log_keeps_everything": (store(follow=without_due), "follow must return the due"),
+    "follow_is_exact": (store(follow=torn), "must not end within a transaction"),
+    "rewards": (lambda: MemoryLedger(park_for=10**18), "must not be parked"),
+    "zeros_have_no_sign": (store(follow=signed), "write 0.0 for -0.0"),
+    "one_batch": (store(commit=backwards), "in the light of those before it"),
+    "endings": (
+        store(story=lambda self, story, id: story(self, id)[:2]),
+        "a reward can be revised|changes nothing|is a duplicate",
+    ),
+    "parking": (store(commit=forgetful), "a parked reward must be remembered"),
+    "parked_pages": (
+        store(parked=lambda self, parked, limit=0, after=b"": parked(self)),
+        "must return the next rewards after an id",
+    ),
+    "requests": (
+        store(requested=lambda self, requested, bandit, request: requested(self, "shop", request)),
+        "another may have it too",
+    ),
+    "invalid_rewards": (store(commit=asking_nobody), "ask follower.accepts"),
+    "stale_memory": (store(commit=credulous), "judge by the log"),
+    "approval": (store(commit=asking_too_late), "nothing may be written when follower.approve"),
+    "forgetting": (
+        store(forget=lambda self, forget, *who: len(self.subject(*who[:2]))),
+        "forget must blank|must write that something",
+    ),
+    "many": (store(commit=in_pieces), "a batch of 3000 must be one transaction"),
+    "batches": (store(commit_all=as_one), "each batch as a transaction of its own"),
+    "retention": (
+        store(retain=lambda self, retain, before, dry_run=False: retain(self, before)),
+        "nothing in a dry run",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_LEDGERS)
+def test_broken_ledger(name):
+    new, message = BROKEN_LEDGERS[name]
+    with pytest.raises(AssertionError, match=message):
+        named(LEDGER_CHECKS, name)(new)
+
+
+# ------------------------------------------------------------------------------------ of them all
+
+
+def test_every_check_is_listed_and_has_something_broken_to_catch():
+    caught = {name for name, _ in BROKEN_POLICIES.values()} | {*BROKEN_MACHINES}
+    for listed, broken in (
+        (POLICY_CHECKS, caught),
+        (FAMILY_CHECKS, BROKEN_FAMILIES),
+        (DELAY_CHECKS, BROKEN_DELAYS),
+        (ENVIRONMENT_CHECKS, BROKEN_ENVIRONMENTS),
+        (LEDGER_CHECKS, BROKEN_LEDGERS),
+    ):
+        names = {check.__name__ for check in listed}
+        module = vars(__import__(listed[0].__module__, fromlist=["*"]))
+        written = {name for name in module if name.startswith("check_")}
+        assert names == {f"check_{name}" for name in broken}
+        assert len(written - names) == 1, "check_policy and its siblings run the others"
+    assert set(OWN_POLICY_CHECKS) <= set(POLICY_CHECKS)
+
+
+def test_no_assertion_is_without_a_word():
+    folder = Path(policies.__file__).parent
+    for path in [*folder.glob("*.py"), Path(ledger_checks.__file__)]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not isinstance(node, ast.Assert) or node.msg, f"{path.name}:{node.lineno}"

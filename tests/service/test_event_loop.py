@@ -93,8 +93,13 @@ def test_who_waits_too_long_for_another_process_is_told(tmp_path, monkeypatch):
 
     async def write():
         writes = Writer(Replica(mine))
-        with other._writing(), pytest.raises(StoreBusyError):
-            await writes.write([DRAFT])
+        with other._writing():
+            written = writes.write([DRAFT])
+            while not written.done():
+                await writes.write([])  # the log can be read meanwhile
+                await asyncio.sleep(0.001)
+        with pytest.raises(StoreBusyError):
+            await written
         return await writes.write([DRAFT])
 
     assert asyncio.run(write()) == [Outcome(Status.ACCEPTED)]

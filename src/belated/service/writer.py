@@ -192,7 +192,6 @@ class Writer:
                 await self._commit_parts(part)
             return
         seconds = perf_counter() - started
-        self._quick = 0 if seconds > WAIT else self._quick + 1
         if commit.events or self.replica.released:
             try:
                 await self.state.run(WAIT, self.replica.take_in, commit.events, commit.position)
@@ -217,9 +216,10 @@ class Writer:
         return Commit(outcomes, events, position, before if len(events) < at_once else None)
 
     def _done(self, batch: list[Request], commit: Commit, seconds: float) -> None:
-        self._refused_at = None
         if commit.outcomes:
+            self._refused_at = None
             self.commit_seconds.add(seconds)
+            self._quick = 0 if seconds > WAIT else self._quick + 1
         start, unfinished = 0, []
         for request in batch:
             end = start + request.size
@@ -230,9 +230,9 @@ class Writer:
             elif not request.future.done():  # the client may have left
                 request.future.set_result(request.outcomes)
         self._queue = unfinished + self._queue
-        # last, as it may fail; whoever waits for a future goes on after it nevertheless
-        # a full disk takes a commit that has nothing to write
-        self._told(any(outcome.status in KEPT for outcome in commit.outcomes), commit.seen_at)
+        # A full disk takes a commit that has nothing to write.
+        wrote = any(outcome.status in KEPT for outcome in commit.outcomes)
+        self._told(wrote, commit.seen_at)  # last, as it may fail; those who wait go on after it
 
     def _fail(self, batch: list[Request], error: Exception) -> list[list[Request]]:
         """Tell those who wait; or return them one by one, where only one of them can be at fault.

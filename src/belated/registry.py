@@ -106,7 +106,7 @@ def summaries(registry: dict[str, str]) -> dict[str, str]:
 
 def name_of(registry: dict[str, str], params: object) -> str | None:
     """The name under which the type of ``params`` is registered, if it is."""
-    kind: type = getattr(params, "set_type", type(params))
+    kind: type = getattr(params, "parameters_type", type(params))
     for name, home in registry.items():
         if home.endswith(f":{kind.__name__}") and load(registry, name) is kind:
             return name

@@ -218,7 +218,7 @@ def derives(*names: str) -> Callable[[type[T]], type[T]]:
             "__module__": cls.__module__,
             "__qualname__": f"{cls.__qualname__}.Resolved",  # types pickle by name
             "__repr__": lambda self: repr(made._make(self[:own])),
-            "set_type": cls,
+            "parameters_type": cls,
         }
         fields: Any = namedtuple(cls.__name__, (*made._fields, *names))  # type: ignore[misc]
         made.derived, made.Resolved = names, type(cls.__name__, (fields, cls), body)

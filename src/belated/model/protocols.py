@@ -303,8 +303,9 @@ def claims_set(policy: Any) -> bool:
 def ellipsoid(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
     """The matrix in whose norm ``radius`` is measured, its inverse and the cap on that: W's.
 
-    For policies of this package: others leave the arrays a reference too many. They may register
-    ``set_norm``, ``dual_norm`` and ``choose`` instead.
+    Cases are for policies of this package. A kernel compiled elsewhere counts references, and the
+    arrays it returned would never be freed: such a policy registers ``set_norm``, ``dual_norm`` and
+    ``choose`` instead.
     """
     return state.W, state.W_inv, state.cap
 

@@ -15,16 +15,19 @@ demo: $(VENV)/ready
 demo-service: $(VENV)/ready
 	$(BIN)/belated demo-service
 
+# Files with compiled tests: importing the others would take as long as some of these tests.
+COMPILED = $(shell grep -rl --include=test_*.py pytest.mark.compiled tests)
+
 # What a contributor runs: everything in plain Python, and each mechanism of the compiler once.
 test: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "not slow and not compiled"
-	$(BIN)/pytest -n 2 -m "not slow and compiled" tests
+	$(BIN)/pytest -n 2 -m "not slow and compiled" $(COMPILED)
 	@echo "left to make test-all: databases, browsers, clusters, killed processes, all compiled combinations"
 
 # What `make test` leaves out; it and this are all tests, each once.
 test-all: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -m "slow and not compiled" tests
-	$(BIN)/pytest -n 2 -m "slow and compiled" tests
+	$(BIN)/pytest -n 2 -m "slow and compiled" $(COMPILED)
 	$(MAKE) test-plain-kernels
 
 # Kernels again, without the loops that are written in the compiler's own terms.

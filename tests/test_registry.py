@@ -38,21 +38,26 @@ def delays():
 
 
 def policies_and_checks():
-    """The common policies with all families, the others with four very different ones."""
+    """The common policies with all families, the others with four very different ones.
+
+    All but the first two families that a policy accepts are slow.
+    """
     some = [Gaussian(sd=0.3), Bernoulli(), Binomial(trials=4), Poisson()]
     for name in registry.POLICIES:
-        kind = registry.load(registry.POLICIES, name)
+        kind, accepted = registry.load(registry.POLICIES, name), 0
         for family in families() if name in COMMON else some:
             policy = registry.example_policy(kind, family)
             if not refusal(policy, family):
+                accepted += 1
+                marks = pytest.mark.slow if accepted > 2 else ()
                 listed = checks.OWN_POLICY_CHECKS if is_own(policy) else checks.POLICY_CHECKS
                 for check in listed:
                     label = f"{name}-{family!r}-{check.__name__}"
                     if check is not check_learns_from_rewards:
-                        yield pytest.param(policy, family, check, id=label)
+                        yield pytest.param(policy, family, check, id=label, marks=marks)
                     elif name not in NOT_ASKED:
                         asked = partial(check, rounds=ROUNDS.get(name, 300))
-                        yield pytest.param(policy, family, asked, id=label)
+                        yield pytest.param(policy, family, asked, id=label, marks=marks)
 
 
 @pytest.mark.parametrize(("policy", "family", "check"), list(policies_and_checks()))

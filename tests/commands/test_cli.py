@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 from belated import __version__, registry
+from belated.commands.main import main
 from support.command import belated
 
 
@@ -29,12 +31,19 @@ def test_version():
 
 
 @pytest.mark.parametrize("kind", ["policies", "families", "delays", "environments"])
-def test_list(kind):
+def test_list(kind, monkeypatch, capsys):
+    def listed(*options):
+        monkeypatch.setattr(sys, "argv", ["belated", "list", kind, *options])
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().out
+
     known = getattr(registry, kind.upper())
-    lines = belated("list", kind).stdout.splitlines()
+    lines = listed().splitlines()
     assert [line.split()[0] for line in lines] == list(known)
     assert all(len(line.split()) > 2 for line in lines)
-    summaries = json.loads(belated("list", kind, "--json").stdout)
+    summaries = json.loads(listed("--json"))
     assert list(summaries) == list(known)
     assert all(summary.endswith(".") for summary in summaries.values())
 

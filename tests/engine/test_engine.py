@@ -237,23 +237,33 @@ def test_blocks_lanes_and_threads_do_not_matter():
     identical([Gaussian()], horizon=60, dim=2)
 
 
+# Those that the next test compiles anyway; informative delays would need code of their own.
+QUICK = [DelayedOFUGLM(), Thompson()], [Bernoulli()]
+MORE = POLICIES[:3], [Gaussian(), Bernoulli()]
+
+
 @pytest.mark.compiled
-def test_blocks_lanes_and_threads_do_not_matter_compiled():
-    # those that the next test compiles anyway; informative delays would need code of their own
-    identical([Gaussian(), Bernoulli()], 700, 4, POLICIES[:3], DELAYS[:3])
+@pytest.mark.parametrize(
+    ("policies", "families"),
+    [QUICK, pytest.param(*MORE, marks=pytest.mark.slow)],
+    ids=["two", "six"],
+)
+def test_blocks_lanes_and_threads_do_not_matter_compiled(policies, families):
+    identical(families, 700, 4, policies, DELAYS[:3])
 
 
 def compiled_policies():
     """The common ones with two families, the others with one: each costs a compilation.
 
-    Not slow are one policy of each kind: those of the test above, and one that sees rewards once.
+    Not slow are one policy that is optimistic, one that draws, and one that sees rewards once.
     """
-    quick = {type(policy) for policy in (*POLICIES[:3], GLBOMD())}
+    quick = {DelayedOFUGLM, Thompson, GLBOMD}
     for name in registry.POLICIES:
         for family in (Bernoulli(), Gaussian()):
             policy = registry.example_policy(registry.load(registry.POLICIES, name), family)
             if not is_own(policy) and not refusal(policy, family):
-                marks = () if type(policy) in quick else pytest.mark.slow
+                is_quick = type(policy) in quick and isinstance(family, Bernoulli)
+                marks = () if is_quick else pytest.mark.slow
                 yield pytest.param(policy, family, id=f"{name}-{family!r}", marks=marks)
                 if name not in COMMON:
                     break

@@ -57,6 +57,7 @@ def slower_since(rng, time, factor, scale=1200.0):
     )
 
 
+@pytest.mark.slow
 def test_delays_changed_false_alarms():
     rng = np.random.default_rng(0)
     laws = [
@@ -110,6 +111,7 @@ def test_delays_changed_words():
 # ---------------------------------------------------------------------- delay depends on reward
 
 
+@pytest.mark.slow
 def test_dependence_false_alarms():
     rng = np.random.default_rng(4)
     start = NOW - 7 * DAY
@@ -203,6 +205,7 @@ class Loop:
         return {alarm.key for alarm in find_alarms(self.statistics, self.end_us, facts or Facts())}
 
 
+@pytest.mark.slow
 def test_stopped_false_alarms():
     rng = np.random.default_rng(7)
     found = looks = 0
@@ -277,6 +280,7 @@ def test_silence_at_night_is_no_alarm():
 # ------------------------------------------------------------------------------ missing rewards
 
 
+@pytest.mark.slow
 def test_missing_false_alarms():
     rng = np.random.default_rng(12)
     found = 0

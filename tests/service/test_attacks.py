@@ -13,11 +13,11 @@ from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
 import pytest
-from test_event_loop import HOLDER
 from test_replicas import decide, make_shop, reward, settled
 from test_workers import callers_by_worker, port_of, served
 
 from belated.service.http.limits import Limits
+from support.event_loop import HOLDER
 from support.live_server import Caller, Gone, LiveServer
 from support.postgres_server import foreign_transactions
 from support.serving import CONFIG, ended, until

@@ -1,13 +1,11 @@
 """Nothing long is done on the event loop: whatever happens, the service goes on answering."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx2
 import msgspec
 import numpy as np
 import pytest
@@ -16,54 +14,31 @@ from hypothesis import strategies as st
 
 from belated.client import AsyncClient, Client
 from belated.core.events import Status
-from belated.ledger import open_ledger
-from belated.ledger.events import START, Draft, KeyChange, Kind, Outcome
+from belated.ledger.events import Draft, KeyChange, Kind, Outcome
 from belated.ledger.protocol import StoreBusyError
 from belated.ledger.replica import Replica
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.monitoring.moments import Moments
-from belated.service import beside, writer
 from belated.service import service as running
-from belated.service.app import new_app
-from belated.service.beside import Beside, BesideError, TooManyCallsError
-from belated.service.service import Service
+from belated.service import writer
 from belated.service.writer import Writer
+from support.event_loop import (
+    ACTIONS,
+    HOLDER,
+    SETTINGS,
+    Bandits,
+    decide,
+    decision,
+    in_process,
+    make_shop,
+    reward,
+)
 from support.live_server import Caller, LiveServer
 from support.running_service import served
 
-SETTINGS = {"family": "bernoulli", "dim": 2}
-ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
 KEY = msgspec.msgpack.encode(KeyChange("id", "me", "hash", "", ("read",)))
 DRAFT = Draft(Kind.KEYS, "", b"", 1, body=KEY)
-
-
-def make_shop(server):
-    assert server.call("PUT", "/v1/bandits/shop", SETTINGS).status == 201
-    assert server.call("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS}).status == 200
-
-
-def decide(server, **body):
-    return server.call("POST", "/v1/bandits/shop/decisions", body)
-
-
-def replayed(url):
-    replica = Replica(open_ledger(url))
-    replica.catch_up()
-    replica.ledger.close()
-    return {name: fold.digest() for name, fold in replica.folds.items()}
-
-
-# -- another process writes
-
-HOLDER = """
-import apsw, sys
-db = apsw.Connection(sys.argv[1])
-db.execute("begin immediate")
-print("held", flush=True)
-sys.stdin.readline()
-db.execute("rollback")
-"""
 
 
 def test_health_is_answered_while_another_process_holds_the_store(tmp_path):
@@ -128,26 +103,6 @@ def test_a_slow_disk_is_not_waited_for_until_it_is_quick(monkeypatch):
     assert waits == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 
 
-# -- large requests
-
-
-class Bandits:
-    """Remembers what was committed together."""
-
-    position, at_once, released = START, 500, ()
-
-    def __init__(self):
-        self.commits = []
-        self.ledger = self
-
-    def follow(self, position, at_once):
-        return [], position
-
-    def commit(self, drafts, follower):
-        self.commits.append([draft.time for draft in drafts])
-        return [Outcome(Status.ACCEPTED, str(draft.time)) for draft in drafts]
-
-
 def test_a_decision_does_not_wait_for_thousands_of_rewards(monkeypatch):
     monkeypatch.setattr(writer, "MOST_DRAFTS", 4)
     monkeypatch.setattr(writer, "SMALL", 1)
@@ -170,25 +125,6 @@ def test_a_decision_does_not_wait_for_thousands_of_rewards(monkeypatch):
         [20, 21, 22],
         [30, 31, 32],
     ]
-
-
-def in_process(act, ledger=None, **settings):
-    """What ``act`` returns, called with a client and a service in this process."""
-
-    async def with_client():
-        service = Service("memory://", ledger=ledger or MemoryLedger(), **settings)
-        service.read_log()
-        transport = httpx2.ASGITransport(new_app(service))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
-            await http.put("/v1/bandits/shop", json=SETTINGS)
-            await http.patch("/v1/bandits/shop/actions", json={"put": ACTIONS})
-            try:
-                return await act(http, service)
-            finally:
-                service.rebuilding.stop()
-                service.explaining.stop()
-
-    return asyncio.run(with_client())
 
 
 def test_what_others_wrote_is_taken_in_a_little_at_a_time(monkeypatch):
@@ -232,8 +168,6 @@ def test_windows_are_closed_a_few_at_a_time(monkeypatch):
 
 
 # -- metrics
-
-
 class Opaque(dict):
     """A dict that nobody may look through."""
 
@@ -285,238 +219,7 @@ def test_waiting_means_the_same_in_state_explanation_and_metric():
     assert 'belated_pending{bandit="ads",le="+Inf"} 3.0' in metrics
 
 
-# -- erasure
-
-
-def gated(service):
-    """Rebuilds wait to be let go on."""
-    gate, begun, replay = asyncio.Event(), asyncio.Event(), service.rebuilding._replayed
-
-    async def wait(name, end):
-        begun.set()
-        await gate.wait()
-        return await replay(name, end)
-
-    service.rebuilding._replayed = wait
-    return begun, gate
-
-
-async def decision(http, **body):
-    return (await http.post("/v1/bandits/shop/decisions", json=body)).json()["decision_id"]
-
-
-async def reward(http, id, value=1.0):
-    body = {"rewards": [{"decision_id": id, "reward": value}]}
-    return (await http.post("/v1/rewards", json=body)).json()["statuses"]
-
-
-def digest_of_log(service):
-    replica = Replica(service.ledger)
-    replica.catch_up()
-    return replica.folds["shop"].digest()
-
-
-def test_decisions_go_on_while_somebody_is_erased():
-    async def erase(http, service):
-        mine = await decision(http, subject="me")
-        pending = await decision(http, subject="me")
-        yours = await decision(http, subject="you")
-        await reward(http, mine)
-        begun, gate = gated(service)
-        erasure = asyncio.create_task(http.delete("/v1/bandits/shop/subjects/me"))
-        await begun.wait()
-        later = [await decision(http) for _ in range(5)]
-        assert await reward(http, yours) == ["accepted"]
-        assert await reward(http, later[0], 0.0) == ["accepted"]
-        assert await reward(http, pending) == ["parked"]  # it is no decision any more
-        assert await reward(http, mine) == ["parked"]
-        assert service.fold("shop").learner.n_decided == 8
-        assert not erasure.done()
-        gate.set()
-        assert (await erasure).json() == {"decisions": 2}
-        fold = service.fold("shop")
-        assert (fold.learner.n_decided, fold.learner.n_observed) == (6, 2)
-        assert fold.digest() == digest_of_log(service)
-        await reward(http, later[1])  # and goes on from there
-        assert service.fold("shop").digest() == digest_of_log(service)
-
-    in_process(erase)
-
-
-def test_an_erasure_during_another_one_is_rebuilt_with_it():
-    async def erase(http, service):
-        for subject in ("me", "you", "them"):
-            await reward(http, await decision(http, subject=subject))
-        begun, gate = gated(service)
-        first = asyncio.create_task(http.delete("/v1/bandits/shop/subjects/me"))
-        await begun.wait()
-        second = asyncio.create_task(http.delete("/v1/bandits/shop/subjects/you"))
-        # by another process, which waits for nobody
-        service.ledger.forget("shop", "them", service.replica.clock())
-        await service.follow()
-        await decision(http)
-        gate.set()
-        assert [(await task).json() for task in (first, second)] == [{"decisions": 1}] * 2
-        fold = service.fold("shop")
-        assert fold.learner.n_decided == 1
-        assert fold.digest() == digest_of_log(service)
-
-    in_process(erase)
-
-
-def test_a_rebuild_that_fails_is_tried_again(monkeypatch, caplog):
-    monkeypatch.setattr("belated.service.rebuilding.AFTER_FAILURE", 0.0)
-
-    async def erase(http, service):
-        await decision(http, subject="me")
-        replay, failures = service.rebuilding._replayed, [OSError("no memory")]
-
-        async def fail(name, end):
-            if failures:
-                raise failures.pop()
-            return await replay(name, end)
-
-        service.rebuilding._replayed = fail
-        await http.delete("/v1/bandits/shop/subjects/me")
-        assert service.fold("shop").digest() == digest_of_log(service)
-
-    in_process(erase)
-    assert "no memory" in caplog.text
-
-
-def test_nothing_is_rebuilt_where_nothing_was_erased():
-    async def erase(http, service):
-        await decision(http, subject="you")
-        fold = service.fold("shop")
-        await http.delete("/v1/bandits/shop/subjects/me")
-        assert service.fold("shop") is fold
-        assert fold.digest() == digest_of_log(service)
-
-    in_process(erase)
-
-
-def test_a_log_is_read_once_whatever_was_erased_from_it():
-    async def erase(http, service):
-        await decision(http, subject="me")
-        await http.delete("/v1/bandits/shop/subjects/me")
-        fresh = Replica(service.ledger)
-        fresh.replayed = None  # would be called
-        fresh.catch_up()
-        assert fresh.folds["shop"].digest() == service.fold("shop").digest()
-
-    in_process(erase)
-
-
-def test_erasure_in_a_process_of_its_own_reaches_all_replicas(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    url = f"sqlite:///{tmp_path}/shop.db"
-    with LiveServer(url) as one, LiveServer(url) as two:
-        make_shop(one)
-        ids = [decide(one, subject=f"s{k % 3}").body["decision_id"] for k in range(30)]
-        items = [{"decision_id": id, "reward": 1.0} for id in ids[:20]]
-        assert one.call("POST", "/v1/rewards", {"rewards": items}).status == 200
-        assert one.call("DELETE", "/v1/bandits/shop/subjects/s1").body == {"decisions": 10}
-        expected = replayed(url)
-        assert one.digests()[1] == expected
-        while two.digests()[1] != expected:
-            threading.Event().wait(0.05)
-        assert two.call("GET", "/v1/bandits/shop").body["n_decided"] == 20
-
-
-# -- explanations
-
-
-def test_an_explanation_is_worked_out_in_a_process_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    url = f"sqlite:///{tmp_path}/shop.db"
-    with LiveServer(url) as server:
-        make_shop(server)
-        ids = [decide(server).body["decision_id"] for _ in range(3)]
-        story = server.call("GET", f"/v1/decisions/{ids[2]}?explain=true").body
-    ledger = open_ledger(url)
-
-    async def explain(http, service):
-        return (await http.get(f"/v1/decisions/{ids[2]}?explain=true")).json()
-
-    assert in_process(explain, ledger=ledger) == story  # there in a thread
-    assert story["explanation"]["n_decided"] == 2
-    ledger.close()
-
-
-def test_one_explanation_for_all_who_ask_and_not_too_many():
-    async def explain(http, service):
-        ids = [await decision(http) for _ in range(3)]
-        service.explaining._url = "sqlite:///nowhere"
-        gate, asked = asyncio.Event(), []
-
-        async def call(function, *arguments):
-            asked.append(arguments[-1])
-            if len(asked) > 2:
-                raise TooManyCallsError
-            await gate.wait()
-            return {
-                "n_decided": 0,
-                "n_observed": 0,
-                "n_pending": 0,
-                "theta": [],
-                "actions": [],
-                "complete": True,
-            }
-
-        service.explaining._beside.call = call
-        paths = [f"/v1/decisions/{id}?explain=true" for id in (ids[0], ids[0], ids[1])]
-        waiting = [asyncio.create_task(http.get(path)) for path in paths]
-        while len(asked) < 2:
-            await asyncio.sleep(0)
-        refused = await http.get(f"/v1/decisions/{ids[2]}?explain=true")
-        assert refused.json()["type"] == "/problems/too-many-explanations"
-        assert refused.status_code == 503
-        gate.set()
-        return [(await task).status_code for task in waiting], len(asked)
-
-    assert in_process(explain) == ([200] * 3, 3)
-
-
-def test_a_process_beside_ends_when_idle_and_comes_back(monkeypatch):
-    monkeypatch.setattr(beside, "MOST_WAITING", 1)
-
-    async def use():
-        process = Beside()
-        try:
-            pid, _ = await process.call(with_pid)
-            assert await process.call(with_pid, "ends") == [pid, ["ends"]]
-            process._process.wait()
-            assert (await process.call(with_pid, 1))[1] == [1]
-            with pytest.raises(BesideError, match="ValueError: no"):
-                await process.call(fails)
-            process._process.kill()
-            with pytest.raises(BesideError, match="ended with code -9"):
-                await process.call(with_pid)
-            both = await asyncio.gather(
-                process.call(with_pid), process.call(with_pid), return_exceptions=True
-            )
-            assert isinstance(both[1], TooManyCallsError)
-        finally:
-            process.stop()
-
-    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
-    asyncio.run(use())
-
-
-def with_pid(*arguments):
-    print("no answer")
-    if arguments == ("ends",):
-        sys.modules["__main__"].IDLE = 0.0
-    return os.getpid(), arguments
-
-
-def fails():
-    raise ValueError("no")
-
-
 # -- pages
-
-
 def test_lists_have_pages():
     async def turn(http, service):
         names = [f"a{k}" for k in range(2500)]
@@ -575,8 +278,6 @@ def test_the_client_turns_the_pages():
 
 
 # -- counting
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 10**12), st.booleans()), max_size=60), st.integers(0, 10**6)
 )

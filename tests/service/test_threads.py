@@ -3,7 +3,13 @@
 import asyncio
 import threading
 
-from test_event_loop import (
+from belated.ledger.proposing import NOTHING_SAID
+from belated.ledger.replica import Replica
+from belated.ledger.stores.memory import MemoryLedger
+from belated.service.http import decoding
+from belated.service.http.limits import MAX_BODY, Limits
+from belated.service.routes import new_api
+from support.event_loop import (
     ACTIONS,
     SETTINGS,
     decision,
@@ -12,13 +18,6 @@ from test_event_loop import (
     make_shop,
     reward,
 )
-
-from belated.ledger.proposing import NOTHING_SAID
-from belated.ledger.replica import Replica
-from belated.ledger.stores.memory import MemoryLedger
-from belated.service.http import decoding
-from belated.service.http.limits import MAX_BODY, Limits
-from belated.service.routes import new_api
 from support.live_server import LiveServer
 
 JSON = {"Content-Type": "application/json"}

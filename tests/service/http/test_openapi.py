@@ -7,6 +7,7 @@ import sys
 
 import httpx2
 import jsonschema_rs
+import pytest
 
 from belated.service.http.access import Gate, KeyRing
 from support.toy_api import THINGS, TOY, ask, check_problem, ring_with, served, toy
@@ -126,6 +127,7 @@ def schemathesis(url, key, folder, *options):
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_nothing(tmp_path):
     ring, [text] = ring_with(("", ("read", "decide", "reward")))
     with served(toy(Gate(ring)).app()) as url:
@@ -134,6 +136,7 @@ def test_schemathesis_finds_nothing(tmp_path):
     assert "Stateful" in run.stdout
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_a_mistake_that_only_links_show(tmp_path):
     ring, [text] = ring_with(("", ("read", "decide", "reward")))
     with served(toy(Gate(ring), keep_deleted=True).app()) as url:

@@ -23,6 +23,7 @@ from belated.extend import (
     derivatives,
     dot,
     matvec,
+    mean,
     most_optimistic,
     parameters,
     positive,
@@ -38,7 +39,7 @@ class Steps(NamedTuple):
 
 
 class OneStep(NamedTuple):
-    """`theta += W^-1 x (y - mu(x'theta)) / mu'(x'theta)` for each returned reward."""
+    """`theta += W^-1 x (y - mu(x'theta)) / mu'(0)` for each returned reward."""
 
     @property
     def one_pass(self) -> bool:
@@ -58,10 +59,10 @@ class OneStep(NamedTuple):
 @take_in.case(OneStep)
 def _take_in(estimator: OneStep, family: Family, state: State, x: Vector, y: float) -> None:
     theta, direction = state.fit.theta, state.work[0]
-    mu, slope, _ = derivatives(family, dot(x, theta))
+    surprise = (y - mean(family, dot(x, theta))) / derivatives(family, 0.0)[1]
     matvec(state.W_inv, x, direction)
     for i in range(x.shape[0]):
-        theta[i] += direction[i] * (y - mu) / slope
+        theta[i] += direction[i] * surprise
 
 
 @refit.case(OneStep)

@@ -83,13 +83,14 @@ docs: $(VENV)/ready
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	$(BIN)/python benchmarks/policies.py >> docs/performance.new
 	$(BIN)/python benchmarks/service.py >> docs/performance.new
+	$(BIN)/python benchmarks/importing.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
 	$(BIN)/python benchmarks/widths.py > docs/widths.md
 	$(BIN)/belated demo --out docs
 	$(BIN)/belated list policies --markdown > docs/algorithms.new
 	mv docs/algorithms.new docs/algorithms.md
 
-# The printed numbers beside ours: half an hour on two quiet cores; what was played is kept in published/.
+# The printed numbers beside ours: ten minutes on two quiet cores; what was played is kept in published/.
 published: $(VENV)/ready
 	$(BIN)/python benchmarks/published.py published > docs/published.new
 	mv docs/published.new docs/published.md

@@ -5,7 +5,9 @@ one table is measured in one run; the ratios are what to look at. ``python bench
 lanes`` prints the table of a lane's round alone, in about a minute.
 """
 
+import json
 import os
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -264,6 +266,44 @@ def print_audit() -> None:
         print(f"| {label} | {spent[0] / spent[1]:.2f} |")
 
 
+def cpu_of_rounds() -> list[float]:
+    """CPU microseconds of a lane's round beyond drawing: linear and logistic, by dimension."""
+    delays = list(dict.fromkeys(lane.delay for lane in paper_lanes()))
+    horizon, rounds = T // 10, []
+    for dim in DIMS:
+        for family in (Gaussian(), Bernoulli()):
+            taken = []
+            for lanes in ([Lane(POLICY, family, delay) for delay in delays], []):
+                settings, times = world(lanes, dim, horizon), []
+                play_world(settings._replace(horizon=50, checkpoints=np.array([50])))  # compile
+                for _ in range(3):
+                    start = time.thread_time()
+                    play_world(settings)
+                    times.append(time.thread_time() - start)
+                taken.append(min(times))
+            rounds.append((taken[0] - taken[1]) / (horizon * len(delays)) * 1e6)
+    return rounds
+
+
+def print_plain_kernels() -> None:
+    """Each way in a process of its own, because it is chosen when the package is imported."""
+    print(
+        f"\n## Without hand-written machine code: BELATED_PLAIN_KERNELS=1, T = {T // 10:,}\n\n"
+        "CPU microseconds of a lane's round beyond drawing, best of three, as above. The last column is the\n"
+        "price of a version of Numba or llvmlite for which the fast loops cannot be built\n"
+        "(`python benchmarks/engine.py plain` prints this section alone).\n\n"
+        "| d | rewards | fast | plain | ratio |\n|---|---|---|---|---|"
+    )
+    ways = []
+    for plain in ("0", "1"):
+        command = [sys.executable, __file__, "rounds"]
+        env = {**os.environ, "BELATED_PLAIN_KERNELS": plain}
+        ways.append(json.loads(subprocess.run(command, env=env, stdout=-1, check=True).stdout))
+    labels = [(dim, rewards) for dim in DIMS for rewards in ("linear", "logistic")]
+    for (dim, rewards), fast, slow in zip(labels, *ways, strict=True):
+        print(f"| {dim} | {rewards} | {fast:.2f} | {slow:.2f} | {slow / fast:.1f} |")
+
+
 LIMITS = """
 ## How it is reached, and what limits it now
 
@@ -272,9 +312,8 @@ LIMITS = """
 - Small kernels are compiled into their callers. A call hands over every array of a state one by one;
   with a dozen calls a round that was a large part of it at d = 5. Rare work (anchors, passes
   over the data) stays outside, because Numba optimises whatever a caller contains once more.
-- Where most of the time goes, loops are written in the compiler's own terms (`numerics/lowered/products.py`,
-  `numerics/lowered/score_bounds.py`, `numerics/lowered/third_derivative.py`, `numerics/lowered/inner_products.py`): vectors of 5 to 20
-  numbers are too short for the loops a compiler makes.
+- Where most of the time goes, loops are written in the compiler's own terms (`numerics/lowered/builders/`):
+  vectors of 5 to 20 numbers are too short for the loops a compiler makes.
 - The arg max bounds all actions in O(d) each, in single precision, and scores one or two of them; where
   widths decide, all squares are computed at once. What is left of it is the largest part of a linear
   lane: two products with the whole decision set.
@@ -306,6 +345,7 @@ def main() -> None:
     floor = print_floor()
     growth = print_growth()
     print_audit()
+    print_plain_kernels()
     print(
         "\n## All in one table\n\n| what | wanted | here |\n|---|---|---|\n"
         f"| the paper's grid on two cores | at most 5 minutes | {minutes:.1f} |\n"
@@ -320,4 +360,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["rounds"]:
+        print(json.dumps(cpu_of_rounds()))
+    elif sys.argv[1:] == ["plain"]:
+        print_plain_kernels()
+    else:
+        main()

@@ -43,7 +43,7 @@ POLICIES = {
     "conversions-kl-ucb": "policies.arms.conversions:ConversionsKLUCB",
     "patient-bandits": "policies.arms.patient_bandits:PatientBandits",
     "delayed-elimination": "policies.arms.elimination:DelayedElimination",
-    "opse": "policies.arms.elimination:OPSE",
+    "opse": "policies.arms.opse:OPSE",
     "policy-elimination": "policies.arms.policy_elimination:PolicyElimination",
 }
 FAMILIES = {
@@ -106,8 +106,9 @@ def summaries(registry: dict[str, str]) -> dict[str, str]:
 
 def name_of(registry: dict[str, str], params: object) -> str | None:
     """The name under which the type of ``params`` is registered, if it is."""
-    for name in registry:
-        if load(registry, name) is type(params):
+    kind: type = getattr(params, "set_type", type(params))
+    for name, home in registry.items():
+        if home.endswith(f":{kind.__name__}") and load(registry, name) is kind:
             return name
     return None
 
@@ -126,11 +127,13 @@ def values_of(params: Any) -> dict[str, Any]:
     """
     values: dict[str, Any] = getattr(params, "_asdict", dict)()
     defaults = getattr(params, "_field_defaults", {})
-    return {
+    kept = {
         field: value
         for field, value in values.items()
         if field not in ADDED or value != defaults.get(field)
     }
+    # In version 0.1 what is derived stood among the parameters: it is written, and never read.
+    return dict.fromkeys(getattr(params, "derived", ())) | kept
 
 
 def parse(registry: dict[str, str], text: str) -> Any:

@@ -177,7 +177,9 @@ class BanditState(msgspec.Struct):
     model_version: int
     n_decided: int
     n_observed: int
-    n_pending: int  # waiting for their reward, or held with it until their window closes
+    n_pending: (
+        int  # decisions that wait for their reward, as the metric belated_pending counts them
+    )
     n_expired: int
     n_late: int
     n_cancelled: int
@@ -285,7 +287,7 @@ class Explanation(msgspec.Struct):
 
     n_decided: int
     n_observed: int
-    n_pending: int
+    n_pending: int  # decisions that waited for their reward
     theta: list[float]
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions

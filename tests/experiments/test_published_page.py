@@ -92,12 +92,34 @@ def test_a_reading_is_compared_in_its_own_worlds(script):
     assert read.xs(10, level="dim").tolist() == pytest.approx([1.0] * 4)
 
 
+def test_regret_is_told_by_the_length_of_theta_star(script):
+    """Regret that is the printed one at length 1 and 5 per cent less at 0.9."""
+    frame = played(1.0)
+    worlds = {run: 0.5 + 0.08 * run for run in range(6)}
+    luck = dict(zip(worlds, [0.01, -0.02, 0.0, 0.02, -0.01, 0.0], strict=True))
+    runs = [
+        frame[frame["run"] == 0].assign(
+            run=run, regret=lambda f, r=run: f["regret"] / 0.9 * (0.5 + 0.5 * worlds[r] + luck[r])
+        )
+        for run in worlds
+    ]
+    lengths = [
+        {"dim": dim, "run": run, "length": worlds[run]} for dim in (5, 10, 20) for run in worlds
+    ]
+    lines = script.length_lines(pd.concat(runs), pd.DataFrame(lengths))
+    assert len(lines) == 2 + 12
+    for line in lines[2:]:
+        slope, at_one = (float(cell) for cell in line.split("|")[5:7])
+        assert (slope, at_one) == pytest.approx((0.05, 1.0), abs=0.011)
+
+
 def test_the_page_has_the_paragraphs_of_the_script(script):
     page = (ROOT / "docs" / "published.md").read_text("utf-8")
     for text in (
         script.INTRODUCTION,
         script.NAMES,
         script.EVERY,
+        script.LENGTH,
         script.BANDS,
         script.VERDICTS,
         script.OPEN,

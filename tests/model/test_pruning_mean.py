@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from numba import config
 
 import naive.optimistic
-from belated.model import pruning_mean
 from belated.model.protocols import mean
 from belated.model.pruning_mean import most_optimistic_mean
 from belated.numerics import pruning
@@ -152,12 +151,12 @@ def test_scores_that_single_precision_cannot_tell_apart(name):
 
 @pytest.mark.skipif(not config.DISABLE_JIT, reason="counts calls inside a kernel")
 def test_few_are_scored(monkeypatch):
-    rng, calls, width = np.random.default_rng(2), [], pruning._width
+    rng, calls, score = np.random.default_rng(2), [], pruning._score
     design = Design(5, 1.0)
     for x in rng.standard_normal((300, 5)):
         design.add(x / np.linalg.norm(x))
-    counted = lambda *args: calls.append(1) or width(*args)  # noqa: E731
-    monkeypatch.setattr(pruning_mean, "_width", counted)
+    counted = lambda *args: calls.append(1) or score(*args)  # noqa: E731
+    monkeypatch.setattr(pruning, "_score", counted)
     for _ in range(50):
         actions = rng.standard_normal((200, 5))
         actions /= np.linalg.norm(actions, axis=1, keepdims=True)

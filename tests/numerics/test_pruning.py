@@ -14,6 +14,7 @@ from belated.model.steps import is_within
 from belated.numerics import pruning
 from belated.numerics.linalg import grow, inverse_and_log_det
 from belated.numerics.lowered import score_bounds as bounds
+from belated.numerics.lowered.builders import score_bounds as builders
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import (
     ACROSS,
@@ -323,7 +324,7 @@ def test_split_bound(d, scale):
 @pytest.mark.parametrize("at_once", [(7, 4, 2, 1), (3, 2, 1)])
 def test_bounds_in_a_kernel(at_once, monkeypatch):
     """The same as NumPy's to single precision, for every number of actions, and nothing else."""
-    monkeypatch.setattr(bounds, "AT_ONCE", at_once)
+    monkeypatch.setattr(builders, "AT_ONCE", at_once)
     compiled, rng = njit(lambda *arguments: bounds.bound_all(*arguments)), np.random.default_rng(0)
     numbers = np.float32([0.7, 0.6, 1.3, 0.5])
     for d in (1, 2, 5, 20):

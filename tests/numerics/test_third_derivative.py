@@ -7,7 +7,7 @@ import pytest
 
 import naive.estimators
 from belated import DelayedOFUGLM
-from belated.estimators.newton.fit import WAITING, LazyNewton, _pass_over_data
+from belated.estimators.newton.fit import WAITING, LazyNewton, pass_over_data
 from belated.estimators.perturbed import third_gradient
 from belated.families import Bernoulli, Poisson
 from belated.model.state import History
@@ -49,7 +49,7 @@ def test_a_pass_gives_the_third_derivative(d):
     X, y = rng.standard_normal((20, d)), np.ones(20)
     y[[2, 7]] = np.nan  # not returned
     for n in range(21):
-        _pass_over_data(estimator, Poisson(), fit, History(X, y), n)
+        pass_over_data(estimator, Poisson(), fit, History(X, y), n)
         seen = X[:n][~np.isnan(y[:n])]
         full = naive.estimators.third_derivative(seen, np.exp(seen @ fit.ref))
         step = rng.standard_normal(d)

@@ -11,11 +11,12 @@ import naive.one_pass
 from belated import Bandit
 from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
 from belated.engine.lanes import looks_back, new_lanes, with_room
+from belated.estimators.one_pass import FAILED
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.model.protocols import reward_quantile
 from belated.numerics.lowered.products import dot
 from belated.policies import GLBOMD, GLOC, AdaOFUECOLog
-from belated.policies.ecolog import FAILED, SAFE_BOUND
+from belated.policies.ecolog import SAFE_BOUND
 from belated.policies.shared.one_pass import is_logistic, is_quasi
 from belated.worlds.delays import Constant, Exponential, arrival, quantile
 from belated.worlds.environments import UnitBall
@@ -465,8 +466,6 @@ def test_bad_parameters(kind):
         kind(m1="1")
     with pytest.raises(ValueError, match=r"lam = 1e-30: expected a number from 1e-09 to 1e100"):
         kind(lam=1e-30).resolve(Bernoulli(), 2, 1.0)
-    with pytest.raises(ValueError, match="resolve the policy first"):
-        kind().estimator(Bernoulli(), 2, 1.0)
     if kind is not GLOC:
         with pytest.raises(TypeError, match="literal = 1: expected True or False"):
             kind(literal=1)

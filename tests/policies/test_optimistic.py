@@ -199,7 +199,6 @@ def test_ridges_that_leave_nothing(policy, message):
         (GLMUCB(kappa=0.3, horizon=9), r"kappa = 0\.3: expected at most 0\.1966"),
         (UCBGLM(kappa=0.3, horizon=9), r"kappa = 0\.3: expected at most 0\.1966"),
         (LogUCB1(m1=1e4), r"m1 = 10000\.0: expected a bound at which the slope"),
-        (LogUCB1(lam=5.0), r"lam = 5\.0: expected None or alpha / kappa = 10\.17.*; pass alpha="),
     ],
 )
 def test_constants_that_do_not_fit_the_family(policy, message):

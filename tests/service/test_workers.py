@@ -59,6 +59,22 @@ def test_each_worker_has_a_slot_of_its_own_which_the_next_one_gets():
                 second.kill()
 
 
+def test_an_erasure_waits_for_workers_that_live_and_have_not_rebuilt():
+    with new_board() as path, closing(Board(path)) as first:
+        assert first.others_rebuilt(7), "there are no others"
+        with python(HOLD.replace("tell()", "tell_rebuilt(7)"), path) as second:
+            second.stdout.readline()
+            assert not first.others_rebuilt(1)
+            second.stdin.write("x")
+            second.stdin.flush()
+            assert second.stdout.readline() == "told\n"
+            assert first.others_rebuilt(7)
+            assert not first.others_rebuilt(8)
+            second.kill()
+            second.wait()
+            assert first.others_rebuilt(8), "whoever is dead knows nothing"
+
+
 def test_a_worker_that_still_reads_its_log_ends_when_it_is_told_to():
     with python(WAIT) as process:
         assert process.stdout.readline() == "reading\n"
@@ -138,8 +154,7 @@ def test_what_one_worker_acknowledged_the_other_sees(request, folder, store):
             assert other("GET", "/v1/bandits/plain").body["n_decided"] == 1
             erased = other("DELETE", f"/v1/bandits/plain/subjects/s{n}")
             assert erased.body == {"decisions": 1}
-            # of an erasure it learns at once, and then rebuilds its model beside the live one
-            until(lambda one=one: one("GET", "/v1/bandits/plain").body["n_decided"] == 0)
+            assert one("GET", "/v1/bandits/plain").body["n_decided"] == 0
             one, other = other, one
         key = one("POST", "/v1/keys", {"name": "k", "scopes": ["read"]}).body
         assert other("GET", "/v1/bandits").status == 401, "the door is closed everywhere at once"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from belated.core.events import Status
-from belated.ledger.events import Draft, Kind, Outcome
+from belated.ledger.events import START, Draft, Kind, Outcome
 from belated.ledger.protocol import NewBanditError
 from belated.service import writer as writing
 from belated.service.writer import Writer
@@ -15,12 +15,18 @@ WRONG = Draft(Kind.REWARDED, "new", b"", 1)
 
 
 class Bandits:
-    """Counts commits instead of making them."""
+    """Counts commits instead of making them, in a log in which there is never anything new."""
+
+    position, at_once, released = START, 500, ()
 
     def __init__(self):
         self.commits = []
+        self.ledger = self
 
-    def commit(self, drafts):
+    def follow(self, position, at_once):
+        return [], position
+
+    def commit(self, drafts, follower):
         self.commits.append(len(drafts))
         return [Outcome(Status.ACCEPTED)] * len(drafts)
 
@@ -97,10 +103,10 @@ def test_what_one_request_does_wrong_is_told_to_nobody_else(error):
     """Nor to the writer of nothing, who only looks for news and would take the store for down."""
     bandits = Bandits()
 
-    def commit(drafts):
+    def commit(drafts, follower):
         if any(draft.bandit == "new" for draft in drafts):
             raise error
-        return Bandits.commit(bandits, drafts)
+        return Bandits.commit(bandits, drafts, follower)
 
     bandits.commit = commit
 
@@ -111,3 +117,22 @@ def test_what_one_request_does_wrong_is_told_to_nobody_else(error):
 
     accepted = Outcome(Status.ACCEPTED)
     assert asyncio.run(use()) == [[accepted], error, [], [accepted, accepted]]
+
+
+def test_who_waits_for_a_commit_is_told_though_somebody_else_cannot_be(caplog):
+    """They waited for ever, and so did everybody after them."""
+
+    def told(wrote, seen_at):
+        raise OSError("the board is gone")
+
+    async def use():
+        writer = Writer(Bandits(), told=told)
+        writer.open_requests = 3
+        many = [DRAFT] * (writing.MOST_DRAFTS + 1)  # the rest of them goes back into the queue
+        return [
+            len(outcomes)
+            for outcomes in await asyncio.gather(*map(writer.write, [[DRAFT], many, []]))
+        ]
+
+    assert asyncio.run(use()) == [1, writing.MOST_DRAFTS + 1, 0]
+    assert "the board is gone" in caplog.text

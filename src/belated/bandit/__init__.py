@@ -22,7 +22,7 @@ from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched
 from belated.learner import files
 from belated.learner.learner import Learner
-from belated.model.protocols import Estimator, Family, Policy, radius, sqrt_beta
+from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import History, State
 
 if TYPE_CHECKING:  # a bandit in memory needs nothing of a ledger
@@ -253,7 +253,7 @@ class Bandit:
         return self._learner.dim
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> ResolvedPolicy:
         """How actions are chosen, with every parameter filled in."""
         return self._learner.policy
 

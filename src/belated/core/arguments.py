@@ -4,11 +4,12 @@ NumPy is imported by the functions that need it: the client checks numbers and d
 """
 
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from decimal import Decimal
 from functools import wraps
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,6 +88,40 @@ def whole(name: str, value: object, least: int = 1) -> int:
     return int(value)
 
 
+def count(name: str, value: object) -> int:
+    """``value`` as an int, zero or more."""
+    return whole(name, value, least=0)
+
+
+def flag(name: str, value: object) -> bool:
+    """``value``, if it is True or False."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, value, "True or False")
+    return value
+
+
+def at_least(least: float) -> Callable[[str, object], float]:
+    """The check for a finite float that is not so small that rounding would drown it."""
+
+    def check(name: str, value: object) -> float:
+        result = positive(name, value)
+        if result < least:
+            raise wrong(name, value, f"{least:g} or more: rounding allows no less")
+        return result
+
+    return check
+
+
+# Types of parameters that declare their check, as in ``lam: Positive | None = None``.
+Positive = Annotated[float, positive]
+NotNegative = Annotated[float, not_negative]
+Probability = Annotated[float, probability]
+Tolerance = Annotated[float, at_least(1e-12)]
+Whole = Annotated[int, whole]
+Count = Annotated[int, count]
+Flag = Annotated[bool, flag]
+
+
 def any_number(value: Any) -> float:
     """A scalar of any library as a float; what merely converts to one, such as text, is refused."""
     if not isinstance(value, float | Real | Decimal):
@@ -115,16 +150,20 @@ def array_of_numbers(name: str, values: Any) -> "NDArray[np.float64]":
 def parameters(cls: type[T]) -> type[T]:
     """Class decorator for the NamedTuples that families, policies, delays and the like are.
 
-    Construction goes through the method ``checked``, where there is one: it returns the tuple with
-    its values normalised, or raises. (``_replace`` goes around it, as with every NamedTuple.) And
-    two are equal only if they are of one type: bare tuples would make Exponential(9) == Uniform(9).
+    Construction applies the checks that the types of the fields declare, and then the method
+    ``checked``, where there is one: it returns the tuple with its values normalised, or raises.
+    ``_replace`` goes around the checks, as with every NamedTuple; ``checked(params)`` applies them
+    again. Two tuples are equal only if they are of one type: bare tuples would make
+    Exponential(9) == Uniform(9).
     """
     construct: Callable[..., Any] = cls.__new__
 
     @wraps(construct)
     def construct_checked(params_type: type[T], *args: Any, **kwargs: Any) -> Any:
-        new = construct(params_type, *args, **kwargs)
-        return new.checked() if hasattr(new, "checked") else new
+        for name in kwargs.keys() & set(getattr(params_type, "derived", ())):
+            own = ", ".join(params_type._fields)  # type: ignore[attr-defined]
+            raise wrong(name, kwargs[name], f"no value: {cls.__name__} derives it, from {own}")
+        return checked(construct(params_type, *args, **kwargs))
 
     def equal(self: Any, other: Any) -> bool:
         return type(self) is type(other) and all(map(_same, self, other))
@@ -132,11 +171,68 @@ def parameters(cls: type[T]) -> type[T]:
     def digest(self: Any) -> int:
         return hash((type(self), *(str(value) for value in self)))
 
+    declared = {name: _declared(hint) for name, hint in cls.__annotations__.items()}
+    cls.declared_checks = {name: check for name, check in declared.items() if check}  # type: ignore[attr-defined]
     cls.__new__ = construct_checked  # type: ignore[assignment]
     cls.__eq__ = equal  # type: ignore[method-assign]
     cls.__ne__ = lambda self, other: not equal(self, other)  # type: ignore[method-assign]
     cls.__hash__ = digest  # type: ignore[method-assign]
     return cls
+
+
+def checked(params: T) -> T:
+    """Returns ``params`` with its values normalised by the checks it declares, or raises."""
+    new: Any = params
+    declared = getattr(params, "declared_checks", {})
+    values = {name: check(name, getattr(params, name)) for name, check in declared.items()}
+    new = new._replace(**values) if values else new
+    own = getattr(new, "checked", None)
+    return new if own is None else own()
+
+
+def _declared(hint: Any) -> Callable[[str, Any], Any] | None:
+    """The check in the type of a field; one that lets None pass where the type does."""
+    alternatives = (hint, *get_args(hint))
+    checks = [check for part in alternatives for check in getattr(part, "__metadata__", ())]
+    if not checks:
+        return None
+    check = checks[0]
+    if type(None) not in alternatives:
+        return check
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def derives(*names: str) -> Callable[[type[T]], type[T]]:
+    """Class decorator, above ``parameters``: names the constants that nobody sets.
+
+    They are derived from the parameters and from what is known of the problem. Kernels see an
+    object of ``cls.Resolved``, a subclass whose fields are the parameters and after them the
+    derived constants; ``resolved`` makes it. Its ``repr`` shows the parameters only.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        made: Any = cls
+        own = len(made._fields)
+        body = {
+            "__slots__": (),
+            "__module__": cls.__module__,
+            "__qualname__": f"{cls.__qualname__}.Resolved",  # types pickle by name
+            "__repr__": lambda self: repr(made._make(self[:own])),
+            "set_type": cls,
+        }
+        fields: Any = namedtuple(cls.__name__, (*made._fields, *names))  # type: ignore[misc]
+        made.derived, made.Resolved = names, type(cls.__name__, (fields, cls), body)
+        return cls
+
+    return decorate
+
+
+def resolved(params: T, **values: Any) -> T:
+    """``params`` with these values, those of the constants it derives among them."""
+    given: Any = params
+    kind = getattr(type(given), "Resolved", type(given))
+    made: T = kind(**{**given._asdict(), **values})
+    return made
 
 
 def _same(a: Any, b: Any) -> bool:

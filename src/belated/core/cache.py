@@ -8,11 +8,13 @@ Keying the directory by a digest of the whole package source removes that hazard
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from hashlib import sha256
+from inspect import getsourcefile
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -20,6 +22,11 @@ except ImportError:  # Windows: several processes then compile the same
     fcntl = None  # type: ignore[assignment]
 
 PACKAGE = Path(__file__).parent.parent
+
+
+def is_ours(function: Callable[..., Any]) -> bool:
+    """Whether a function is part of this package."""
+    return PACKAGE in Path(getsourcefile(function) or "").resolve().parents
 
 
 def cache_root() -> Path:

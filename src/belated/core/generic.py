@@ -11,8 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from numba.extending import overload
 
-from belated.core.compiler.parts import as_part
-from belated.core.jit import INLINED, OPTIONS, is_lean, kernel
+from belated.core.jit import INLINED, OPTIONS, as_part, is_lean, kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 R_co = TypeVar("R_co", covariant=True)
@@ -46,7 +45,7 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
     def call(params: Any, *args: Any) -> R_co:
         chosen: Any = cases.get(type(params), default)
         if chosen is None:
-            known = ", ".join(sorted(t.__name__ for t in cases)) or "none"
+            known = ", ".join(sorted({t.__name__ for t in cases})) or "none"
             raise TypeError(
                 f"{stub.__name__} has no case for {type(params).__name__} (known: {known}); "
                 f"register one with @{stub.__name__}.case({type(params).__name__})"
@@ -70,9 +69,10 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
 
     def case(*types: type) -> Callable[[F], F]:
         def register(function: F) -> F:
-            compiled = kernel(function)
+            compiled = kernel(getattr(function, "py_func", function))  # it may be a kernel already
             for params_type in types:
                 cases[params_type] = compiled
+                cases[getattr(params_type, "Resolved", params_type)] = compiled
             return compiled
 
         return register

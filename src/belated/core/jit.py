@@ -5,9 +5,16 @@ from typing import Any, TypeVar, cast
 
 from numba import config
 
-from belated.core.compiler.kernel_cache import is_ours, note_source
-from belated.core.compiler.parts import Kernel
+from belated.core.cache import is_ours
+from belated.core.compiler import plain
 
+try:
+    from belated.core.compiler.parts import Kernel, as_part
+except Exception as problem:  # whatever a new version of Numba may raise
+    plain.warn_of(problem, "every kernel is compiled by numba.njit in every process")
+    Kernel, as_part = plain.njit_kernel, plain.public_options  # type: ignore[assignment,misc]
+
+__all__ = ["allocating_kernel", "as_part", "inlined_kernel", "kernel", "rough_kernel"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # no GIL; 1/0 is inf, as in NumPy; a kernel would inherit "forceinline" from its callers
@@ -54,7 +61,7 @@ def inlined_kernel(function: F) -> F:
 
 def has_compiled(function: Any, *arguments: Any) -> bool:
     """Whether a kernel can be called with arguments of these types without compiling it."""
-    return not isinstance(function, Kernel) or function.is_there(arguments)
+    return not hasattr(function, "is_there") or function.is_there(arguments)
 
 
 def is_lean(dispatcher: Any) -> bool:
@@ -63,5 +70,4 @@ def is_lean(dispatcher: Any) -> bool:
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
-    note_source(function)
     return function if config.DISABLE_JIT else cast(F, Kernel(function, targetoptions=options))

@@ -6,8 +6,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from belated.core.compiler.parts import as_part
-from belated.core.jit import OPTIONS
+from belated.core.jit import OPTIONS, as_part
 
 
 def stacked(items: list[Any]) -> Any:

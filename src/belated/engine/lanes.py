@@ -20,7 +20,7 @@ from belated.core.types import Coarse, Integers, Matrix, Vector
 from belated.engine.audit import Audit, audit_decision, audit_regret
 from belated.model.protocols import (
     Estimator,
-    Policy,
+    ResolvedPolicy,
     delay_quantile_of,
     luck,
     mean,
@@ -134,7 +134,12 @@ def looks_back(estimator: Estimator) -> bool:
 
 
 def new_lanes(
-    policy: Policy, estimator: Estimator, dim: int, count: int, horizon: int, checkpoints: int
+    policy: ResolvedPolicy,
+    estimator: Estimator,
+    dim: int,
+    count: int,
+    horizon: int,
+    checkpoints: int,
 ) -> Lanes:
     """``count`` lanes of a resolved policy before the first round."""
     rows = horizon if looks_back(estimator) else 0

@@ -3,7 +3,7 @@
 import math
 
 from belated.core.arguments import wrong
-from belated.estimators.newton.fit import LazyNewton
+from belated.estimators.newton import LazyNewton
 from belated.estimators.ridge import Ridge
 from belated.model.protocols import Estimator, Family, self_concordance
 

@@ -1,7 +1,7 @@
 """The estimate, had its gradient been another: argmin of F(theta) + w'theta, no data needed.
 
 For ridge regression the answer is ``theta - W^-1 w``. For other families it is that of the Taylor
-model of F which certified lazy Newton keeps (``lazy_newton.py``): with H and T3 the second and
+model of F which certified lazy Newton keeps (``newton/fit.py``): with H and T3 the second and
 third derivative at the reference point ref, and base = theta - ref, the shift e solves
 
     w + H e + (T3[base + e, base + e] - T3[base, base]) / 2 = 0
@@ -12,8 +12,8 @@ half the length of the shift, the step is taken; else the Taylor series says not
 and the last e that was better stays. Without T3 (order 2) the first e is the answer. w = 0 gives
 e = 0.
 
-The error that is left, in the norm of H, is bounded by the certificate of ``lazy_newton.py`` with
-gradient + w for the gradient and base + e for the step: ``shift_error``. It is of the order of
+The error that is left, in the norm of H, is bounded by ``newton/certificate.py`` with gradient + w
+for the gradient and base + e for the step: ``shift_error``. It is of the order of
 ||e||_H ||base + e||^2 (order 2: ||e||_H ||base + e||) and shrinks as rewards return and H grows;
 no pass over the data is made for it.
 """
@@ -25,14 +25,8 @@ import numpy as np
 from belated.core.generic import generic
 from belated.core.jit import kernel
 from belated.core.types import Matrix, Vector
-from belated.estimators.newton.fit import (
-    MULTIPLIER,
-    SHIFT,
-    WAITING,
-    LazyNewton,
-    NewtonFit,
-    _certify,
-)
+from belated.estimators.newton.certificate import certify
+from belated.estimators.newton.fit import MULTIPLIER, SHIFT, WAITING, LazyNewton, NewtonFit
 from belated.estimators.ridge import RidgeFit
 from belated.model.state import State
 from belated.numerics.linalg import copy
@@ -142,4 +136,4 @@ def shift_error(estimator: Any, family: Any, state: State, w: Vector, theta_w: V
     perturbed = fit._replace(
         gradient=fit.gradient + w, anchor=step, bent=bent, H_anchor=fit.H @ step, scalars=scalars
     )
-    return float(_certify(estimator, family, perturbed, step, np.zeros_like(state.work)))
+    return float(certify(estimator, family, perturbed, step, np.zeros_like(state.work)))

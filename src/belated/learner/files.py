@@ -99,9 +99,11 @@ def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> An
             "not part of belated"
         )
     params_type = registry.load(known, name) if name in known else own[name]
+    derived = getattr(params_type, "derived", ())  # written by version 0.1; derived again
     try:
-        return params_type(**description["values"])
-    except (TypeError, KeyError, ValueError) as error:
+        values = {k: v for k, v in description["values"].items() if k not in derived}
+        return params_type(**values)
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise SnapshotError(f"cannot make a {name} of {description} ({error})") from error
 
 

@@ -20,6 +20,7 @@ from belated.model.protocols import (
     Estimator,
     Family,
     Policy,
+    ResolvedPolicy,
     choose,
     claims_set,
     derivatives,
@@ -57,7 +58,9 @@ class Choice:
     width: float
 
 
-def resolved(dim: int, family: Family, policy: Policy, max_norm: float) -> tuple[Policy, Estimator]:
+def resolved(
+    dim: int, family: Family, policy: Policy, max_norm: float
+) -> tuple[ResolvedPolicy, Estimator]:
     """Return ``policy`` with every parameter filled in, and its estimator.
 
     Raises where the parts of a learner are not what they should be or do not fit.
@@ -74,8 +77,8 @@ def resolved(dim: int, family: Family, policy: Policy, max_norm: float) -> tuple
         )
     if type(policy) not in choose.cases:
         raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
-    policy = policy.resolve(family, dim, max_norm)
-    return policy, policy.estimator(family, dim, max_norm)
+    played = policy.resolve(family, dim, max_norm)
+    return played, played.estimator(family, dim, max_norm)
 
 
 class Learner:
@@ -173,7 +176,7 @@ class Learner:
         self.make_room(len(X))
         fold_step(*self._to_fold(), moves, X, rows, rewards, last)
 
-    def _to_fold(self) -> tuple[Policy, Estimator, Family, State, History]:
+    def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, History]:
         """First arguments of ``fold_step``."""
         return self.policy, self.estimator, self.family, self.state, self.history
 

@@ -45,7 +45,7 @@ Accepts = Callable[[str, Kind, float], bool]  # can this bandit have this reward
 
 
 class Follower(Protocol):
-    """Who follows a log, writes into it, and knows what a store would have to look up."""
+    """A reader of a log that also writes into it, and knows what a store would have to look up."""
 
     @property
     def position(self) -> Position:
@@ -55,15 +55,15 @@ class Follower(Protocol):
         """Whether a bandit can have such a reward, or revision."""
 
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
-        """Those of these decisions of which nothing but the decision itself has been taken in.
+        """Return the given decisions that are still open; some may be left out.
 
-        Some may be left out.
+        A decision is open while no reward, cancellation or expiry has been taken in.
         """
 
     def approve(self, outcomes: Sequence[Outcome]) -> None:
-        """Asked when all is judged and nothing written; what it raises leaves it at that.
+        """Called after every draft was judged and before anything is written.
 
-        It may read the store, which nobody else can change meanwhile.
+        If it raises, nothing is written. The outcome of a conflict carries the facts.
         """
 
 
@@ -75,11 +75,11 @@ class Importer:
     position: Position = START
 
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
-        """None that it knows of."""
+        """Return none: an importer has taken nothing in."""
         return {}
 
     def approve(self, outcomes: Sequence[Outcome]) -> None:
-        """Whatever they are."""
+        """Approve of all outcomes."""
 
 
 class Ledger(Protocol):

@@ -122,7 +122,7 @@ class Replica:
         # Says whether a new bandit can take in decisions and rewards now; if not, it is released.
         self.prepare: Callable[[Fold], bool] = lambda fold: True
         self.held: dict[str, Position] = {}  # bandits that cannot, and where their events begin
-        self._released: set[str] = set()
+        self.released: set[str] = set()  # of them, those that can now, in the next step
         self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
@@ -143,7 +143,7 @@ class Replica:
         if not self._reads:
             self._begin()
         events, position = self.ledger.follow(self.position, self.at_once)
-        if events or self._released:
+        if events or self.released:
             self.take_in(events, position)
         return len(events)
 
@@ -168,7 +168,7 @@ class Replica:
         erased = {e.bandit for e in events if e.kind is _FORGOTTEN and self._took_in_what(e)}
         erased -= self.held.keys()  # which have taken in nothing yet
         at_once = self._torn if self.rebuilds_beside else erased | self._torn
-        to_replay = (at_once & by_bandit.keys()) - self.held.keys() | self._released
+        to_replay = (at_once & by_bandit.keys()) - self.held.keys() | self.released
         # first, because the store may fail here, and then nothing must have changed
         anew = {
             name: self.replayed(name, position, position=self.held.get(name, START))
@@ -178,7 +178,7 @@ class Replica:
         for name, fold in anew.items():
             self.swap(name, fold)
             self.held.pop(name, None)
-            self._released.discard(name)
+            self.released.discard(name)
         for name, its_events in by_bandit.items():
             if name in anew:
                 continue
@@ -203,7 +203,7 @@ class Replica:
 
     def release(self, name: str) -> None:
         """Let a bandit that was held take in everything from its beginning, in the next step."""
-        self._released.add(name)
+        self.released.add(name)
 
     def new_fold(self, name: str, first: Event) -> "Fold":
         """A bandit as the event that made it describes it."""

@@ -5,17 +5,19 @@ cases it registers here, ``@choose.case(MyPolicy)``. What Python alone needs (de
 names, moments) are methods of the NamedTuple, listed in the ``Protocol`` classes below.
 """
 
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from belated.core.arguments import shown
+from belated.core.arguments import checked, shown
 from belated.core.generic import generic, generic_with_default
 from belated.core.jit import inlined_kernel
 from belated.core.types import Matrix, Vector
 from belated.model.state import History, State
 from belated.numerics.lowered.products import quadratic
 from belated.numerics.pruning import DecisionSet
+
+P = TypeVar("P")
 
 # ------------------------------------------------------------------------------------- families
 
@@ -173,32 +175,49 @@ def factor_precision(fit: Any, state: State, U: Matrix) -> None:
 
 
 class Policy(Protocol):
-    """How to choose.
+    """How to choose, as a user sets it.
 
-    A policy that draws no random numbers may say so with a property ``randomised`` that is
-    False: its ``choose`` is then handed None for ``rng``, which saves a third of the time. One
-    that keeps more than the state has room for returns it, a NamedTuple of arrays, from a method
-    ``new_memory(dim)``, and updates it in ``remember``. One that cannot learn from every family has
-    a method ``refuses(family)``: why not, or an empty text. One that must know the number of rounds
-    has a field ``horizon``, None by default: a simulation fills it in, ``resolve`` refuses None.
-    One that learns from other than identified rewards has a property ``feedback``: its name. One
-    that learns from conversions and must know how long they are waited for has a field ``window``,
-    None by default: a simulation fills it in, or refuses another than that of the feedback.
-    One whose estimate is of the mean reward itself, whatever the mean function of the family, has
-    a property ``linear_mean`` that is True.
-    One whose draws need the rewards themselves, not only what the estimator keeps of them, makes
-    them in ``draw_parameter``, and leaves them in its memory for ``choose``.
+    What a user does not set, but kernels need, is named by ``derives`` above the class; ``resolve``
+    fills it in, and kernels are handed what ``resolve`` returns. Cases are registered on the class.
+
+    A policy may have further attributes:
+
+    - ``randomised``, False if it draws no random numbers: ``choose`` is then handed None for
+      ``rng``, which saves a third of the time.
+    - ``new_memory(dim)``, which returns what the policy keeps besides the state, a NamedTuple of
+      arrays that ``remember`` updates.
+    - ``refuses(family)``, which returns why it cannot learn from this family, or an empty text.
+    - ``horizon``, a field with the default None, if it must know the number of rounds: a simulation
+      fills it in, ``resolve`` refuses None.
+    - ``feedback``, the name of the feedback it learns from, if that is not identified rewards.
+    - ``window``, a field with the default None, if it must know how long a conversion is waited
+      for: a simulation fills it in, or refuses another than that of the feedback.
+    - ``linear_mean``, True if it estimates the mean reward itself as x'theta, whatever the mean
+      function of the family.
+
+    A policy whose draws need the rewards themselves, not only what the estimator keeps of them,
+    makes them in ``draw_parameter`` and leaves them in its memory for ``choose``.
     """
 
-    @property
-    def lam(self) -> Any:
-        """Ridge in the design matrices; None may stand for "derive it" until resolved."""
-
-    def resolve(self, family: Family, dim: int, max_norm: float) -> Self:
-        """The same policy with every parameter that was left open derived from the family."""
+    def resolve(self, family: Family, dim: int, max_norm: float) -> Any:
+        """The same policy with everything that was left open derived from the family."""
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The estimator a resolved policy learns with."""
+
+
+class ResolvedPolicy(Policy, Protocol):
+    """What ``resolve`` returns: nothing is left open."""
+
+    @property
+    def lam(self) -> float:
+        """Ridge in the design matrices."""
+
+
+def deterministic(policy_type: type[P]) -> type[P]:
+    """Class decorator for a policy that draws no random numbers."""
+    policy_type.randomised = False  # type: ignore[attr-defined]
+    return policy_type
 
 
 def refusal(policy: Any, family: Family) -> str:
@@ -211,6 +230,12 @@ def refuse_family(policy: Any, family: Family) -> None:
     reason = refusal(policy, family)
     if reason:
         raise ValueError(f"family = {shown(family)}: {type(policy).__name__} {reason}")
+
+
+def accepted(policy: P, family: Family) -> P:
+    """The policy, with its values checked again; raises where it cannot learn from the family."""
+    refuse_family(policy, family)
+    return checked(policy)
 
 
 def feedback_of(policy: Any) -> str:
@@ -275,15 +300,25 @@ def claims_set(policy: Any) -> bool:
 
 
 @generic_with_default
+def ellipsoid(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
+    """The matrix in whose norm ``radius`` is measured, its inverse and the cap on that: W's.
+
+    For policies of this package: others leave the arrays a reference too many. They may register
+    ``set_norm``, ``dual_norm`` and ``choose`` instead.
+    """
+    return state.W, state.W_inv, state.cap
+
+
+@generic_with_default
 def set_norm(policy: Any, state: State, error: Vector) -> float:
-    """``||error||`` in the norm in which ``radius`` is measured: that of W by default."""
-    return np.sqrt(quadratic(state.W, error, state.work[1]))
+    """``||error||`` in the norm in which ``radius`` is measured."""
+    return np.sqrt(quadratic(ellipsoid(policy, state)[0], error, state.work[1]))
 
 
 @generic_with_default
 def dual_norm(policy: Any, state: State, x: Vector) -> float:
     """``||x||`` in the norm of the inverse matrix: ``radius`` times that bounds the error of x."""
-    return np.sqrt(quadratic(state.W_inv, x, state.work[1]))
+    return np.sqrt(quadratic(ellipsoid(policy, state)[1], x, state.work[1]))
 
 
 # --------------------------------------------------------------------- delays and environments

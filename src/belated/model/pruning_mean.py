@@ -1,59 +1,58 @@
 """The most optimistic action on the scale of mean rewards, without scoring all of them, exactly.
 
-The score of x is ``mu(x'theta) + bonus ||x||_{A^-1}``. It is bounded as in ``numerics/pruning.py``,
-with the same cap and the same single precision; mu increases, so what x'theta may be more than its
+The score of x is ``mu(x'theta) + bonus ||x||_{A^-1}``. The search is that of
+``numerics/pruning.py``, with levels mu(x'theta); mu increases, so what x'theta may be more than its
 rounded value goes into the argument of mu. That value of mu is itself rounded to single precision.
 With Z = X ||theta|| the largest possible ``|x'theta|``, ``|mu|`` is at most the larger of
-``|mu(-Z)|`` and ``|mu(Z)|``: room is left for four times (d + 4) u times that. Ties go to the
-lowest row.
+``|mu(-Z)|`` and ``|mu(Z)|``: room is left for four times (d + 4) u times that.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from belated.core.jit import kernel
 from belated.core.types import Coarse, Matrix, Vector
 from belated.model.protocols import mean
-from belated.numerics.lowered.products import dot
-from belated.numerics.lowered.score_bounds import (
-    SIXTEEN,
-    bound_all,
-    count_reaching,
-    highest,
-    lowest,
-    reaching,
-)
 from belated.numerics.pruning import (
-    ACROSS,
-    ALONG,
     LARGE,
-    LARGEST_RADIUS,
-    MANY,
-    ROOM,
     SMALL,
-    TYPICAL,
     DecisionSet,
-    _sharpen,
-    _width,
-    room_of_squares,
+    level,
+    raise_bounds,
+    room_of_levels,
+    search,
 )
 
 
-@kernel
-def _bound_means(
-    family: Any,
-    of_estimate: float,
-    slope: np.float32,
-    m: np.float32,
-    means: Coarse,
-    squares: Coarse,
-    bound: Coarse,
+class OfMeans(NamedTuple):
+    """Scores on the scale of mean rewards."""
+
+    family: Any
+
+
+@level.case(OfMeans)
+def _level(scale: OfMeans, estimate: float) -> float:
+    return mean(scale.family, estimate)
+
+
+@room_of_levels.case(OfMeans)
+def _room_of_levels(scale: OfMeans, reach: float, room: float) -> float:
+    of_estimate = room * reach
+    if not (SMALL < of_estimate < LARGE or of_estimate == 0.0):
+        return math.inf
+    reach += of_estimate
+    return room * max(abs(mean(scale.family, reach)), abs(mean(scale.family, -reach)))
+
+
+@raise_bounds.case(OfMeans)
+def _raise_bounds(
+    scale: OfMeans, of_estimate: float, slope: np.float32, m: np.float32, work: Coarse
 ) -> None:
-    """``means`` comes in as x'theta and becomes at least mu of it, up to single precision."""
+    means, squares, bound = work[0], work[1], work[2]
     for k in range(means.shape[0]):
-        means[k] = mean(family, float(means[k]) + of_estimate)
+        means[k] = mean(scale.family, float(means[k]) + of_estimate)
     for k in range(means.shape[0]):
         bound[k] = means[k] + slope * (m + squares[k])
 
@@ -72,71 +71,4 @@ def most_optimistic_mean(
 
     ``work`` is scratch of one row at least, ``State.work``.
     """
-    rows, d, K = actions.rows, theta.shape[0], actions.rows.shape[0]
-    means, squares, bound = actions.work[0], actions.work[1], actions.work[2]
-    bonus = min(bonus, LARGEST_RADIUS)
-    m, across = cap[TYPICAL], cap[ACROSS]
-    slope = 0.5 * bonus / math.sqrt(m)
-    room = ROOM * (d + 4)
-    reach = math.sqrt(actions.longest) * math.sqrt(dot(theta, theta))
-    of_estimate = room * reach
-    of_mean = 0.0
-    if of_estimate < LARGE:
-        reach += of_estimate
-        of_mean = room * max(abs(mean(family, reach)), abs(mean(family, -reach)))
-    of_square = room * actions.longest * across
-    of_bound = of_mean + slope * (of_square + room * m)
-    best = 0
-    if (
-        SMALL < actions.longest < LARGE
-        and SMALL < across < LARGE
-        and (SMALL < of_estimate < LARGE or of_estimate == 0.0)
-        and SMALL < of_bound < LARGE
-        and slope < LARGE
-    ):
-        steep, typical = np.float32(slope), np.float32(m)
-        bound_all(
-            actions.coarse,
-            theta,
-            cap[4:],
-            np.float32(across),
-            np.float32(across - cap[ALONG]),
-            steep,
-            typical,
-            actions.work,
-        )
-        _bound_means(family, of_estimate, steep, typical, means, squares, bound)
-        best = highest(bound, K)
-    else:  # out of reach of single precision: score all
-        of_bound = of_mean = math.inf
-        for k in range(bound.shape[0]):
-            means[k] = squares[k] = bound[k] = 0.0
-    pivot, estimate = best, dot(rows[best], theta)
-    width = _width(A_inv, bonus, rows[best], work[0])
-    score = mean(family, estimate) + width
-    left = count_reaching(bound, np.float32(score - of_bound))  # one of them was just scored
-    if left > MANY + d and of_bound < math.inf:
-        of_square = room_of_squares(d, actions.longest, across)
-        _sharpen(actions.coarse, A_inv, bonus, of_square, actions.work)
-        of_bound = of_mean + room * bonus * math.sqrt(actions.longest * across)
-        k = highest(bound, K)
-        other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
-        total = mean(family, other) + more
-        if total > score or (total == score and k < best):
-            best, estimate, width, score = k, other, more, total
-    if left > 1:
-        for start in range(0, bound.shape[0], SIXTEEN):
-            bits = reaching(bound, start, np.float32(score - of_bound))
-            while bits != 0:
-                k = start + lowest(bits)
-                bits &= bits - 1
-                if bound[k] < score - of_bound or k == pivot or k >= K:
-                    continue
-                gap = score - of_mean - means[k]
-                if gap > 0.0 and gap * gap > bonus * bonus * (squares[k] + of_square):
-                    continue  # the bound with the square root itself does not reach
-                other, more = dot(rows[k], theta), _width(A_inv, bonus, rows[k], work[0])
-                total = mean(family, other) + more
-                if total > score or (total == score and k < best):
-                    best, estimate, width, score = k, other, more, total
-    return best, score, estimate, width
+    return search(OfMeans(family), theta, A_inv, cap, bonus, actions, work)

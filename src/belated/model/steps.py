@@ -12,7 +12,7 @@ from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.protocols import (
     Estimator,
-    Policy,
+    ResolvedPolicy,
     choose,
     draw_parameter,
     radius,
@@ -28,7 +28,7 @@ from belated.numerics.pruning import DecisionSet, decision_set, renew
 DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
 
 
-def first_state(policy: Policy, estimator: Estimator, dim: int) -> State:
+def first_state(policy: ResolvedPolicy, estimator: Estimator, dim: int) -> State:
     """What a resolved policy knows before its first decision."""
     new_memory = getattr(policy, "new_memory", None)
     memory = Nothing() if new_memory is None else new_memory(dim)

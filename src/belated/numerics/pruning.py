@@ -27,10 +27,11 @@ the largest eigenvalue of P, itself at most P_1 + s, times X^2.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.generic import generic_with_default
 from belated.core.jit import (
     allocating_kernel,
     inlined_kernel,
@@ -254,6 +255,32 @@ def room_of_squares(d: int, longest: float, across: float) -> float:
     return ROOM * (2 * d + 4) * math.sqrt(d) * longest * across
 
 
+class Linear(NamedTuple):
+    """The scale of x'theta, on which the level of an action is x'theta itself."""
+
+
+@generic_with_default
+def level(scale: Any, estimate: float) -> float:
+    """The score of an action without its width, given x'theta; it grows with that."""
+    return estimate
+
+
+@generic_with_default
+def room_of_levels(scale: Any, reach: float, room: float) -> float:
+    """What a level in single precision may be off by; infinite where it cannot be held at all.
+
+    |x'theta| is at most ``reach``, and off by ``room reach``.
+    """
+    return room * reach
+
+
+@generic_with_default
+def raise_bounds(
+    scale: Any, of_estimate: float, slope: np.float32, m: np.float32, work: Coarse
+) -> None:
+    """Turn the first row of ``work`` from x'theta into levels, and the bounds accordingly."""
+
+
 @kernel
 def most_optimistic(
     theta: Vector, A_inv: Matrix, cap: Vector, radius: float, actions: DecisionSet, work: Matrix
@@ -262,61 +289,92 @@ def most_optimistic(
 
     ``work`` is scratch of one row at least, ``State.work``.
     """
-    rows, d, K = actions.rows, theta.shape[0], actions.rows.shape[0]
-    estimates, squares, bound = actions.work[0], actions.work[1], actions.work[2]
+    return search(Linear(), theta, A_inv, cap, radius, actions, work)
+
+
+@inlined_kernel
+def search(
+    scale: Any,
+    theta: Vector,
+    A_inv: Matrix,
+    cap: Vector,
+    radius: float,
+    actions: DecisionSet,
+    work: Matrix,
+) -> tuple[int, float, float, float]:
+    """Argmax of ``level(scale, x'theta) + radius ||x||_{A^-1}``: row, score, x'theta, width."""
+    d, K, longest = theta.shape[0], actions.rows.shape[0], actions.longest
+    levels, squares, bound = actions.work[0], actions.work[1], actions.work[2]
     radius = min(radius, LARGEST_RADIUS)
     m, across = cap[TYPICAL], cap[ACROSS]
-    slope = 0.5 * radius / math.sqrt(m)
-    room = ROOM * (d + 4)
-    of_estimate = room * math.sqrt(actions.longest) * math.sqrt(dot(theta, theta))
-    of_square = room * actions.longest * across
-    of_bound = of_estimate + slope * (of_square + room * m)
-    best = 0
-    if (
-        SMALL < actions.longest < LARGE
-        and SMALL < across < LARGE
-        and SMALL < of_bound < LARGE
-        and slope < LARGE
-    ):
-        bound_all(
-            actions.coarse,
-            theta,
-            cap[4:],
-            np.float32(across),
-            np.float32(across - cap[ALONG]),
-            np.float32(slope),
-            np.float32(m),
-            actions.work,
-        )
-        best = highest(bound, K)
+    slope, room = 0.5 * radius / math.sqrt(m), ROOM * (d + 4)
+    reach = math.sqrt(longest) * math.sqrt(dot(theta, theta))
+    of_level = room_of_levels(scale, reach, room)
+    of_square = room * longest * across
+    of_bound = of_level + slope * (of_square + room * m)
+    first = 0
+    if _in_reach(longest) and _in_reach(across) and _in_reach(of_bound) and slope < LARGE:
+        wide, less = np.float32(across), np.float32(across - cap[ALONG])
+        steep, typical = np.float32(slope), np.float32(m)
+        bound_all(actions.coarse, theta, cap[4:], wide, less, steep, typical, actions.work)
+        raise_bounds(scale, room * reach, steep, typical, actions.work)
+        first = highest(bound, K)
     else:  # out of reach of single precision: score all
-        of_bound = of_estimate = math.inf
+        of_bound = of_level = math.inf
         for k in range(bound.shape[0]):
-            estimates[k] = squares[k] = bound[k] = 0.0
-    pivot, estimate = best, dot(rows[best], theta)
-    width = _width(A_inv, radius, rows[best], work[0])
-    score = estimate + width
+            levels[k] = squares[k] = bound[k] = 0.0
+    score, estimate, width = _score(scale, theta, A_inv, radius, actions.rows[first], work[0])
+    leader = (first, score, estimate, width)
     left = count_reaching(bound, np.float32(score - of_bound))  # one of them was just scored
     if left > MANY + d and of_bound < math.inf:
-        of_square = room_of_squares(d, actions.longest, across)
+        of_square = room_of_squares(d, longest, across)
         _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
-        of_bound = of_estimate + room * radius * math.sqrt(actions.longest * across)
+        of_bound = of_level + room * radius * math.sqrt(longest * across)
         k = highest(bound, K)
-        other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
-        if other + more > score or (other + more == score and k < best):
-            best, estimate, width, score = k, other, more, other + more
+        leader = _ahead(scale, theta, A_inv, radius, actions.rows, k, leader, work[0])
     if left > 1:
         for start in range(0, bound.shape[0], SIXTEEN):
-            bits = reaching(bound, start, np.float32(score - of_bound))
+            bits = reaching(bound, start, np.float32(leader[1] - of_bound))
             while bits != 0:
                 k = start + lowest(bits)
                 bits &= bits - 1
-                if bound[k] < score - of_bound or k == pivot or k >= K:
+                if bound[k] < leader[1] - of_bound or k == first or k >= K:
                     continue
-                gap = score - of_estimate - estimates[k]
+                gap = leader[1] - of_level - levels[k]
                 if gap > 0.0 and gap * gap > radius * radius * (squares[k] + of_square):
                     continue  # the bound with the square root itself does not reach
-                other, more = dot(rows[k], theta), _width(A_inv, radius, rows[k], work[0])
-                if other + more > score or (other + more == score and k < best):
-                    best, estimate, width, score = k, other, more, other + more
-    return best, score, estimate, width
+                leader = _ahead(scale, theta, A_inv, radius, actions.rows, k, leader, work[0])
+    return leader
+
+
+@inlined_kernel
+def _in_reach(number: float) -> bool:
+    """Whether single precision neither overflows nor loses digits."""
+    return SMALL < number < LARGE
+
+
+@inlined_kernel
+def _score(
+    scale: Any, theta: Vector, A_inv: Matrix, radius: float, x: Vector, work: Vector
+) -> tuple[float, float, float]:
+    """Score, x'theta and width of one action."""
+    estimate, width = dot(x, theta), _width(A_inv, radius, x, work)
+    return level(scale, estimate) + width, estimate, width
+
+
+@inlined_kernel
+def _ahead(
+    scale: Any,
+    theta: Vector,
+    A_inv: Matrix,
+    radius: float,
+    rows: Matrix,
+    k: int,
+    leader: tuple[int, float, float, float],
+    work: Vector,
+) -> tuple[int, float, float, float]:
+    """Row ``k`` where it is ahead of the leader: a higher score, or the same in a lower row."""
+    score, estimate, width = _score(scale, theta, A_inv, radius, rows[k], work)
+    if score > leader[1] or (score == leader[1] and k < leader[0]):
+        return k, score, estimate, width
+    return leader

@@ -1,21 +1,39 @@
 """Delayed OFU-GLM: Algorithm 1 of Howson, Pike-Burke and Filippi (2023), arXiv 2207.10786."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
+from belated.core.arguments import (
+    Flag,
+    Positive,
+    Probability,
+    Tolerance,
+    parameters,
+    resolved,
+    whole,
+    wrong,
+)
 from belated.estimators import LARGEST_CUBIC_DIM, penalised_mle
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
+    deterministic,
     radius,
     sqrt_beta,
 )
-from belated.model.state import SLACK, State
-from belated.numerics.pruning import DecisionSet, most_optimistic
-from belated.policies.shared.constants import checked_tolerance, derive, paper_width
+from belated.model.state import State
+from belated.policies.shared.constants import derive, paper_width
+from belated.policies.shared.optimism import certified_width, optimistic
 
 
+def _order(name: str, value: object) -> int:
+    if whole(name, value) not in (2, 3):
+        raise wrong(name, value, "2, 3 or None")
+    return whole(name, value)
+
+
+@deterministic
 @parameters
 class DelayedOFUGLM(NamedTuple):
     """Optimism over a confidence set built from returned rewards only.
@@ -85,52 +103,25 @@ class DelayedOFUGLM(NamedTuple):
     0.5
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    alpha: float | None = None
-    kappa: float | None = None
-    R: float | None = None
-    width_scale: float = 1.0
-    constrained: bool = True
-    tol: float = 1e-2
-    order: int | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "DelayedOFUGLM":
-        """Raise where a parameter does not fit."""
-        if self.order is not None and whole("order", self.order) not in (2, 3):
-            raise wrong("order", self.order, "2, 3 or None")
-        if not isinstance(self.constrained, bool):
-            raise wrong_type("constrained", self.constrained, "True or False")
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-            alpha=None if self.alpha is None else positive("alpha", self.alpha),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            width_scale=positive("width_scale", self.width_scale),
-            tol=checked_tolerance(self.tol),
-            order=None if self.order is None else int(self.order),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    alpha: Positive | None = None
+    kappa: Positive | None = None
+    R: Positive | None = None
+    width_scale: Positive = 1.0
+    constrained: Flag = True
+    tol: Tolerance = 1e-2
+    order: Annotated[int, _order] | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DelayedOFUGLM":
         """Fill in what was left open."""
-        whole("dim", dim)
-        self = self.checked()
-        R, kappa, lam, alpha = derive(self, family, max_norm)
+        self = accepted(self, family)
         order = self.order or (3 if dim <= LARGEST_CUBIC_DIM else 2)
-        return self._replace(lam=lam, alpha=alpha, kappa=kappa, R=R, order=order)
+        return resolved(self, **derive(self, family, max_norm)._asdict(), order=order)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate, in the ball or not."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
         return penalised_mle(
             family,
             dim,
@@ -144,9 +135,6 @@ class DelayedOFUGLM(NamedTuple):
         )
 
 
-# Kernels only ever see a resolved policy, in which no parameter is None: hence Any.
-
-
 @sqrt_beta.case(DelayedOFUGLM)
 def _sqrt_beta(policy: Any, state: State) -> float:
     return paper_width(policy, state)
@@ -154,12 +142,7 @@ def _sqrt_beta(policy: Any, state: State) -> float:
 
 @radius.case(DelayedOFUGLM)
 def _radius(policy: Any, state: State) -> float:
-    return policy.width_scale * (sqrt_beta(policy, state) + state.scalars[SLACK])
+    return policy.width_scale * certified_width(policy, state)
 
 
-@choose.case(DelayedOFUGLM)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    reach = radius(policy, state)
-    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)
+choose.case(DelayedOFUGLM)(optimistic)

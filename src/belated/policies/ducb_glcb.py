@@ -12,37 +12,38 @@ e = theta - theta_star: W counts the rewards that returned, V all rounds, G the 
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from belated.core.arguments import (
-    not_negative,
+    Flag,
+    NotNegative,
+    Positive,
+    Probability,
+    derives,
     parameters,
-    positive,
-    probability,
-    whole,
-    wrong_type,
+    resolved,
 )
 from belated.core.jit import inlined_kernel
-from belated.core.types import Vector
+from belated.core.types import Matrix, Vector
 from belated.estimators import penalised_mle
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
-    dual_norm,
+    deterministic,
+    ellipsoid,
     radius,
     remember,
-    set_norm,
     sqrt_beta,
 )
 from belated.model.state import DECIDED, OBSERVED, SLACK, State
-from belated.numerics.lowered.products import quadratic
-from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.all_rounds import AllRounds, add_round, all_rounds
 from belated.policies.shared.constants import derive, paper_width
-from belated.policies.shared.exploration import explore, explored
+from belated.policies.shared.exploration import explore_first
+from belated.policies.shared.optimism import optimistic
 
 
+@deterministic
+@derives("max_norm")
 @parameters
 class DUCBRidge(NamedTuple):
     """Delay-inflated bonus (Zhou et al. 2019), with the estimate and width of Delayed OFU-GLM.
@@ -60,8 +61,6 @@ class DUCBRidge(NamedTuple):
     guaranteed
         Take ``sqrt(beta + 4 G m1^2 max_norm^2)`` instead: a width that is proved, for an estimate
         in the ball of radius m1. Without it no confidence set is claimed.
-    max_norm
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -86,54 +85,27 @@ class DUCBRidge(NamedTuple):
     Delays. NeurIPS 2019.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    kappa: float | None = None
-    R: float | None = None
-    c: float = 1.0
-    guaranteed: bool = False
-    max_norm: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "DUCBRidge":
-        """Raise where a parameter does not fit."""
-        if not isinstance(self.guaranteed, bool):
-            raise wrong_type("guaranteed", self.guaranteed, "True or False")
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            c=not_negative("c", self.c),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    kappa: Positive | None = None
+    R: Positive | None = None
+    c: NotNegative = 1.0
+    guaranteed: Flag = False
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DUCBRidge":
         """Fill in what was left open."""
-        self = self.checked()
+        self = accepted(self, family)
         R, kappa, lam, _ = derive(self, family, max_norm)
-        return self._replace(lam=lam, kappa=kappa, R=R, max_norm=max_norm)
+        return resolved(self, lam=lam, kappa=kappa, R=R, max_norm=max_norm)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""
-        return penalised_mle(
-            family, dim, max_norm, m1=self.m1, lam=_resolved(self.lam), kappa=self.kappa
-        )
+        return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam, kappa=self.kappa)
 
-    def new_memory(self, dim: int) -> AllRounds:
+    def new_memory(self: Any, dim: int) -> AllRounds:
         """No decision yet."""
-        return all_rounds(dim, _resolved(self.lam))
-
-
-def _resolved(lam: float | None) -> float:
-    if lam is None:
-        raise ValueError("resolve the policy first")
-    return lam
+        return all_rounds(dim, self.lam)
 
 
 @parameters
@@ -184,30 +156,18 @@ class DUCBLiteral(NamedTuple):
     arXiv 2003.05174.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    kappa: float | None = None
-    R: float | None = None
-    explore_until: float = 1.0
-    lam: float = 1e-6
-
-    def checked(self) -> "DUCBLiteral":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            explore_until=positive("explore_until", self.explore_until),
-            lam=positive("lam", self.lam),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    kappa: Positive | None = None
+    R: Positive | None = None
+    explore_until: Positive = 1.0
+    lam: Positive = 1e-6
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DUCBLiteral":
         """Fill in what was left open."""
-        whole("dim", dim)
-        self = self.checked()
+        self = accepted(self, family)
         R, kappa, _, _ = derive(self, family, max_norm)
-        return self._replace(kappa=kappa, R=R)
+        return resolved(self, kappa=kappa, R=R)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The maximum likelihood estimate, penalised by next to nothing."""
@@ -231,14 +191,9 @@ def _remember(policy: Any, state: State, x: Vector) -> None:
     add_round(state.memory, state, x)
 
 
-@set_norm.case(DUCBRidge, DUCBLiteral)
-def _set_norm(policy: Any, state: State, error: Vector) -> float:
-    return math.sqrt(quadratic(state.memory.V, error, state.work[1]))
-
-
-@dual_norm.case(DUCBRidge, DUCBLiteral)
-def _dual_norm(policy: Any, state: State, x: Vector) -> float:
-    return math.sqrt(quadratic(state.memory.V_inv, x, state.work[1]))
+@ellipsoid.case(DUCBRidge, DUCBLiteral)
+def _ellipsoid(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
+    return state.memory.V, state.memory.V_inv, state.memory.cap
 
 
 @inlined_kernel
@@ -264,12 +219,7 @@ def _radius_ridge(policy: Any, state: State) -> float:
     return _inflated(policy, state, paper_width(policy, state) + state.scalars[SLACK])
 
 
-@choose.case(DUCBRidge)
-def _choose_ridge(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    V_inv, cap, reach = state.memory.V_inv, state.memory.cap, radius(policy, state)
-    return most_optimistic(state.theta, V_inv, cap, reach, actions, state.work)
+choose.case(DUCBRidge)(optimistic)
 
 
 # no ``radius``: this width does not hold, see the docstring
@@ -280,12 +230,4 @@ def _sqrt_beta_literal(policy: Any, state: State) -> float:
     return policy.R / policy.kappa * spread + math.sqrt(_missing(state))
 
 
-@choose.case(DUCBLiteral)
-def _choose_literal(
-    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
-) -> tuple[int, float, float, float]:
-    if not explored(policy, state):
-        return explore(state, actions, rng)
-    V_inv, cap = state.memory.V_inv, state.memory.cap
-    reach = sqrt_beta(policy, state) + state.scalars[SLACK]
-    return most_optimistic(state.theta, V_inv, cap, reach, actions, state.work)
+choose.case(DUCBLiteral)(explore_first)

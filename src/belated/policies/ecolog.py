@@ -24,34 +24,28 @@ its (13), nu = 1/2 + 2 log(2 sqrt(n / 4 + 1) / delta), for actions of length 1.
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import parameters, positive, probability, whole, wrong_type
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.core.arguments import Flag, Positive, Probability, derives, parameters, resolved
+from belated.estimators.one_pass import LOSSES, MOVES, ImplicitSteps
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
-    cumulant,
-    derivatives,
-    dual_norm,
+    deterministic,
+    ellipsoid,
     radius,
-    refit,
-    refuse_family,
-    set_norm,
     sqrt_beta,
-    take_in,
 )
-from belated.model.state import OBSERVED, History, State
-from belated.numerics.linalg import copy
-from belated.numerics.lowered.products import matvec, quadratic
-from belated.numerics.pruning import DecisionSet, most_optimistic, renew
+from belated.model.state import OBSERVED, State
 from belated.policies.shared.constants import is_logistic
-from belated.policies.shared.one_pass import Curved, check_ridge, grow_curved, new_curved
+from belated.policies.shared.one_pass import check_ridge, curved
+from belated.policies.shared.optimism import certified_width, optimistic
 
-LOSSES, MOVES, FAILED = 0, 1, 2  # slots of Curved.scalars
 SAFE_BOUND = 2.0 * math.acosh(math.sqrt(2.0))  # up to this |z| all slopes are within a factor of 2
 
 
+@deterministic
+@derives("eta", "max_norm")
 @parameters
 class AdaOFUECOLog(NamedTuple):
     """Implicit steps for logistic rewards: no kappa in the width, constant memory, one pass.
@@ -84,8 +78,6 @@ class AdaOFUECOLog(NamedTuple):
         max_norm. Not proved.
     subtract
         Take the sum of ``||theta_new - theta||_H^2`` off radius^2, which the proof allows.
-    eta, max_norm
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -124,38 +116,24 @@ class AdaOFUECOLog(NamedTuple):
     Examples
     --------
     >>> from belated import Bernoulli
-    >>> AdaOFUECOLog(m1=3.0).resolve(Bernoulli(), dim=10, max_norm=1.0).eta
-    4.0
+    >>> AdaOFUECOLog(m1=1.0).resolve(Bernoulli(), dim=10, max_norm=1.0).lam
+    1.0
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    literal: bool = False
-    subtract: bool = False
-    eta: float | None = None
-    max_norm: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    literal: Flag = False
+    subtract: Flag = False
 
     def checked(self) -> "AdaOFUECOLog":
-        """Raise where a parameter does not fit."""
-        for name in ("literal", "subtract"):
-            if not isinstance(getattr(self, name), bool):
-                raise wrong_type(name, getattr(self, name), "True or False")
+        """Raise where two parameters do not fit together."""
         if self.literal and self.subtract:
             raise ValueError(
                 "literal = True, subtract = True: expected one of them; the subtraction is proved "
                 "for our own steps only"
             )
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-        )
+        return self
 
     def refuses(self, family: Family) -> str:
         """Only likelihood ratios of logistic rewards are used."""
@@ -163,9 +141,7 @@ class AdaOFUECOLog(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "AdaOFUECOLog":
         """Fill in what was left open."""
-        refuse_family(self, family)
-        whole("dim", dim)
-        self = self.checked()
+        self = accepted(self, family)
         reach = self.m1 * max_norm
         eta = 1.0 if self.literal else 1.0 + reach
         lam = self.lam
@@ -173,64 +149,11 @@ class AdaOFUECOLog(NamedTuple):
             # x'(bar - theta) <= eta trials ||x||^2_{H^-1}; below log 2 no slope doubles
             enough = eta * family.support.high * max_norm**2 / math.log(2.0)
             lam = 1.0 if reach <= SAFE_BOUND else max(1.0, enough)
-        return self._replace(lam=check_ridge(lam, max_norm**2), eta=eta, max_norm=max_norm)
+        return resolved(self, lam=check_ridge(lam, max_norm**2), eta=eta, max_norm=max_norm)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The implicit steps."""
-        if self.lam is None or self.eta is None:
-            raise ValueError("resolve the policy first")
         return ImplicitSteps(self.m1, self.lam, self.eta, family.support.high)
-
-
-class ImplicitSteps(NamedTuple):
-    """Each reward moves theta to the minimiser of its loss plus the distance gone."""
-
-    m1: float
-    lam: float
-    eta: float
-    trials: float  # the largest reward
-
-    @property
-    def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
-        return False
-
-    @property
-    def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
-        return True
-
-    def new_fit(self, dim: int) -> Curved:
-        """No reward has returned yet."""
-        return new_curved(dim, self.lam, 3)
-
-
-# Kernels only ever see a resolved policy, in which no parameter is None: hence Any.
-
-
-@take_in.case(ImplicitSteps)
-def _take_in(estimator: ImplicitSteps, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, theta, work = state.fit, state.theta, state.work
-    eta, m1, new, moved = estimator.eta, estimator.m1, work[POINT], work[0]
-    matvec(fit.H_inv, x, work[TOWARDS])
-    both = Pull(-eta * estimator.trials, 0.0, 2.0 * eta)
-    bar = proximal_point(both, family, fit.H, fit.H_inv, theta, x, m1, work)
-    z = proximal_point(Pull(-eta * y, 0.0, eta), family, fit.H, fit.H_inv, theta, x, m1, work)
-    for i in range(x.shape[0]):
-        moved[i] = new[i] - theta[i]
-    fit.scalars[MOVES] += quadratic(fit.H, moved, work[TOWARDS])
-    fit.scalars[LOSSES] += cumulant(family, bar) - cumulant(family, z) - y * (bar - z)
-    slope = derivatives(family, z)[1]
-    if derivatives(family, bar)[1] > 2.0 * slope:
-        fit.scalars[FAILED] += 1.0
-    copy(new, theta)
-    grow_curved(fit, state, slope, x)
-
-
-@refit.case(ImplicitSteps)
-def _refit(estimator: ImplicitSteps, family: Any, state: State, history: History) -> None:
-    fit = state.fit
-    renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])
 
 
 @sqrt_beta.case(AdaOFUECOLog)
@@ -249,24 +172,6 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return math.sqrt(max(0.0, square))
 
 
-@radius.case(AdaOFUECOLog)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state)
-
-
-@set_norm.case(AdaOFUECOLog)
-def _set_norm(policy: Any, state: State, error: Vector) -> float:
-    return math.sqrt(quadratic(state.fit.H, error, state.work[1]))
-
-
-@dual_norm.case(AdaOFUECOLog)
-def _dual_norm(policy: Any, state: State, x: Vector) -> float:
-    return math.sqrt(quadratic(state.fit.H_inv, x, state.work[1]))
-
-
-@choose.case(AdaOFUECOLog)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    fit, reach = state.fit, radius(policy, state)
-    return most_optimistic(state.theta, fit.H_inv, fit.cap, reach, actions, state.work)
+radius.case(AdaOFUECOLog)(certified_width)
+ellipsoid.case(AdaOFUECOLog)(curved)
+choose.case(AdaOFUECOLog)(optimistic)

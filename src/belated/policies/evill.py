@@ -5,17 +5,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive
+from belated.core.arguments import NotNegative, Positive, derives, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.estimators import penalised_mle
 from belated.estimators.perturbed import shift_estimate
-from belated.model.protocols import Estimator, Family, choose, factor_precision
+from belated.model.protocols import Estimator, Family, accepted, choose, factor_precision
 from belated.model.state import WORK, State
 from belated.numerics.pruning import DecisionSet
-from belated.policies.shared.sampling import DRAW, SAMPLE, fill_normal, play_best, times_transposed
+from belated.policies.shared.sampling import (
+    DRAW,
+    SAMPLE,
+    fill_normal,
+    play_best,
+    times_transposed,
+    unconfined_mle,
+)
 
 
+@derives("a_phi")
 @parameters
 class EVILL(NamedTuple):
     """Play what is best for the estimate of a loss with a random linear term.
@@ -39,8 +46,6 @@ class EVILL(NamedTuple):
         Ridge: the penalty is ``lam / 2 ||theta||^2``.
     drift
         The Hessian in use is within the factors ``e^-drift`` and ``e^drift`` of H.
-    a_phi
-        Filled in from the family.
 
     Assumptions
     -----------
@@ -73,35 +78,17 @@ class EVILL(NamedTuple):
     AISTATS 2024.
     """
 
-    scale: float = 1.0
-    lam: float = 1.0
-    drift: float = 0.1
-    a_phi: float | None = None
-
-    def checked(self) -> "EVILL":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            scale=not_negative("scale", self.scale),
-            lam=positive("lam", self.lam),
-            drift=positive("drift", self.drift),
-        )
+    scale: NotNegative = 1.0
+    lam: Positive = 1.0
+    drift: Positive = 0.1
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "EVILL":
-        """Fill in what was left open."""
-        return self.checked()._replace(a_phi=family.a_phi)
+        """Derive the dispersion from the family."""
+        return resolved(accepted(self, family), a_phi=family.a_phi)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate, nowhere near a ball."""
-        return penalised_mle(
-            family,
-            dim,
-            max_norm,
-            m1=1.0,  # of no effect: the penalty is given, and there is no ball
-            lam=self.lam,
-            kappa=1.0,
-            constrained=False,
-            drift=self.drift,
-        )
+        return unconfined_mle(family, dim, max_norm, self.lam, self.drift)
 
 
 @kernel

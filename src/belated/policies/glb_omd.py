@@ -13,34 +13,26 @@ is at most m1 ||x|| + |z'|. The predictable point of the likelihood ratios is th
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import parameters, positive, probability, whole, wrong, wrong_type
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.core.arguments import Flag, Positive, Probability, derives, parameters, resolved, wrong
+from belated.estimators.one_pass import GAINED, MirrorSteps
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
-    cumulant,
-    derivatives,
-    dual_norm,
-    mean,
+    deterministic,
+    ellipsoid,
     radius,
-    refit,
-    refuse_family,
     self_concordance,
-    set_norm,
     sqrt_beta,
-    take_in,
 )
-from belated.model.state import OBSERVED, History, State
-from belated.numerics.linalg import copy
-from belated.numerics.lowered.products import dot, matvec, quadratic
-from belated.numerics.pruning import DecisionSet, most_optimistic, renew
-from belated.policies.shared.one_pass import Curved, check_ridge, grow_curved, is_quasi, new_curved
-
-GAINED = 0  # slot of Curved.scalars
+from belated.model.state import OBSERVED, State
+from belated.policies.shared.one_pass import check_ridge, curved, is_quasi
+from belated.policies.shared.optimism import certified_width, optimistic
 
 
+@deterministic
+@derives("eta", "slope", "a_phi", "max_norm")
 @parameters
 class GLBOMD(NamedTuple):
     """Experimental. Mirror descent for any exponential family: constant memory, one pass.
@@ -71,8 +63,6 @@ class GLBOMD(NamedTuple):
         The radius as we remember the paper: ``radius^2 = 4 lam m1^2 + 2 eta log(1 / delta) + d eta
         log(1 + 2 L_mu n max_norm^2 / (d lam a(phi)))``, with its lam = max(14 d eta M^2
         max_norm^2, 6 eta M m1 max_norm L_mu max_norm^2 / a(phi)). Not proved.
-    eta, slope, a_phi, max_norm
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -106,29 +96,10 @@ class GLBOMD(NamedTuple):
     10.0
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    literal: bool = False
-    eta: float | None = None
-    slope: float | None = None
-    a_phi: float | None = None
-    max_norm: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "GLBOMD":
-        """Raise where a parameter does not fit."""
-        if not isinstance(self.literal, bool):
-            raise wrong_type("literal", self.literal, "True or False")
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    literal: Flag = False
 
     def refuses(self, family: Family) -> str:
         """Likelihood ratios are used: b must be the cumulant."""
@@ -138,9 +109,7 @@ class GLBOMD(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLBOMD":
         """Fill in what was left open."""
-        refuse_family(self, family)
-        whole("dim", dim)
-        self = self.checked()
+        self = accepted(self, family)
         reach = self.m1 * max_norm
         if not family.kappa(reach) > 0.0:
             name = type(family).__name__
@@ -152,7 +121,8 @@ class GLBOMD(NamedTuple):
             if self.literal and M > 0.0:
                 errors = 6.0 * eta * M * reach * slope * max_norm**2 / family.a_phi
                 lam = max(14.0 * dim * eta * (M * max_norm) ** 2, errors)
-        return self._replace(
+        return resolved(
+            self,
             lam=check_ridge(lam, max_norm**2 / family.a_phi),
             eta=eta,
             slope=slope,
@@ -160,62 +130,9 @@ class GLBOMD(NamedTuple):
             max_norm=max_norm,
         )
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The steps of mirror descent."""
-        if self.lam is None or self.eta is None:
-            raise ValueError("resolve the policy first")
         return MirrorSteps(self.m1, self.lam, self.eta, family.a_phi)
-
-
-class MirrorSteps(NamedTuple):
-    """Each reward moves theta by one Newton-like step, kept in the ball."""
-
-    m1: float
-    lam: float
-    eta: float
-    a_phi: float
-
-    @property
-    def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
-        return False
-
-    @property
-    def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
-        return True
-
-    def new_fit(self, dim: int) -> Curved:
-        """No reward has returned yet."""
-        return new_curved(dim, self.lam, 1)
-
-
-# Kernels only ever see a resolved policy, in which no parameter is None: hence Any.
-
-
-@take_in.case(MirrorSteps)
-def _take_in(estimator: MirrorSteps, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, theta, work = state.fit, state.theta, state.work
-    eta, a_phi, new, moved = estimator.eta, estimator.a_phi, work[POINT], work[0]
-    matvec(fit.H_inv, x, work[TOWARDS])
-    old = dot(x, theta)
-    mu, slope, _ = derivatives(family, old)
-    surrogate = Pull(eta * (mu - y - slope * old) / a_phi, eta * slope / a_phi, 0.0)
-    z = proximal_point(surrogate, family, fit.H, fit.H_inv, theta, x, estimator.m1, work)
-    for i in range(x.shape[0]):
-        moved[i] = new[i] - theta[i]
-    gained = cumulant(family, old) - cumulant(family, z) - y * (old - z)
-    r = mean(family, z) - mu - slope * (z - old)
-    gained += abs(r) * (estimator.m1 * math.sqrt(dot(x, x)) + abs(z))
-    fit.scalars[GAINED] += 2.0 * eta * gained / a_phi - quadratic(fit.H, moved, work[TOWARDS])
-    copy(new, theta)
-    grow_curved(fit, state, derivatives(family, z)[1] / a_phi, x)
-
-
-@refit.case(MirrorSteps)
-def _refit(estimator: MirrorSteps, family: Any, state: State, history: History) -> None:
-    fit = state.fit
-    renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])
 
 
 @sqrt_beta.case(GLBOMD)
@@ -231,24 +148,6 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return math.sqrt(max(0.0, square))
 
 
-@radius.case(GLBOMD)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state)
-
-
-@set_norm.case(GLBOMD)
-def _set_norm(policy: Any, state: State, error: Vector) -> float:
-    return math.sqrt(quadratic(state.fit.H, error, state.work[1]))
-
-
-@dual_norm.case(GLBOMD)
-def _dual_norm(policy: Any, state: State, x: Vector) -> float:
-    return math.sqrt(quadratic(state.fit.H_inv, x, state.work[1]))
-
-
-@choose.case(GLBOMD)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    fit, reach = state.fit, radius(policy, state)
-    return most_optimistic(state.theta, fit.H_inv, fit.cap, reach, actions, state.work)
+radius.case(GLBOMD)(certified_width)
+ellipsoid.case(GLBOMD)(curved)
+choose.case(GLBOMD)(optimistic)

@@ -4,12 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive
+from belated.core.arguments import NotNegative, Positive, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.estimators import penalised_mle
 from belated.estimators.perturbed import shift_estimate
-from belated.model.protocols import Estimator, Family, choose
+from belated.model.protocols import Estimator, Family, accepted, choose
 from belated.model.state import WORK, State
 from belated.numerics.linalg import cholesky
 from belated.numerics.lowered.products import dot
@@ -22,6 +21,7 @@ from belated.policies.shared.sampling import (
     fill_normal,
     play_best,
     times_transposed,
+    unconfined_mle,
 )
 
 
@@ -77,39 +77,20 @@ class GLMFPL(NamedTuple):
     Exploration in Generalized Linear Bandits. AISTATS 2020.
     """
 
-    scale: float = 1.0
-    lam: float = 1.0
-    R: float | None = None
-    explore_until: float = 1.0
-    drift: float = 0.1
-
-    def checked(self) -> "GLMFPL":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            scale=not_negative("scale", self.scale),
-            lam=positive("lam", self.lam),
-            R=None if self.R is None else positive("R", self.R),
-            explore_until=positive("explore_until", self.explore_until),
-            drift=positive("drift", self.drift),
-        )
+    scale: NotNegative = 1.0
+    lam: Positive = 1.0
+    R: Positive | None = None
+    explore_until: Positive = 1.0
+    drift: Positive = 0.1
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLMFPL":
-        """Fill in what was left open."""
-        self = self.checked()
-        return self._replace(R=noise_scale(self, family))
+        """Fill in the scale of the noise."""
+        self = accepted(self, family)
+        return resolved(self, R=noise_scale(self, family))
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate, nowhere near a ball."""
-        return penalised_mle(
-            family,
-            dim,
-            max_norm,
-            m1=1.0,  # of no effect: the penalty is given, and there is no ball
-            lam=self.lam,
-            kappa=1.0,
-            constrained=False,
-            drift=self.drift,
-        )
+        return unconfined_mle(family, dim, max_norm, self.lam, self.drift)
 
 
 @kernel

@@ -5,24 +5,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, positive, probability
+from belated.core.arguments import (
+    Positive,
+    Probability,
+    Tolerance,
+    Whole,
+    derives,
+    parameters,
+    resolved,
+)
 from belated.core.jit import kernel
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.model.pruning_mean import most_optimistic_mean
-from belated.model.state import OBSERVED, SLACK, State
+from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.state import OBSERVED, State
 from belated.numerics.pruning import DecisionSet
-from belated.policies.shared.constants import checked_tolerance, derive, known_horizon
-from belated.policies.shared.exploration import explore, explored
+from belated.policies.shared.constants import derive, known_horizon
+from belated.policies.shared.exploration import explore, explored, width_once_explored
+from belated.policies.shared.optimism import certified_width, optimistic_mean
 
 
+@derives("slope", "max_norm", "family")
 @parameters
 class GLMUCB(NamedTuple):
     """Optimism on the scale of the reward, ``mu(x'theta) + rho ||x||_{W^-1}``.
 
     Plays at random until the rounds whose reward has returned span the space,
     ``lambda_min(sum of x x') >= explore_until``. Then theta is their maximum likelihood estimate in
-    the ball of radius m1, n their number, T the number of rounds, and
+    the ball of radius m1, n their number, T the number of rounds, L_mu the greatest slope of the
+    mean, and
 
         rho = 2 (L_mu R / kappa) k sqrt(2 d log(n + 1) log(2 d T / delta)),
         k = sqrt(3 + 2 log(1 + 2 max_norm^2 / explore_until)).
@@ -45,8 +55,6 @@ class GLMUCB(NamedTuple):
         A ridge that keeps the first matrices invertible, so small that it does not matter later.
     tol
         Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
-    slope, max_norm, family
-        Filled in from the bandit; ``slope`` is L_mu, the greatest slope of the mean.
 
     Assumptions
     -----------
@@ -77,39 +85,22 @@ class GLMUCB(NamedTuple):
     Case. NeurIPS 2010.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    kappa: float | None = None
-    R: float | None = None
-    horizon: int | None = None
-    explore_until: float = 0.01
-    lam: float = 1e-6
-    tol: float = 1e-2
-    slope: float | None = None
-    max_norm: float | None = None
-    family: Any = None
-
-    def checked(self) -> "GLMUCB":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            horizon=None if self.horizon is None else known_horizon(self),
-            explore_until=positive("explore_until", self.explore_until),
-            lam=positive("lam", self.lam),
-            tol=checked_tolerance(self.tol),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    kappa: Positive | None = None
+    R: Positive | None = None
+    horizon: Whole | None = None
+    explore_until: Positive = 0.01
+    lam: Positive = 1e-6
+    tol: Tolerance = 1e-2
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLMUCB":
         """Fill in what was left open."""
-        self = self.checked()
-        T, (R, kappa, _, _) = known_horizon(self), derive(self, family, max_norm)
+        self = accepted(self, family)
+        known_horizon(self)
+        R, kappa, _, _ = derive(self, family, max_norm)
         slope = float(family.lipschitz(max_norm * self.m1))
-        return self._replace(
-            kappa=kappa, R=R, horizon=T, slope=slope, max_norm=max_norm, family=family
-        )
+        return resolved(self, kappa=kappa, R=R, slope=slope, max_norm=max_norm, family=family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The maximum likelihood estimate in the ball, penalised by next to nothing."""
@@ -118,6 +109,7 @@ class GLMUCB(NamedTuple):
         )
 
 
+@derives("slope", "family")
 @parameters
 class GLMUCBPractical(NamedTuple):
     """GLM-UCB with ``sqrt(log(n + 1))`` in place of rho, as in the experiments of its paper.
@@ -128,7 +120,7 @@ class GLMUCBPractical(NamedTuple):
     ----------
     m1
         Bound on ``||theta_star||``: the estimate is sought in that ball.
-    explore_until, lam, tol, slope, family
+    explore_until, lam, tol
         As in ``GLMUCB``.
 
     Assumptions
@@ -149,26 +141,15 @@ class GLMUCBPractical(NamedTuple):
     Case. NeurIPS 2010.
     """
 
-    m1: float = 1.0
-    explore_until: float = 0.01
-    lam: float = 1e-6
-    tol: float = 1e-2
-    slope: float | None = None
-    family: Any = None
-
-    def checked(self) -> "GLMUCBPractical":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            explore_until=positive("explore_until", self.explore_until),
-            lam=positive("lam", self.lam),
-            tol=checked_tolerance(self.tol),
-        )
+    m1: Positive = 1.0
+    explore_until: Positive = 0.01
+    lam: Positive = 1e-6
+    tol: Tolerance = 1e-2
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLMUCBPractical":
-        """Fill in the mean function and its greatest slope."""
-        self = self.checked()
-        return self._replace(slope=float(family.lipschitz(max_norm * self.m1)), family=family)
+        """Derive the greatest slope of the mean."""
+        slope = float(family.lipschitz(max_norm * self.m1))
+        return resolved(accepted(self, family), slope=slope, family=family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The maximum likelihood estimate in the ball, penalised by next to nothing."""
@@ -182,16 +163,7 @@ def _play(
     """``reach`` is rho / L_mu, on the scale of x'theta."""
     if not explored(policy, state):
         return explore(state, actions, rng)
-    row, score, estimate, width = most_optimistic_mean(
-        policy.family,
-        state.theta,
-        state.W_inv,
-        state.cap,
-        policy.slope * reach,
-        actions,
-        state.work,
-    )
-    return row, score, estimate, width / policy.slope
+    return optimistic_mean(policy, state, policy.slope, reach, actions)
 
 
 @sqrt_beta.case(GLMUCB)
@@ -202,18 +174,14 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return 2.0 * policy.R / policy.kappa * math.sqrt((3.0 + 2.0 * start) * spread)
 
 
-@radius.case(GLMUCB)
-def _radius(policy: Any, state: State) -> float:
-    if not explored(policy, state):
-        return math.inf  # nothing is claimed yet
-    return sqrt_beta(policy, state) + state.scalars[SLACK]
+radius.case(GLMUCB)(width_once_explored)
 
 
 @choose.case(GLMUCB)
 def _choose(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    return _play(policy, state, sqrt_beta(policy, state) + state.scalars[SLACK], actions, rng)
+    return _play(policy, state, certified_width(policy, state), actions, rng)
 
 
 @choose.case(GLMUCBPractical)

@@ -3,31 +3,25 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from belated.core.arguments import parameters, positive, probability, whole
-from belated.core.types import Vector
-from belated.estimators.proximal import POINT, TOWARDS, Pull, proximal_point
+from belated.core.arguments import Positive, Probability, parameters, resolved
+from belated.estimators.one_pass import SQUARED_PREDICTIONS, SQUARED_PULLS, NewtonSteps
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
-    mean,
+    deterministic,
     radius,
-    refit,
     sqrt_beta,
-    take_in,
 )
-from belated.model.state import History, State
-from belated.numerics.linalg import copy
-from belated.numerics.lowered.products import dot, matvec, quadratic
-from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.model.state import State
+from belated.numerics.lowered.products import dot
 from belated.policies.shared.constants import derive
 from belated.policies.shared.one_pass import check_ridge
+from belated.policies.shared.optimism import certified_width, optimistic
 
-SQUARED_PULLS, SQUARED_PREDICTIONS = 0, 1  # slots of NewtonStepsFit.scalars
 
-
+@deterministic
 @parameters
 class GLOC(NamedTuple):
     """Online Newton steps turned into a confidence set: constant memory, one pass.
@@ -91,91 +85,21 @@ class GLOC(NamedTuple):
     1.0
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    kappa: float | None = None
-    R: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "GLOC":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    kappa: Positive | None = None
+    R: Positive | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLOC":
         """Fill in what was left open."""
-        whole("dim", dim)
-        self = self.checked()
+        self = accepted(self, family)
         R, kappa, lam, _ = derive(self, family, max_norm)
-        return self._replace(lam=check_ridge(lam, max_norm**2), kappa=kappa, R=R)
+        return resolved(self, lam=check_ridge(lam, max_norm**2), kappa=kappa, R=R)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The online Newton steps."""
-        if self.kappa is None:
-            raise ValueError("resolve the policy first")
         return NewtonSteps(self.m1, self.kappa)
-
-
-class NewtonSteps(NamedTuple):
-    """The iterate, and the regression of its predictions."""
-
-    m1: float
-    kappa: float
-
-    @property
-    def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
-        return False
-
-    @property
-    def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
-        return True
-
-    def new_fit(self, dim: int) -> "NewtonStepsFit":
-        """No reward has returned yet."""
-        return NewtonStepsFit(np.zeros(dim), np.zeros(dim), np.zeros(2))
-
-
-class NewtonStepsFit(NamedTuple):
-    """What the steps leave behind."""
-
-    iterate: Vector  # (d,) where the next prediction is made; in the ball
-    b: Vector  # (d,) sum of z x
-    scalars: Vector  # (2,) sums of g^2 ||x||^2_{W^-1} and of z^2
-
-
-# Kernels only ever see a resolved policy, in which no parameter is None: hence Any.
-
-
-@take_in.case(NewtonSteps)
-def _take_in(estimator: NewtonSteps, family: Any, state: State, x: Vector, y: float) -> None:
-    fit, work = state.fit, state.work
-    z = dot(x, fit.iterate)
-    g = mean(family, z) - y
-    q = quadratic(state.W_inv, x, work[TOWARDS])
-    fit.scalars[SQUARED_PULLS] += g * g * q
-    fit.scalars[SQUARED_PREDICTIONS] += z * z
-    for i in range(x.shape[0]):
-        fit.b[i] += z * x[i]
-    step = Pull(g / estimator.kappa, 0.0, 0.0)
-    proximal_point(step, family, state.W, state.W_inv, fit.iterate, x, estimator.m1, work)
-    copy(work[POINT], fit.iterate)
-
-
-@refit.case(NewtonSteps)
-def _refit(estimator: NewtonSteps, family: Any, state: State, history: History) -> None:
-    matvec(state.W_inv, state.fit.b, state.theta)
 
 
 @sqrt_beta.case(GLOC)
@@ -190,14 +114,5 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return math.sqrt(max(0.0, alpha + policy.lam * policy.m1**2 - unexplained))
 
 
-@radius.case(GLOC)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state)
-
-
-@choose.case(GLOC)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    reach = radius(policy, state)
-    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)
+radius.case(GLOC)(certified_width)
+choose.case(GLOC)(optimistic)

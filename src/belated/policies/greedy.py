@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
-from belated.core.arguments import parameters, positive
+from belated.core.arguments import Positive, parameters
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose
+from belated.model.protocols import Estimator, Family, accepted, choose, deterministic
 from belated.model.state import State
 from belated.numerics.pruning import DecisionSet, most_optimistic
 
 
+@deterministic
 @parameters
 class Greedy(NamedTuple):
     """Play the action that looks best now.
@@ -40,21 +41,12 @@ class Greedy(NamedTuple):
     A baseline without an author.
     """
 
-    m1: float = 1.0
-    lam: float = 1.0
-
-    def checked(self) -> "Greedy":
-        """Raise where a parameter does not fit."""
-        return self._replace(m1=positive("m1", self.m1), lam=positive("lam", self.lam))
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
+    m1: Positive = 1.0
+    lam: Positive = 1.0
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "Greedy":
         """Nothing is left open."""
-        return self.checked()
+        return accepted(self, family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""

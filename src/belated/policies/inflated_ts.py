@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive, probability, whole
+from belated.core.arguments import NotNegative, Positive, Probability, Whole, parameters, resolved
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.model.state import SLACK, WORK, State
+from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.state import WORK, State
 from belated.numerics.linalg import cholesky, solve_upper
 from belated.numerics.lowered.products import quadratic
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.constants import derive, known_horizon, width_at
+from belated.policies.shared.optimism import certified_width
 from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
 
 
@@ -69,36 +70,23 @@ class InflatedTS(NamedTuple):
     M. Abeille, A. Lazaric: Linear Thompson Sampling Revisited. AISTATS 2017.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    kappa: float | None = None
-    R: float | None = None
-    scale: float = 1.0
-    horizon: int | None = None
-
-    def checked(self) -> "InflatedTS":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            lam=None if self.lam is None else positive("lam", self.lam),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            scale=not_negative("scale", self.scale),
-            horizon=None if self.horizon is None else whole("horizon", self.horizon),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    kappa: Positive | None = None
+    R: Positive | None = None
+    scale: NotNegative = 1.0
+    horizon: Whole | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "InflatedTS":
         """Fill in what was left open."""
-        self = self.checked()
+        self = accepted(self, family)
+        known_horizon(self)
         R, kappa, lam, _ = derive(self, family, max_norm)
-        return self._replace(lam=lam, kappa=kappa, R=R, horizon=known_horizon(self))
+        return resolved(self, lam=lam, kappa=kappa, R=R)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
         return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam, kappa=self.kappa)
 
 
@@ -107,9 +95,7 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return width_at(policy, state, policy.delta / (4.0 * policy.horizon))
 
 
-@radius.case(InflatedTS)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state) + state.scalars[SLACK]
+radius.case(InflatedTS)(certified_width)
 
 
 @choose.case(InflatedTS)

@@ -5,14 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive, probability, wrong_type
-from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, refuse_family
+from belated.core.arguments import Flag, NotNegative, Positive, Probability, parameters, resolved
+from belated.model.protocols import Estimator, Family, accepted, choose
 from belated.model.state import DECIDED, WORK, State
 from belated.numerics.linalg import cholesky, solve_upper
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.constants import has_identity_mean, noise_scale
-from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
+from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best, unconfined_mle
 
 
 @parameters
@@ -65,22 +64,11 @@ class LinTS(NamedTuple):
     S. Agrawal, N. Goyal: Thompson Sampling for Contextual Bandits with Linear Payoffs. ICML 2013.
     """
 
-    delta: float = 0.05
-    lam: float = 1.0
-    R: float | None = None
-    inflated: bool = True
-    scale: float = 1.0
-
-    def checked(self) -> "LinTS":
-        """Raise where a parameter does not fit."""
-        if not isinstance(self.inflated, bool):
-            raise wrong_type("inflated", self.inflated, "True or False")
-        return self._replace(
-            delta=probability("delta", self.delta),
-            lam=positive("lam", self.lam),
-            R=None if self.R is None else positive("R", self.R),
-            scale=not_negative("scale", self.scale),
-        )
+    delta: Probability = 0.05
+    lam: Positive = 1.0
+    R: Positive | None = None
+    inflated: Flag = True
+    scale: NotNegative = 1.0
 
     def refuses(self, family: Family) -> str:
         """Whatever is not linear."""
@@ -88,15 +76,12 @@ class LinTS(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinTS":
         """Fill in what was left open."""
-        refuse_family(self, family)
-        self = self.checked()
-        return self._replace(R=noise_scale(self, family))
+        self = accepted(self, family)
+        return resolved(self, R=noise_scale(self, family))
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """Ridge regression."""
-        return penalised_mle(
-            family, dim, max_norm, m1=1.0, lam=self.lam, kappa=1.0, constrained=False
-        )
+        return unconfined_mle(family, dim, max_norm, self.lam)
 
 
 @choose.case(LinTS)

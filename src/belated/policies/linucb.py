@@ -3,14 +3,23 @@
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import not_negative, parameters, positive, probability, wrong_type
+from belated.core.arguments import (
+    Flag,
+    NotNegative,
+    Positive,
+    Probability,
+    Whole,
+    parameters,
+    resolved,
+)
 from belated.estimators import ridge_regression
-from belated.model.protocols import Estimator, Family, choose
+from belated.model.protocols import Estimator, Family, accepted, choose, deterministic
 from belated.model.state import State
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.constants import known_horizon
 
 
+@deterministic
 @parameters
 class LinUCB(NamedTuple):
     """Ridge regression plus a multiple of the standard error, ``x'theta + alpha ||x||_{W^-1}``.
@@ -34,7 +43,8 @@ class LinUCB(NamedTuple):
     lam
         Ridge; 1 in the paper.
     counts_actions
-        Filled in: whether ``log(K) / 2`` is added to ``alpha^2`` in every round.
+        Whether ``log(K) / 2`` is added to ``alpha^2`` in every round: with the formula it is, with
+        an alpha that was given it is not by default.
 
     Assumptions
     -----------
@@ -59,27 +69,11 @@ class LinUCB(NamedTuple):
     Article Recommendation. WWW 2010.
     """
 
-    alpha: float | None = None
-    delta: float = 0.05
-    horizon: int | None = None
-    lam: float = 1.0
-    counts_actions: bool | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "LinUCB":
-        """Raise where a parameter does not fit."""
-        if self.counts_actions is not None and not isinstance(self.counts_actions, bool):
-            raise wrong_type("counts_actions", self.counts_actions, "True, False or None")
-        return self._replace(
-            alpha=None if self.alpha is None else not_negative("alpha", self.alpha),
-            delta=probability("delta", self.delta),
-            horizon=None if self.horizon is None else known_horizon(self),
-            lam=positive("lam", self.lam),
-        )
+    alpha: NotNegative | None = None
+    delta: Probability = 0.05
+    horizon: Whole | None = None
+    lam: Positive = 1.0
+    counts_actions: Flag | None = None
 
     @property
     def linear_mean(self) -> bool:
@@ -88,12 +82,11 @@ class LinUCB(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinUCB":
         """The part of the multiplier that does not depend on the number of actions."""
-        self = self.checked()
+        self = accepted(self, family)
         if self.alpha is not None:
-            return self._replace(counts_actions=bool(self.counts_actions))
-        T = known_horizon(self)
-        alpha = math.sqrt(0.5 * math.log(2.0 * T / self.delta))
-        return self._replace(alpha=alpha, horizon=T, counts_actions=True)
+            return resolved(self, counts_actions=bool(self.counts_actions))
+        alpha = math.sqrt(0.5 * math.log(2.0 * known_horizon(self) / self.delta))
+        return resolved(self, alpha=alpha, counts_actions=True)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """Ridge regression, whatever the family."""

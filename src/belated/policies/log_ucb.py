@@ -19,22 +19,35 @@ Lemma 2 has 2 sqrt(1 + 2 S): its projection (8) moves the estimate by up to gamm
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import parameters, positive, probability, wrong
-from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, radius, refuse_family, sqrt_beta
-from belated.model.pruning_mean import most_optimistic_mean
-from belated.model.state import OBSERVED, SLACK, State
-from belated.numerics.pruning import DecisionSet
-from belated.policies.shared.constants import (
-    checked_tolerance,
-    is_logistic,
-    known_horizon,
-    least_slope_of,
+from belated.core.arguments import (
+    Positive,
+    Probability,
+    Tolerance,
+    Whole,
+    derives,
+    parameters,
+    resolved,
 )
+from belated.estimators import penalised_mle
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    deterministic,
+    radius,
+    sqrt_beta,
+)
+from belated.model.state import OBSERVED, State
+from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.constants import is_logistic, least_slope_of
+from belated.policies.shared.optimism import certified_width, optimistic_mean
 
 STEEPEST = 0.25  # slope of the logistic function at zero
 
 
+@deterministic
+@derives("lam", "max_norm", "family")
 @parameters
 class LogUCB1(NamedTuple):
     """Logistic rewards, optimism on their scale, with a width that has ``kappa^-1/2`` only.
@@ -60,14 +73,11 @@ class LogUCB1(NamedTuple):
         Ridge in the loss, lambda in the paper. The default is ``d log(2 + horizon) max_norm^2``,
         the choice of the paper's Theorem 2, where a horizon is known, else ``d max_norm^2``: the
         set holds for any.
-    lam
-        Filled in: ``alpha / kappa``, the ridge of W.
     tol
         Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
         The radius is widened by what the certificate says.
-    max_norm, kappa, family
-        Filled in from the bandit; ``kappa`` is the least slope of the mean over ``|x'theta| <=
-        max_norm m1``, the inverse of the paper's.
+    kappa
+        Least slope of the mean over ``|x'theta| <= max_norm m1``, the inverse of the paper's.
     horizon
         Number of rounds, which only sets ``alpha``. A simulation fills it in.
 
@@ -96,31 +106,12 @@ class LogUCB1(NamedTuple):
     Bandits. ICML 2020.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    alpha: float | None = None
-    lam: float | None = None
-    tol: float = 1e-2
-    max_norm: float | None = None
-    kappa: float | None = None
-    family: Any = None
-    horizon: int | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "LogUCB1":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            alpha=None if self.alpha is None else positive("alpha", self.alpha),
-            lam=None if self.lam is None else positive("lam", self.lam),
-            tol=checked_tolerance(self.tol),
-            horizon=None if self.horizon is None else known_horizon(self),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    alpha: Positive | None = None
+    tol: Tolerance = 1e-2
+    kappa: Positive | None = None
+    horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
         """Its width is for the logistic mean only."""
@@ -129,22 +120,17 @@ class LogUCB1(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LogUCB1":
         """Fill in what was left open."""
-        refuse_family(self, family)
-        self = self.checked()
+        self = accepted(self, family)
         kappa = least_slope_of(self, family, max_norm)
         alpha = self.alpha
         if alpha is None:
             rounds = 1.0 if self.horizon is None else math.log(2.0 + self.horizon)
             alpha = dim * rounds * max_norm**2
-        lam = alpha / kappa
-        if self.lam is not None and not math.isclose(self.lam, lam, rel_tol=1e-9):
-            raise wrong("lam", self.lam, f"None or alpha / kappa = {lam!r}; pass alpha=")
-        return self._replace(alpha=alpha, lam=lam, max_norm=max_norm, kappa=kappa, family=family)
+        values = {"alpha": alpha, "kappa": kappa, "lam": alpha / kappa}
+        return resolved(self, **values, max_norm=max_norm, family=family)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
         return penalised_mle(
             family, dim, max_norm, m1=self.m1, lam=self.lam, kappa=self.kappa, tol=self.tol
         )
@@ -160,22 +146,11 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return math.sqrt((1.0 + 2.0 * S) / policy.kappa) * gamma
 
 
-@radius.case(LogUCB1)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state) + state.scalars[SLACK]
+radius.case(LogUCB1)(certified_width)
 
 
 @choose.case(LogUCB1)
 def _choose(
     policy: Any, state: State, actions: DecisionSet, rng: None
 ) -> tuple[int, float, float, float]:
-    row, score, estimate, width = most_optimistic_mean(
-        policy.family,
-        state.theta,
-        state.W_inv,
-        state.cap,
-        STEEPEST * radius(policy, state),
-        actions,
-        state.work,
-    )
-    return row, score, estimate, width / STEEPEST
+    return optimistic_mean(policy, state, STEEPEST, radius(policy, state), actions)

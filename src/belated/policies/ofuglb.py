@@ -3,7 +3,15 @@
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import parameters, whole
+from belated.core.arguments import (
+    Positive,
+    Probability,
+    Tolerance,
+    Whole,
+    derives,
+    parameters,
+    resolved,
+)
 from belated.core.generic import generic_with_default
 from belated.core.jit import kernel
 from belated.core.types import Vector
@@ -11,26 +19,28 @@ from belated.estimators.likelihood import likelihood
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
+    deterministic,
     dual_norm,
     radius,
-    refuse_family,
     set_norm,
     sqrt_beta,
 )
 from belated.model.state import DECIDED, OBSERVED, State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet
-from belated.policies.ofuglb_e import (
-    checked_likelihood,
-    ellipsoid_radius,
-    log_ratio_bound,
-    resolved_likelihood,
-)
 from belated.policies.shared.constants import is_logistic, known_horizon
 from belated.policies.shared.level_set import farthest, highest_index, objective
+from belated.policies.shared.likelihood_ratio import (
+    derive_constants,
+    ellipsoid_radius,
+    log_ratio_bound,
+)
 
 
+@deterministic
+@derives("a_phi", "max_norm", "M", "family")
 @parameters
 class OFUGLB(NamedTuple):
     """Optimism over the level set of the likelihood: no kappa, no ellipsoid.
@@ -58,8 +68,6 @@ class OFUGLB(NamedTuple):
     horizon
         Number of rounds: so many rewards are kept in the state. Filled in by a simulation. A
         decision after that many is refused.
-    a_phi, max_norm, M, family
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -83,37 +91,25 @@ class OFUGLB(NamedTuple):
     Applications to Bandits. NeurIPS 2024.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    tol: float = 1e-2
-    horizon: int | None = None
-    a_phi: float | None = None
-    max_norm: float | None = None
-    M: float | None = None
-    family: Any = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "OFUGLB":
-        """Raise where a parameter does not fit."""
-        return _checked(self)
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    tol: Tolerance = 1e-2
+    horizon: Whole | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUGLB":
         """Fill in what was left open."""
-        whole("dim", dim)
+        self = accepted(self, family)
         known_horizon(self)
-        resolved = resolved_likelihood(self.checked(), family, max_norm)
-        return resolved._replace(family=family)
+        return resolved(self, **derive_constants(self, family, max_norm), family=family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball; returned rewards are kept."""
         return _estimator(self, family, dim, max_norm)
 
 
+@deterministic
+@derives("a_phi", "max_norm", "M", "family")
 @parameters
 class OFULogR(NamedTuple):
     """Optimism over the level set of the penalised logistic likelihood (Abeille et al. 2021).
@@ -136,8 +132,6 @@ class OFULogR(NamedTuple):
         As in ``OFUGLB``.
     lam
         Penalty of the likelihood. Default ``d log(2 + horizon) max_norm^2``.
-    a_phi, max_norm, M, family
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -170,54 +164,30 @@ class OFULogR(NamedTuple):
     Bandits. ICML 2020.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    tol: float = 1e-2
-    horizon: int | None = None
-    a_phi: float | None = None
-    max_norm: float | None = None
-    M: float | None = None
-    family: Any = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    tol: Tolerance = 1e-2
+    horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
         """Rewards that are not in [0, 1] with a logistic mean."""
         fits = is_logistic(family) and family.support.high == 1.0
         return "" if fits else "is for rewards in [0, 1] with a logistic mean: use OFUGLB"
 
-    def checked(self) -> "OFULogR":
-        """Raise where a parameter does not fit."""
-        return _checked(self)
-
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULogR":
         """Fill in what was left open."""
-        refuse_family(self, family)
-        whole("dim", dim)
+        self = accepted(self, family)
         horizon = known_horizon(self)
-        lam = self.lam
-        if lam is None:
-            lam = dim * math.log(2.0 + horizon) * max_norm**2
-        resolved = resolved_likelihood(self.checked()._replace(lam=lam), family, max_norm)
-        return resolved._replace(family=family)
+        self = self._replace(lam=self.lam or dim * math.log(2.0 + horizon) * max_norm**2)
+        return resolved(self, **derive_constants(self, family, max_norm), family=family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball; returned rewards are kept."""
         return _estimator(self, family, dim, max_norm)
 
 
-def _checked(policy: Any) -> Any:
-    horizon = None if policy.horizon is None else known_horizon(policy)
-    return checked_likelihood(policy)._replace(horizon=horizon)
-
-
 def _estimator(policy: Any, family: Family, dim: int, max_norm: float) -> Estimator:
-    if policy.lam is None:
-        raise ValueError("resolve the policy first")
     return likelihood(
         family,
         dim,

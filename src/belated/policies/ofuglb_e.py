@@ -20,29 +20,41 @@ estimate. With C = 2 (1 + M Z), q the distance in the kept norm and B what 3. ha
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from belated.core.arguments import parameters, positive, probability, whole, wrong
+from belated.core.arguments import (
+    Positive,
+    Probability,
+    Tolerance,
+    at_least,
+    derives,
+    parameters,
+    resolved,
+)
 from belated.core.jit import kernel
-from belated.core.types import Vector
-from belated.estimators.likelihood import drift_of, likelihood
+from belated.core.types import Matrix, Vector
+from belated.estimators.likelihood import likelihood
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
-    dual_norm,
+    deterministic,
+    ellipsoid,
     radius,
-    self_concordance,
-    set_norm,
     sqrt_beta,
 )
-from belated.model.state import ERROR, State
-from belated.numerics.lowered.products import quadratic
-from belated.numerics.pruning import DecisionSet, most_optimistic
+from belated.model.state import State
+from belated.policies.shared.likelihood_ratio import (
+    derive_constants,
+    ellipsoid_radius,
+    log_ratio_bound,
+)
+from belated.policies.shared.optimism import optimistic
 
-LARGEST_BOUND = 700.0  # of |x'theta|: beyond, e^z overflows
 
-
+@deterministic
+@derives("a_phi", "max_norm", "M")
 @parameters
 class OFUGLBe(NamedTuple):
     """Optimism over an ellipsoid that needs neither kappa nor a sub-Gaussian scale.
@@ -73,8 +85,6 @@ class OFUGLBe(NamedTuple):
         The Hessian in use is that at a point near the estimate, within the factors ``e^-drift`` and
         ``e^drift``; the radius is widened by ``e^(drift / 2)`` at most, so the guarantee is kept.
         Smaller values take more passes over the data.
-    a_phi, max_norm, M
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -108,33 +118,19 @@ class OFUGLBe(NamedTuple):
     0.5
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float | None = None
-    tol: float = 1e-2
-    drift: float = 0.1
-    a_phi: float | None = None
-    max_norm: float | None = None
-    M: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "OFUGLBe":
-        """Raise where a parameter does not fit."""
-        return checked_likelihood(self)._replace(drift=at_least("drift", self.drift, 1e-9))
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive | None = None
+    tol: Tolerance = 1e-2
+    drift: Annotated[float, at_least(1e-9)] = 0.1
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUGLBe":
         """Fill in what was left open."""
-        whole("dim", dim)
-        return resolved_likelihood(self.checked(), family, max_norm)
+        self = accepted(self, family)
+        return resolved(self, **derive_constants(self, family, max_norm))
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
         return likelihood(
             family,
             dim,
@@ -144,58 +140,6 @@ class OFUGLBe(NamedTuple):
             tol=self.tol,
             drift=self.drift,
         )
-
-
-def at_least(name: str, value: object, least: float) -> float:
-    """``value`` as a finite float, not so small that rounding would drown it."""
-    result = positive(name, value)
-    if result < least:
-        raise wrong(name, value, f"{least:g} or more: rounding allows no less")
-    return result
-
-
-def checked_likelihood(policy: Any) -> Any:
-    """What policies with a set of likelihood ratios have in common."""
-    return policy._replace(
-        m1=positive("m1", policy.m1),
-        delta=probability("delta", policy.delta),
-        lam=None if policy.lam is None else positive("lam", policy.lam),
-        tol=at_least("tol", policy.tol, 1e-12),
-    )
-
-
-def resolved_likelihood(policy: Any, family: Family, max_norm: float) -> Any:
-    """The ridge and the constants of the family."""
-    bound = policy.m1 * max_norm
-    if bound > LARGEST_BOUND:
-        raise wrong("m1", policy.m1, f"{LARGEST_BOUND:g} / max_norm at most")
-    a_phi = float(family.a_phi)
-    lam = 2.0 * a_phi / policy.m1**2 if policy.lam is None else policy.lam
-    least = 1e-9 * max_norm**2
-    if not least <= lam < 1e100:
-        raise wrong("lam", lam, f"a number from {least:g} to 1e100")
-    M = float(self_concordance(family, bound))
-    return policy._replace(lam=lam, a_phi=a_phi, max_norm=max_norm, M=M)
-
-
-@kernel
-def log_ratio_bound(policy: Any, state: State) -> float:
-    """beta^2: bound on log-likelihood ratios to theta_star."""
-    d = state.theta.shape[0]
-    spread = 2.0 * policy.m1 * policy.max_norm * state.fit.reach[0] / policy.a_phi
-    cost = d * (1.0 + math.log(spread / d)) if spread >= d else spread
-    return cost - math.log(policy.delta)
-
-
-@kernel
-def ellipsoid_radius(policy: Any, state: State, excess: float) -> float:
-    """Radius, in the norm of ``fit.H``, of what holds the level set of F at ``F(theta) + excess``.
-
-    Within the ball. C = 2 (1 + M Z): see the top of this file.
-    """
-    C = 2.0 * (1.0 + policy.M * policy.max_norm * policy.m1)
-    widened = math.exp(0.5 * drift_of(policy.M, state)) * math.sqrt(C * excess)
-    return widened + C * state.scalars[ERROR]
 
 
 @kernel
@@ -215,19 +159,9 @@ def _radius(policy: Any, state: State) -> float:
     return ellipsoid_radius(policy, state, penalised_excess(policy, state))
 
 
-@set_norm.case(OFUGLBe)
-def _set_norm(policy: Any, state: State, error: Vector) -> float:
-    return math.sqrt(quadratic(state.fit.H, error, state.work[1]))
+@ellipsoid.case(OFUGLBe)
+def _ellipsoid(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
+    return state.fit.H, state.fit.P, state.fit.cap
 
 
-@dual_norm.case(OFUGLBe)
-def _dual_norm(policy: Any, state: State, x: Vector) -> float:
-    return math.sqrt(quadratic(state.fit.P, x, state.work[1]))
-
-
-@choose.case(OFUGLBe)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    fit, reach = state.fit, radius(policy, state)
-    return most_optimistic(state.theta, fit.P, fit.cap, reach, actions, state.work)
+choose.case(OFUGLBe)(optimistic)

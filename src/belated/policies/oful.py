@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import (
-    not_negative,
+    Flag,
+    NotNegative,
+    Positive,
+    Probability,
+    derives,
     parameters,
-    positive,
-    probability,
-    wrong_type,
+    resolved,
 )
 from belated.core.jit import kernel
 from belated.core.types import Matrix, Vector
@@ -18,23 +20,24 @@ from belated.estimators import ridge_regression
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
+    deterministic,
     radius,
-    refuse_family,
     remember,
     sqrt_beta,
 )
 from belated.model.state import LOG_DET, OBSERVED, State
 from belated.numerics.linalg import copy
 from belated.numerics.pruning import DecisionSet, most_optimistic, new_cap
-from belated.policies.shared.constants import (
-    has_identity_mean,
-    noise_scale,
-)
+from belated.policies.shared.constants import linear_only, noise_scale
+from belated.policies.shared.optimism import certified_width, optimistic
 
 THEN_LOG_DET, THEN_OBSERVED = 0, 1  # slots of LastSwitch.scalars
 
 
+@deterministic
+@derives("max_norm")
 @parameters
 class OFUL(NamedTuple):
     """Optimism over the ellipsoid of ridge regression, for rewards with a linear mean.
@@ -60,8 +63,6 @@ class OFUL(NamedTuple):
         Sub-Gaussian scale of the noise; the family's by default.
     determinant
         Which of the two widths.
-    max_norm
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -84,31 +85,20 @@ class OFUL(NamedTuple):
     NeurIPS 2011.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float = 1.0
-    R: float | None = None
-    determinant: bool = True
-    max_norm: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "OFUL":
-        """Raise where a parameter does not fit."""
-        return self._replace(**_checked_values(self))
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive = 1.0
+    R: Positive | None = None
+    determinant: Flag = True
 
     def refuses(self, family: Family) -> str:
         """Its model is linear."""
-        return _linear_only(family)
+        return linear_only(family)
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUL":
         """Fill in R."""
-        refuse_family(self, family)
-        self = self.checked()
-        return self._replace(R=noise_scale(self, family), max_norm=max_norm)
+        self = accepted(self, family)
+        return resolved(self, R=noise_scale(self, family), max_norm=max_norm)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """Ridge regression."""
@@ -124,6 +114,8 @@ class LastSwitch(NamedTuple):
     scalars: Vector  # (2,) log det W, and the number of rewards returned
 
 
+@deterministic
+@derives("max_norm")
 @parameters
 class OFULRarely(NamedTuple):
     """OFUL that looks up only when the determinant of W has grown by the factor 1 + C.
@@ -133,7 +125,7 @@ class OFULRarely(NamedTuple):
 
     Parameters
     ----------
-    m1, delta, lam, R, determinant, max_norm
+    m1, delta, lam, R, determinant
         As in ``OFUL``.
     C
         Growth of the determinant between switches, less 1; 0 is OFUL. The regret bound grows by the
@@ -162,32 +154,21 @@ class OFULRarely(NamedTuple):
     NeurIPS 2011, Section 5.1.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    lam: float = 1.0
-    R: float | None = None
-    determinant: bool = True
-    max_norm: float | None = None
-    C: float = 0.5
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
-
-    def checked(self) -> "OFULRarely":
-        """Raise where a parameter does not fit."""
-        return self._replace(**_checked_values(self), C=not_negative("C", self.C))
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    lam: Positive = 1.0
+    R: Positive | None = None
+    determinant: Flag = True
+    C: NotNegative = 0.5
 
     def refuses(self, family: Family) -> str:
         """Its model is linear."""
-        return _linear_only(family)
+        return linear_only(family)
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULRarely":
         """Fill in R."""
-        refuse_family(self, family)
-        self = self.checked()
-        return self._replace(R=noise_scale(self, family), max_norm=max_norm)
+        self = accepted(self, family)
+        return resolved(self, R=noise_scale(self, family), max_norm=max_norm)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """Ridge regression."""
@@ -197,21 +178,6 @@ class OFULRarely(NamedTuple):
         """What is known before the first reward."""
         scalars = np.array([dim * math.log(self.lam), 0.0])
         return LastSwitch(np.zeros(dim), np.eye(dim) / self.lam, new_cap(dim, self.lam), scalars)
-
-
-def _checked_values(policy: Any) -> dict[str, Any]:
-    if not isinstance(policy.determinant, bool):
-        raise wrong_type("determinant", policy.determinant, "True or False")
-    return {
-        "m1": positive("m1", policy.m1),
-        "delta": probability("delta", policy.delta),
-        "lam": positive("lam", policy.lam),
-        "R": None if policy.R is None else positive("R", policy.R),
-    }
-
-
-def _linear_only(family: Family) -> str:
-    return "" if has_identity_mean(family) else "needs a mean reward of x'theta, such as Gaussian()"
 
 
 @kernel
@@ -232,17 +198,8 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return _width(policy, state.theta.shape[0], state.scalars[LOG_DET], n)
 
 
-@radius.case(OFUL, OFULRarely)
-def _radius(policy: Any, state: State) -> float:
-    return sqrt_beta(policy, state)
-
-
-@choose.case(OFUL)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: None
-) -> tuple[int, float, float, float]:
-    reach = radius(policy, state)
-    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)
+radius.case(OFUL, OFULRarely)(certified_width)
+choose.case(OFUL)(optimistic)
 
 
 @kernel
@@ -256,8 +213,7 @@ def _choose_rarely(
     policy: Any, state: State, actions: DecisionSet, rng: None
 ) -> tuple[int, float, float, float]:
     if _outgrown(policy, state):
-        reach = radius(policy, state)
-        return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)
+        return optimistic(policy, state, actions, rng)
     last, d = state.memory, state.theta.shape[0]
     reach = _width(policy, d, last.scalars[THEN_LOG_DET], last.scalars[THEN_OBSERVED])
     return most_optimistic(last.theta, last.W_inv, last.cap, reach, actions, state.work)

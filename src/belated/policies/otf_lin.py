@@ -13,23 +13,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import (
-    not_negative,
+    Count,
+    Flag,
+    NotNegative,
+    Positive,
+    Probability,
+    derives,
     parameters,
-    positive,
-    probability,
-    whole,
+    resolved,
     wrong,
-    wrong_type,
 )
 from belated.core.jit import kernel
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import (
     Estimator,
     Family,
+    accepted,
     choose,
+    deterministic,
     factor_precision,
     refit,
-    refuse_family,
     remember,
     take_in,
 )
@@ -97,24 +100,12 @@ def _refuses(family: Family) -> str:
     return "" if fits else "learns from rewards of 0 or 1 (Bernoulli), of which ones return"
 
 
-def _checked(policy: Any) -> dict[str, Any]:
-    """The values the two policies share."""
-    if not isinstance(policy.exact, bool):
-        raise wrong_type("exact", policy.exact, "True or False")
-    return {
-        "window": None if policy.window is None else whole("window", policy.window, least=0),
-        "delta": probability("delta", policy.delta),
-        "lam": positive("lam", policy.lam),
-    }
-
-
 def _resolved(policy: Any, family: Family, max_norm: float) -> Any:
-    refuse_family(policy, family)
     known_window(policy)
-    policy, least = policy.checked(), 1e-9 * max_norm**2
+    policy, least = accepted(policy, family), 1e-9 * max_norm**2
     if not least <= policy.lam < 1e100:  # outside the matrices are singular before long
         raise wrong("lam", policy.lam, f"a number from {least:g} to 1e100")
-    return policy._replace(max_norm=max_norm)
+    return resolved(policy, max_norm=max_norm)
 
 
 def _new_memory(policy: Any, dim: int) -> OpenWindows:
@@ -124,6 +115,8 @@ def _new_memory(policy: Any, dim: int) -> OpenWindows:
     )
 
 
+@deterministic
+@derives("max_norm")
 @parameters
 class OTFLinUCB(NamedTuple):
     """Optimism where only conversions return, and none after the window (Vernade et al. 2020).
@@ -153,8 +146,6 @@ class OTFLinUCB(NamedTuple):
         Renew the norms behind B in every round, O(window d^2). By default they are renewed once
         the number of rounds has grown by a sixteenth and a quarter of the actions is new, O(d^2)
         a round; in between they are a little too large, which keeps the guarantee.
-    max_norm
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -186,17 +177,11 @@ class OTFLinUCB(NamedTuple):
     with Stochastic Delayed Feedback. ICML 2020.
     """
 
-    window: int | None = None
-    delta: float = 0.05
-    lam: float = 1.0
-    width_scale: float = 1.0
-    exact: bool = False
-    max_norm: float | None = None
-
-    @property
-    def randomised(self) -> bool:
-        """No random numbers are drawn."""
-        return False
+    window: Count | None = None
+    delta: Probability = 0.05
+    lam: Positive = 1.0
+    width_scale: Positive = 1.0
+    exact: Flag = False
 
     @property
     def linear_mean(self) -> bool:
@@ -212,11 +197,6 @@ class OTFLinUCB(NamedTuple):
         """Why not; empty where rewards are 0 or 1."""
         return _refuses(family)
 
-    def checked(self) -> "OTFLinUCB":
-        """Raise where a parameter does not fit."""
-        scale = positive("width_scale", self.width_scale)
-        return self._replace(**_checked(self), width_scale=scale)
-
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OTFLinUCB":
         """Nothing is derived; the window must be known."""
         return _resolved(self, family, max_norm)
@@ -230,6 +210,7 @@ class OTFLinUCB(NamedTuple):
         return _new_memory(self, dim)
 
 
+@derives("max_norm")
 @parameters
 class OTFLinTS(NamedTuple):
     """Thompson sampling where only conversions return, within a window (Vernade et al. 2020).
@@ -240,7 +221,7 @@ class OTFLinTS(NamedTuple):
 
     Parameters
     ----------
-    window, delta, lam, exact, max_norm
+    window, delta, lam, exact
         As in ``OTFLinUCB``.
     scale
         Factor on the standard deviation of the draw; 0 plays the action that looks best.
@@ -267,12 +248,11 @@ class OTFLinTS(NamedTuple):
     with Stochastic Delayed Feedback. ICML 2020.
     """
 
-    window: int | None = None
-    delta: float = 0.05
-    lam: float = 1.0
-    scale: float = 1.0
-    exact: bool = False
-    max_norm: float | None = None
+    window: Count | None = None
+    delta: Probability = 0.05
+    lam: Positive = 1.0
+    scale: NotNegative = 1.0
+    exact: Flag = False
 
     @property
     def linear_mean(self) -> bool:
@@ -287,10 +267,6 @@ class OTFLinTS(NamedTuple):
     def refuses(self, family: Family) -> str:
         """Why not; empty where rewards are 0 or 1."""
         return _refuses(family)
-
-    def checked(self) -> "OTFLinTS":
-        """Raise where a parameter does not fit."""
-        return self._replace(**_checked(self), scale=not_negative("scale", self.scale))
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OTFLinTS":
         """Nothing is derived; the window must be known."""

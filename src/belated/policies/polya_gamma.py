@@ -17,24 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, positive, whole
+from belated.core.arguments import Positive, Whole, derives, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.estimators import penalised_mle
-from belated.model.protocols import (
-    Estimator,
-    Family,
-    choose,
-    draw_parameter,
-    refuse_family,
-)
+from belated.model.protocols import Estimator, Family, accepted, choose, draw_parameter
 from belated.model.state import DECIDED, WORK, History, State
 from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
 from belated.numerics.lowered.products import add_outer, dot
 from belated.numerics.pruning import DecisionSet
 from belated.numerics.special import normal_cdf
 from belated.policies.shared.constants import is_logistic
-from belated.policies.shared.sampling import fill_normal, play_best
+from belated.policies.shared.sampling import fill_normal, play_best, unconfined_mle
 
 CUT = 0.64  # where one form of the series gives way to the other
 RIGHT, NORMAL = 1, 2  # rows of State.work
@@ -46,6 +39,7 @@ class Chain(NamedTuple):
     sample: Vector  # (d,) the parameter last drawn
 
 
+@derives("lam")
 @parameters
 class PolyaGamma(NamedTuple):
     """Thompson sampling from the exact posterior of logistic rewards: slow, for reference.
@@ -65,8 +59,6 @@ class PolyaGamma(NamedTuple):
         Standard deviation of each coordinate of theta_star before any reward.
     sweeps
         Of the Gibbs sampler before each decision. The more, the less a draw depends on the last.
-    lam
-        Filled in: 1 / prior_sd^2.
 
     Assumptions
     -----------
@@ -95,15 +87,8 @@ class PolyaGamma(NamedTuple):
     Math. Oper. Res. 2024.
     """
 
-    prior_sd: float = 1.0
-    sweeps: int = 3
-    lam: float | None = None
-
-    def checked(self) -> "PolyaGamma":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            prior_sd=positive("prior_sd", self.prior_sd), sweeps=whole("sweeps", self.sweeps)
-        )
+    prior_sd: Positive = 1.0
+    sweeps: Whole = 3
 
     def refuses(self, family: Family) -> str:
         """Whatever is not success or failure with a logistic mean."""
@@ -111,18 +96,13 @@ class PolyaGamma(NamedTuple):
         return "" if fits else "has the posterior of rewards 0 or 1 with a logistic mean only"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "PolyaGamma":
-        """Derive the ridge from the prior; a ``lam`` that was passed is replaced."""
-        refuse_family(self, family)
-        self = self.checked()
-        return self._replace(lam=1.0 / self.prior_sd**2)
+        """Derive the ridge from the prior."""
+        self = accepted(self, family)
+        return resolved(self, lam=1.0 / self.prior_sd**2)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The posterior mode."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
-        return penalised_mle(
-            family, dim, max_norm, m1=1.0, lam=self.lam, kappa=1.0, constrained=False
-        )
+        return unconfined_mle(family, dim, max_norm, self.lam)
 
     def new_memory(self, dim: int) -> Chain:
         """The chain starts at zero, the mode of the prior."""

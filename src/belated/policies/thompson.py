@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, positive
-from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, factor_precision
+from belated.core.arguments import NotNegative, Positive, derives, parameters, resolved
+from belated.model.protocols import Estimator, Family, accepted, choose, factor_precision
 from belated.model.state import WORK, State
 from belated.numerics.linalg import solve_upper
 from belated.numerics.pruning import DecisionSet
-from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
+from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best, unconfined_mle
 
 
+@derives("lam", "a_phi")
 @parameters
 class Thompson(NamedTuple):
     """Play what is best for a parameter drawn from the posterior of the returned rewards.
@@ -36,8 +36,6 @@ class Thompson(NamedTuple):
         least slope of the mean, and play 1 in practice.
     drift
         The covariance is within the factors ``e^-drift`` and ``e^drift`` of Laplace's.
-    lam, a_phi
-        Filled in.
 
     Assumptions
     -----------
@@ -68,39 +66,18 @@ class Thompson(NamedTuple):
     Math. Oper. Res. 2024.
     """
 
-    prior_sd: float = 1.0
-    scale: float = 1.0
-    drift: float = 0.1
-    lam: float | None = None
-    a_phi: float | None = None
-
-    def checked(self) -> "Thompson":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            prior_sd=positive("prior_sd", self.prior_sd),
-            scale=not_negative("scale", self.scale),
-            drift=positive("drift", self.drift),
-        )
+    prior_sd: Positive = 1.0
+    scale: NotNegative = 1.0
+    drift: Positive = 0.1
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "Thompson":
-        """Derive the ridge from prior and family; a ``lam`` that was passed is replaced."""
-        self = self.checked()
-        return self._replace(lam=family.a_phi / self.prior_sd**2, a_phi=family.a_phi)
+        """Derive the ridge from prior and family."""
+        self = accepted(self, family)
+        return resolved(self, lam=family.a_phi / self.prior_sd**2, a_phi=family.a_phi)
 
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
         """The posterior mode."""
-        if self.lam is None:
-            raise ValueError("resolve the policy first")
-        return penalised_mle(
-            family,
-            dim,
-            max_norm,
-            m1=1.0,  # of no effect: the penalty is given, and there is no ball
-            lam=self.lam,
-            kappa=1.0,
-            constrained=False,
-            drift=self.drift,
-        )
+        return unconfined_mle(family, dim, max_norm, self.lam, self.drift)
 
 
 @choose.case(Thompson)

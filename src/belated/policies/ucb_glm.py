@@ -6,17 +6,24 @@ Numbers of equations are those of the paper (PMLR 70); Lemma 8 is in its supplem
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from belated.core.arguments import parameters, positive, probability, wrong_type
+from belated.core.arguments import (
+    Flag,
+    Positive,
+    Probability,
+    Tolerance,
+    Whole,
+    derives,
+    parameters,
+    resolved,
+)
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose, radius, sqrt_beta
-from belated.model.state import SLACK, State
-from belated.numerics.pruning import DecisionSet, most_optimistic
-from belated.policies.shared.constants import checked_tolerance, derive, known_horizon
-from belated.policies.shared.exploration import explore, explored
+from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.state import State
+from belated.policies.shared.constants import derive, known_horizon
+from belated.policies.shared.exploration import explore_first, width_once_explored
 
 
+@derives("max_norm")
 @parameters
 class UCBGLM(NamedTuple):
     """Explore until every direction was seen, then ``x'theta + a ||x||_{W^-1}`` with a fixed a.
@@ -51,8 +58,6 @@ class UCBGLM(NamedTuple):
         A ridge that keeps the first matrices invertible, so small that it does not matter later.
     tol
         Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
-    max_norm
-        Filled in from the bandit.
 
     Assumptions
     -----------
@@ -85,37 +90,22 @@ class UCBGLM(NamedTuple):
     ICML 2017.
     """
 
-    m1: float = 1.0
-    delta: float = 0.05
-    kappa: float | None = None
-    R: float | None = None
-    horizon: int | None = None
-    explore_until: float = 1.0
-    guaranteed: bool = True
-    lam: float = 1e-6
-    tol: float = 1e-2
-    max_norm: float | None = None
-
-    def checked(self) -> "UCBGLM":
-        """Raise where a parameter does not fit."""
-        if not isinstance(self.guaranteed, bool):
-            raise wrong_type("guaranteed", self.guaranteed, "True or False")
-        return self._replace(
-            m1=positive("m1", self.m1),
-            delta=probability("delta", self.delta),
-            kappa=None if self.kappa is None else positive("kappa", self.kappa),
-            R=None if self.R is None else positive("R", self.R),
-            horizon=None if self.horizon is None else known_horizon(self),
-            explore_until=positive("explore_until", self.explore_until),
-            lam=positive("lam", self.lam),
-            tol=checked_tolerance(self.tol),
-        )
+    m1: Positive = 1.0
+    delta: Probability = 0.05
+    kappa: Positive | None = None
+    R: Positive | None = None
+    horizon: Whole | None = None
+    explore_until: Positive = 1.0
+    guaranteed: Flag = True
+    lam: Positive = 1e-6
+    tol: Tolerance = 1e-2
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "UCBGLM":
         """Fill in what was left open."""
-        self = self.checked()
-        T, (R, kappa, _, _) = known_horizon(self), derive(self, family, max_norm)
-        return self._replace(kappa=kappa, R=R, horizon=T, max_norm=max_norm)
+        self = accepted(self, family)
+        known_horizon(self)
+        R, kappa, _, _ = derive(self, family, max_norm)
+        return resolved(self, kappa=kappa, R=R, max_norm=max_norm)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The maximum likelihood estimate, in the ball if guaranteed, next to no penalty."""
@@ -149,18 +139,5 @@ def _sqrt_beta(policy: Any, state: State) -> float:
     return policy.R / policy.kappa * math.sqrt(square)
 
 
-@radius.case(UCBGLM)
-def _radius(policy: Any, state: State) -> float:
-    if not explored(policy, state):
-        return math.inf  # nothing is claimed yet
-    return sqrt_beta(policy, state) + state.scalars[SLACK]
-
-
-@choose.case(UCBGLM)
-def _choose(
-    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
-) -> tuple[int, float, float, float]:
-    if not explored(policy, state):
-        return explore(state, actions, rng)
-    reach = sqrt_beta(policy, state) + state.scalars[SLACK]
-    return most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, state.work)
+radius.case(UCBGLM)(width_once_explored)
+choose.case(UCBGLM)(explore_first)

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, positive
+from belated.core.arguments import Positive, parameters
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, choose
+from belated.model.protocols import Estimator, Family, accepted, choose
 from belated.model.state import State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet
@@ -42,21 +42,17 @@ class UniformPlay(NamedTuple):
     A baseline without an author.
     """
 
-    m1: float = 1.0
-    lam: float = 1.0
+    m1: Positive = 1.0
+    lam: Positive = 1.0
 
     @property
     def feedback(self) -> str:
         """It does not learn, so it takes what there is."""
         return "any"
 
-    def checked(self) -> "UniformPlay":
-        """Raise where a parameter does not fit."""
-        return self._replace(m1=positive("m1", self.m1), lam=positive("lam", self.lam))
-
     def resolve(self, family: Family, dim: int, max_norm: float) -> "UniformPlay":
         """Nothing is left open."""
-        return self.checked()
+        return accepted(self, family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """The penalised maximum likelihood estimate in the ball."""

@@ -15,6 +15,7 @@ from belated.service.http.access import RateLimit
 from belated.service.http.access_log import AccessLog
 from belated.service.http.access_log import logger as access_logger
 from belated.service.http.hosts import OwnHosts
+from belated.service.http.limits import MAX_BODY
 from belated.service.http.origins import OwnOrigins
 from belated.service.metrics import Metrics
 from belated.service.personalizer import add_personalizer
@@ -29,6 +30,7 @@ def new_app(
     personalizer: str | None = None,
     allowed_hosts: Collection[str] | None = None,
     board: Board | None = None,
+    max_body: int = MAX_BODY,
 ) -> ASGIApp:
     """Everything that is served, with what happens by itself while it is.
 
@@ -43,6 +45,8 @@ def new_app(
     board
         Where the processes that answer at the same address tell each other what they have written;
         each of them counts under its own ``pid``. None: there is only this one.
+    max_body
+        Bytes that the body of a request may have.
     """
     metrics = Metrics(service, board is not None)
 
@@ -63,7 +67,7 @@ def new_app(
         headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
         return Response(html, media_type="text/html", headers=headers)
 
-    api = new_api(service, limit)
+    api = new_api(service, limit, max_body)
     if personalizer is not None:
         add_personalizer(api, service, personalizer)
     app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)

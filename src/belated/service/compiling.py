@@ -43,6 +43,7 @@ class Compiling:
         self._done = done
         self.names: set[str] = set()  # of bandits whose kernels are being compiled
         self.choosing: set[str] = set()  # of bandits that can decide, be they learning yet or not
+        self._wanted: list[Fold] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stopped = False
@@ -60,13 +61,19 @@ class Compiling:
         return True
 
     def prepare(self, fold: "Fold") -> bool:
-        """Whether the kernels of a bandit are there; if not, compile them in the background."""
-        if fold.spec.learner().is_compiled:
-            return True
-        task = asyncio.get_running_loop().create_task(self._prepare_beside(fold))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return False
+        """Whether the kernels of a bandit are there; if not, ``look`` sees to it."""
+        is_compiled = fold.spec.learner().is_compiled
+        if not is_compiled:
+            self._wanted.append(fold)
+        return is_compiled
+
+    def look(self) -> None:
+        """Begin to compile in the background what ``prepare`` found missing."""
+        while self._wanted:
+            beside = self._prepare_beside(self._wanted.pop())
+            task = asyncio.get_running_loop().create_task(beside)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _prepare_beside(self, fold: "Fold") -> None:
         try:

@@ -29,15 +29,20 @@ _canonical = msgspec.msgpack.Encoder(order="deterministic")
 _decided = msgspec.msgpack.Decoder(Decided)
 
 
-async def decide(service: Service, name: str, request: DecisionRequest) -> DecisionAnswer:
-    """Choose, write, answer: never with an action that was not logged, unless it says so."""
+async def decide(
+    service: Service, name: str, request: DecisionRequest, size: int = 0
+) -> DecisionAnswer:
+    """Choose, write, answer: never with an action that was not logged, unless it says so.
+
+    ``size`` is that of the request in bytes.
+    """
     fold = service.usable_fold(name)
     try:
-        ask = ask_of(request)
+        ask = await service.worked_out(size, ask_of, request)
     except (TypeError, ValueError) as error:
         raise Problem(INVALID, str(error)) from None
     try:
-        proposal = service.replica.propose(name, ask)
+        proposal = await service.worked_out(size, service.replica.propose, name, ask)
     except (TypeError, ValueError) as error:
         return await _given_before(service, name, ask, error)
     try:

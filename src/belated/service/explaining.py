@@ -134,7 +134,7 @@ def explanation(ledger: Ledger, folder: Path | None, first: Event) -> Explanatio
     return Explanation(
         n_decided=learner.n_decided,
         n_observed=learner.n_observed,
-        n_pending=len(fold.pending),
+        n_pending=len(fold.pending) - fold.n_held,
         theta=learner.state.theta.tolist(),
         actions=views,
         complete=complete,

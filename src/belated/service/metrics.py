@@ -49,7 +49,8 @@ class Metrics:
 
     async def page(self) -> tuple[bytes, str]:
         """What to answer, and its media type."""
-        self._events_behind = await self.service.events_behind()  # a registry cannot wait for it
+        self._events_behind = await self.service.events_behind()
+        await self.service.settled()  # a registry cannot wait
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> list[Metric]:

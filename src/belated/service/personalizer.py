@@ -120,7 +120,7 @@ def add_personalizer(api: Api, service: Service, bandit: str) -> None:
         With ``deferActivation`` nothing is learnt from it before it is activated.
         """
         check_key(call, bandit)
-        answer = await decide(service, bandit, body)
+        answer = await decide(service, bandit, body, len(call.raw))
         call.state[DECISION] = answer.decision_id
         return response_of(body, answer)
 
@@ -160,12 +160,12 @@ def check_key(call: Call, bandit: str) -> None:
 # ----------------------------------------------------------------------------------------- rank
 
 
-async def decide(service: Service, bandit: str, body: RankRequest) -> DecisionAnswer:
+async def decide(service: Service, bandit: str, body: RankRequest, size: int) -> DecisionAnswer:
     """Choose and write; a deferred decision is cancelled in the same breath."""
     asks_again = body.event_id is not None
     if body.event_id is None:
         body.event_id = str(uuid4())
-    proposal = _proposal(service, bandit, body)
+    proposal = await service.worked_out(size, _proposal, service, bandit, body)
     drafts = [proposal.draft]
     if body.defer_activation:
         drafts.append(Draft(Kind.CANCELLED, bandit, proposal.draft.id, proposal.draft.time))

@@ -9,6 +9,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,18 +42,26 @@ class Rebuilding:
         Of the same log, for other processes; None where they cannot read it.
     folder
         Where snapshots lie, if there are any.
+    settled
+        Returns when no thread works on the live bandits.
     """
 
     def __init__(
-        self, replica: Replica, ledger: Ledger, url: str | None, folder: Path | None
+        self,
+        replica: Replica,
+        ledger: Ledger,
+        url: str | None,
+        folder: Path | None,
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
         self.replica, self._ledger, self._url, self._folder = replica, ledger, url, folder
+        self._settled = settled
         self._beside = Beside()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def look(self) -> None:
         """Begin to rebuild the bandits that need it."""
-        for name in self.replica.rebuilding:
+        for name in list(self.replica.rebuilding):  # a thread may be adding another one
             if name not in self._tasks or self._tasks[name].done():
                 self._tasks[name] = asyncio.get_running_loop().create_task(self._rebuild(name))
 
@@ -77,6 +86,7 @@ class Rebuilding:
             fold = await self._replayed(name, wanted.end)
             await self._swap(name, wanted, fold)
         except Exception:  # such as: something else was erased while this was under way
+            await self._settled()
             if self.replica.rebuilding.get(name) is wanted:
                 log.exception("%s could not be rebuilt; this is tried again", name)
                 self.replica.rebuilding[name] = Rebuild(self.replica.position)
@@ -101,9 +111,10 @@ class Rebuilding:
 
     async def _swap(self, name: str, wanted: Rebuild, fold: "Fold") -> None:
         """Catch up with the live bandit a little at a time, then take its place."""
+        await self._settled()
         while wanted.since:
-            fold.apply(wanted.since.pop(0))
-            await asyncio.sleep(0)
+            await asyncio.to_thread(fold.apply, wanted.since.pop(0))
+            await self._settled()
         if self.replica.rebuilding.get(name) is not wanted:
             return  # something else was erased meanwhile
         old = self.replica.folds[name]

@@ -23,6 +23,7 @@ from belated.service.explaining import TOO_MANY, iso, story_of
 from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Answer, Api, Call
+from belated.service.http.limits import MAX_BODY
 from belated.service.http.openapi import Link
 from belated.service.http.paging import NO_PAGE, page_of
 from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
@@ -67,7 +68,7 @@ UNWELL = (NOT_READY, COMPILING, STORE_UNAVAILABLE)
 BEHIND_AFTER = 5.0  # seconds without a look at the end of the log, which is followed all the time
 
 
-def new_api(service: Service, limit: RateLimit | None = None) -> Api:
+def new_api(service: Service, limit: RateLimit | None = None, max_body: int = MAX_BODY) -> Api:
     """The operations of ``service``; the most frequent come first, where the router looks."""
     gate = Gate(service.ring, limit)
 
@@ -81,7 +82,7 @@ def new_api(service: Service, limit: RateLimit | None = None) -> Api:
                 raise
         return await gate(headers, scope, bandit)
 
-    api = Api("belated", version("belated"), admit)
+    api = Api("belated", version("belated"), admit, service.settled, max_body)
     _add_loop(api, service)
     _add_bandits(api, service)
     _add_privacy(api, service)
@@ -109,7 +110,6 @@ def _add_loop(api: Api, service: Service) -> None:
         needs="decide",
         problems=[NO_BANDIT, REQUEST_CHANGED, *UNWELL],
         links=[rewarding, reading, cancelling],
-        max_bytes=32_000_000,
     )
     async def make_decision(path: BanditPath, body: DecisionRequest, call: Call) -> DecisionAnswer:
         """Choose an action.
@@ -117,7 +117,7 @@ def _add_loop(api: Api, service: Service) -> None:
         The answer comes when the decision is safe on disk. With a ``request_id`` the request may
         be sent again: the same body gets the same decision, also after a crash.
         """
-        answer = await decide(service, path.name, body)
+        answer = await decide(service, path.name, body, len(call.raw))
         call.state[DECISION] = answer.decision_id
         return answer
 
@@ -127,7 +127,6 @@ def _add_loop(api: Api, service: Service) -> None:
         answers={200: RewardAnswer},
         needs="reward",
         problems=UNWELL,
-        max_bytes=8_000_000,
         checks_bandit=True,
     )
     async def send_rewards(body: RewardBatch, call: Call) -> RewardAnswer:
@@ -271,15 +270,14 @@ def _add_bandits(api: Api, service: Service) -> None:
         answers={200: Ranking},
         needs="read",
         problems=[NO_BANDIT, *UNWELL],
-        max_bytes=32_000_000,
     )
-    async def rank_actions(path: BanditPath, body: RankingRequest) -> Ranking:
+    async def rank_actions(path: BanditPath, body: RankingRequest, call: Call) -> Ranking:
         """Say which action is best, and how sure that is.
 
         Actions come with their estimated mean reward, the best first, an interval of it, and how
         many decisions and rewards they have had, in whatever context. Nothing is decided.
         """
-        return rank(service, path.name, body)
+        return await service.worked_out(len(call.raw), rank, service, path.name, body)
 
     @api.route(
         "PUT",
@@ -304,6 +302,7 @@ def _add_bandits(api: Api, service: Service) -> None:
             raise Problem(INVALID, str(error)) from None
         if learner.is_compiled:
             await asyncio.to_thread(learner.warm_up)  # loads what is on disk
+        await service.settled()
         try:
             draft = service.replica.settings_draft(path.name, spec)
             if draft is not None:
@@ -335,16 +334,17 @@ def _add_bandits(api: Api, service: Service) -> None:
         answers={200: ActionList},
         needs="admin",
         problems=[NO_BANDIT, *UNWELL],
-        max_bytes=32_000_000,
     )
-    async def change_actions(path: BanditPath, body: ActionChange) -> ActionList:
+    async def change_actions(path: BanditPath, body: ActionChange, call: Call) -> ActionList:
         """Register actions, change their features, withdraw them.
 
         The answer is the first page of those that are registered now.
         """
         service.fold(path.name)
         try:
-            draft = service.replica.actions_draft(path.name, body.put, body.drop)
+            draft = await service.worked_out(
+                len(call.raw), service.replica.actions_draft, path.name, body.put, body.drop
+            )
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
@@ -371,7 +371,8 @@ def _add_privacy(api: Api, service: Service) -> None:
     async def forget_subject(path: SubjectPath) -> Erased:
         """Erase all decisions and rewards of a subject.
 
-        The log keeps a tombstone, and the model is rebuilt as if they had never been.
+        The log keeps a tombstone, and the model is rebuilt as if they had never been, in every
+        worker of this service.
         """
         service.fold(path.name)
         await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
@@ -384,6 +385,7 @@ def _add_privacy(api: Api, service: Service) -> None:
             await service.from_slow_store(lambda ledger: snapshots.drop_erased(ledger, folder))
         await service.catch_up()
         await service.rebuilding.done(path.name)
+        await service.others_rebuilt()
         return Erased(erased)
 
 

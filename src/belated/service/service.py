@@ -11,7 +11,7 @@ from importlib import import_module
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from belated.core.events import Status
 from belated.ledger import open_ledger, snapshots
@@ -25,6 +25,7 @@ from belated.service.http.access import FRESH, Key, KeyRing
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.outage import Outage, Use
 from belated.service.rebuilding import Rebuilding
+from belated.service.threads import WAIT
 from belated.service.writer import Writer
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -46,6 +47,7 @@ GC_THRESHOLD = (20_000, 20, 50)  # requests leave no cycles behind: look for the
 LEEWAY = 5_000_000  # microseconds for which another machine may still be writing a reward in time
 MOST_ABANDONED = 10_000  # remembered while the store is down
 MOST_EXPIRED = 250  # at once: requests must not wait for long
+LARGE = 20_000  # bytes of a request: hundreds of actions
 AT_ONCE = 500  # events that are taken in before other requests have their turn
 
 
@@ -113,13 +115,18 @@ class Service:
         self.snapshot_folder = snapshot_folder
         self.ready = self.draining = False
         self.on_write: Callable[[], None] = lambda: None  # called after every commit
+        self.on_followed: Callable[[], None] = lambda: None  # called after every look at the log
+        # returns when no worker of this service knows anything that was erased
+        self.others_rebuilt: Callable[[], Awaitable[None]] = nothing_to_wait_for
         self.outage = Outage(clock)
         # of ``monotonic``: what was committed by then was taken in; the last try that failed
         self._seen_at = self._not_seen_at = -inf
         # decisions that failed, or so it seemed, and that nobody will ask for again: their bandits
         self.abandoned: dict[bytes, str] = {}
         shared = None if ledger is not None or url.startswith("memory:") else url
-        self.rebuilding = Rebuilding(self.replica, self.beside, shared, snapshot_folder)
+        self.rebuilding = Rebuilding(
+            self.replica, self.beside, shared, snapshot_folder, self.settled
+        )
         self.explaining = Explaining(self.beside, snapshot_folder, shared)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -190,6 +197,7 @@ class Service:
         """Close the windows that are over."""
         now = self.replica.clock()
         over = now - LEEWAY if self.writer.in_thread else now
+        await self.settled()
         for name in list(self.replica.folds):
             while due := self.replica.folds[name].due(over, MOST_EXPIRED):
                 try:
@@ -198,6 +206,7 @@ class Service:
                     return  # they stay due
                 if not any(outcome.status is Status.ACCEPTED for outcome in outcomes):
                     break  # they stay due, too, as long as nothing is heard of their end
+                await self.settled()
 
     async def end_parked(self) -> None:
         """Give up parked rewards whose decision never came: it would be unknown if it came now."""
@@ -241,6 +250,8 @@ class Service:
             self.outage.worked(Use.FOLLOWING)
         if self.replica.rebuilding:
             self.rebuilding.look()
+        self.compiling.look()
+        self.on_followed()
 
     def _renew_keys(self) -> None:
         for change in self.replica.keys.values():
@@ -250,6 +261,22 @@ class Service:
             )
 
     # ------------------------------------------------------------------------------ for handlers
+
+    async def settled(self) -> None:
+        """Return when no thread works on the bandits: until the caller awaits, they stay the same.
+
+        To be awaited before bandits are looked at. Health does not, and is answered meanwhile.
+        """
+        await self.writer.state.idle()
+
+    async def worked_out(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Return what a function makes of the bandits, for a request of ``size`` bytes.
+
+        Where that may take long, a thread calls it, and the bandits are not ``settled`` meanwhile.
+        """
+        if size < LARGE:
+            return function(*arguments)
+        return await self.writer.state.run(WAIT, function, *arguments)
 
     async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Durable when this returns."""
@@ -265,18 +292,13 @@ class Service:
     async def catch_up(self) -> None:
         """Take in all that is committed by now; raises ``StoreUnavailableError``.
 
-        Other requests have their turn in between.
+        Other requests have their turn in between. The bandits are ``settled`` afterwards.
         """
         asked_at = monotonic()
         try:
             while self._seen_at < asked_at:
-                if self.writer.in_thread or self.writer.works_in_thread:
-                    await self.writer.write([])  # in turn with the commits
-                    continue
-                before = monotonic()
-                at_end = self.replica.take_in_next() < self.replica.at_once
-                self._followed(False, before if at_end else None)
-                await asyncio.sleep(0)
+                await self.writer.write([])  # in turn with the commits
+            await self.settled()
         except StoreUnavailableError as error:
             self._not_seen_at = monotonic()
             self.outage.failed(Use.FOLLOWING, error)
@@ -301,9 +323,12 @@ class Service:
         One on another machine may be slow, and so may a disk or a question that is not ``quick``:
         then only who asks waits for it.
         """
-        here = quick and not (self.writer.in_thread or self.writer.works_in_thread)
+        here = quick and not (self.writer.in_thread or self.writer.is_busy)
         try:
-            answer = ask(self.ledger) if here else await asyncio.to_thread(ask, self.beside)
+            if here:
+                answer = await self.writer.store.run(WAIT, ask, self.ledger)
+            else:
+                answer = await asyncio.to_thread(ask, self.beside)
         except StoreUnavailableError as error:
             self.outage.failed(Use.ASKING, error)
             raise
@@ -349,6 +374,10 @@ class Service:
         if name in self.replica.held and name not in self.compiling.choosing:
             raise compiling_problem(f"The kernels of bandit {name!r} are being compiled")
         return fold
+
+
+async def nothing_to_wait_for() -> None:
+    """Return at once."""
 
 
 async def _forever(seconds: float, act: Callable[[], Awaitable[None]]) -> None:

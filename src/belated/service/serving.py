@@ -115,7 +115,7 @@ def app_from_environment() -> ASGIApp:
     if settings.board is not None:
         end_with_parent(settings.board)
         board = Board(settings.board)
-    return new_app(service, limit, settings.personalizer, hosts, board)
+    return new_app(service, limit, settings.personalizer, hosts, board, settings.limits.max_body)
 
 
 # ------------------------------------------------------------------------------- before the start

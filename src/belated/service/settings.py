@@ -75,7 +75,7 @@ def state_of(fold: "Fold", now: int) -> BanditState:
         model_version=fold.version,
         n_decided=learner.n_decided,
         n_observed=learner.n_observed,
-        n_pending=len(fold.pending),
+        n_pending=len(fold.pending) - fold.n_held,
         n_expired=counts.expired,
         n_late=counts.late,
         n_cancelled=counts.cancelled,

@@ -1,6 +1,7 @@
 """The worker processes of one service: what they tell each other, and what ties them together."""
 
 import asyncio
+import logging
 import mmap
 import multiprocessing
 import os
@@ -10,21 +11,25 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from belated.service.service import Service
+from belated.service.service import FOLLOW_EVERY, Service
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+log = logging.getLogger("belated.service")
+
 SLOTS = 128  # workers at a time, and those that take over from them
 SLOT = struct.Struct("=Q")
+COUNTS = SLOTS * SLOT.size  # bytes: how often each worker has committed; what they rebuilt follows
 FROM_THE_LOG = ("/v1/", "/personalizer/")  # paths that are answered from what the log says
+REBUILT_AFTER = 60.0  # seconds that an erasure waits for other workers, which rebuild meanwhile
 END_AFTER = 10.0  # seconds for a worker without a parent to answer what is under way
 
 
@@ -33,7 +38,7 @@ def new_board() -> Iterator[str]:
     """Yield the path of a board for the workers of this process; it is gone afterwards."""
     number, path = tempfile.mkstemp(prefix="belated-workers-")
     try:
-        os.truncate(number, SLOTS * SLOT.size)
+        os.truncate(number, 2 * COUNTS)
         os.close(number)
         yield path
     finally:
@@ -41,10 +46,11 @@ def new_board() -> Iterator[str]:
 
 
 class Board:
-    """A file in shared memory in which each worker counts its commits, for the others to see.
+    """A file in shared memory in which each worker writes what the others must know.
 
-    Each worker has a slot that nobody else writes to, so that no count is lost. The slot of a
-    worker that has ended is free for the next one: the system lets go of its lock.
+    That is how often it has committed, and up to which transaction its bandits hold nothing that
+    was erased. Each worker has a slot that nobody else writes to, so that no count is lost. The
+    slot of a worker that has ended is free for the next one: the system lets go of its lock.
 
     Parameters
     ----------
@@ -54,9 +60,10 @@ class Board:
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "r+b")  # noqa: SIM115 - to close it would give up the slot
-        self._memory = mmap.mmap(self._file.fileno(), SLOTS * SLOT.size)
+        self._memory = mmap.mmap(self._file.fileno(), 2 * COUNTS)
         self._start = self._claimed() * SLOT.size
         self._end = self._start + SLOT.size
+        self.tell_rebuilt(0)
         self.is_first = self._start == 0 and self._count() == 0  # worker of this service ever
         self.tell()
 
@@ -66,7 +73,16 @@ class Board:
 
     def others(self) -> tuple[bytes, bytes]:
         """Return what the others have counted: it changes whenever one of them has written."""
-        return self._memory[: self._start], self._memory[self._end :]
+        return self._memory[: self._start], self._memory[self._end : COUNTS]
+
+    def tell_rebuilt(self, tx: int) -> None:
+        """Let the others know up to which transaction nothing that was erased is known here."""
+        SLOT.pack_into(self._memory, COUNTS + self._start, tx)
+
+    def others_rebuilt(self, tx: int) -> bool:
+        """Return whether no other worker knows anything that was erased up to a transaction."""
+        slots = range(0, COUNTS, SLOT.size)
+        return all(self._at(COUNTS + slot) >= tx or not self._is_used(slot) for slot in slots)
 
     def close(self) -> None:
         """Give up the slot."""
@@ -74,7 +90,21 @@ class Board:
         self._file.close()
 
     def _count(self) -> int:
-        return int(SLOT.unpack_from(self._memory, self._start)[0])
+        return self._at(self._start)
+
+    def _at(self, place: int) -> int:
+        return int(SLOT.unpack_from(self._memory, place)[0])
+
+    def _is_used(self, start: int) -> bool:
+        """Whether a slot is that of another worker, which lives as far as can be told."""
+        if start == self._start or self._at(start) == 0:
+            return False
+        if fcntl is not None:
+            with suppress(OSError):
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start // SLOT.size)
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, start // SLOT.size)
+                return False
+        return True
 
     def _claimed(self) -> int:
         slot = os.getpid() // 4 % SLOTS  # Windows counts in fours, and has no such locks
@@ -103,6 +133,21 @@ class UpToDate:
         self.app, self.service, self.board = app, service, board
         self._seen = board.others()
         service.on_write = board.tell
+        service.on_followed = self._tell_rebuilt
+        service.others_rebuilt = self._others_rebuilt
+
+    def _tell_rebuilt(self) -> None:
+        if not self.service.replica.rebuilding:
+            self.board.tell_rebuilt(self.service.replica.position.tx)
+
+    async def _others_rebuilt(self) -> None:
+        """Wait until no other worker knows what is erased by now; each decides on meanwhile."""
+        tx, end = self.service.replica.position.tx, time.monotonic() + REBUILT_AFTER
+        while not self.board.others_rebuilt(tx):
+            if time.monotonic() > end:
+                log.warning("a worker has not rebuilt its bandits in %g s", REBUILT_AFTER)
+                return
+            await asyncio.sleep(FOLLOW_EVERY / 2)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -1,16 +1,17 @@
 """Group commit: what many requests want to write goes into one transaction.
 
-A store on this machine is written to on the event loop: handing work over to a thread costs more
-than the commit. But the event loop never waits there. While another process holds the store, the
-commit is tried again a little later, and a disk that has become slow is written to from a thread,
-as is a store on another machine.
+A thread writes into the store, and another one lets the bandits take in what was written. The event
+loop waits for each of them for a moment, in which most commits are done; for a store on another
+machine, and for a disk that has become slow, it does not wait. While another process holds the
+store, the commit is tried again a little later.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from time import monotonic, perf_counter, thread_time
+from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from belated.core.events import Status
@@ -18,14 +19,16 @@ from belated.ledger.events import Draft, Event, Outcome, Position
 from belated.ledger.protocol import NewBanditError, StoreBusyError, StoreUnavailableError
 from belated.ledger.replica import Replica
 from belated.monitoring.histogram import Histogram
+from belated.service.threads import WAIT, WorkThread
+
+log = logging.getLogger("belated.service")
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 100  # in one transaction: a decision that comes just after it begins waits for it
 SMALL = 10  # drafts of a request that is put into any transaction, however full
 LONGEST_WAIT = 10.0  # seconds for another process to let go of the store
 TRY_AGAIN = 0.005  # seconds until then
-SLOW = 0.01  # seconds that a commit waited for the disk: too long to let the event loop wait
-QUICK_AGAIN = 20  # commits in a row that were not slow: the event loop can do them again
+QUICK_AGAIN = 20  # commits in a row that were quick, after a slow one: the event loop waits again
 COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)  # seconds
 KEPT = (Status.ACCEPTED, Status.EXPIRED, Status.PARKED)  # others leave no trace in the store
 
@@ -67,7 +70,7 @@ class Writer:
     replica
         The bandits and their ledger.
     in_thread
-        Whether the store is on another machine: the event loop never works on it.
+        Whether the store is on another machine: the event loop never waits for it.
     told
         Is told of every commit whether it wrote anything, and by when the end of the log was seen:
         a time of ``monotonic``, or None where it was not.
@@ -90,11 +93,13 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._refused_at: float | None = None  # when another process was first found writing
         self._quick = QUICK_AGAIN  # commits since the last slow one
+        self.store = WorkThread("store")
+        self.state = WorkThread("state")  # while it is busy, the bandits must not be looked at
 
     @property
-    def works_in_thread(self) -> bool:
-        """Whether a thread is at work on the store, and takes in what is new there."""
-        return self._task is not None
+    def is_busy(self) -> bool:
+        """True while a thread works on the store for longer than the event loop waits."""
+        return self.store.is_busy or self.state.is_busy
 
     def write(self, drafts: Sequence[Draft]) -> "asyncio.Future[list[Outcome]]":
         """Done when the drafts are durable and taken in; raises what the ledger raises.
@@ -103,8 +108,12 @@ class Writer:
         fails, the first of them may be there.
         """
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._queue.append(Request(drafts, future))
-        self._look_soon()
+        request = Request(drafts, future)
+        if drafts or self._task is not None:
+            self._queue.append(request)
+            self._look_soon()
+        else:  # it only looks for news, and need not wait for what others want to write
+            self._begin([request])
         return future
 
     async def drain(self) -> None:
@@ -140,13 +149,10 @@ class Writer:
             self._timer = None
         if not self._queue or self._task is not None:
             return
-        batch = self._next_batch()
-        if self.in_thread or self._quick < QUICK_AGAIN:
-            self._task = asyncio.get_running_loop().create_task(self._commit_in_thread(batch))
-        else:
-            self._commit_here(batch)
-            if self._queue and self._timer is None:
-                self._look_soon()
+        self._begin(self._next_batch())
+
+    def _begin(self, batch: list[Request]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._commit(batch))
 
     def _next_batch(self) -> list[Request]:
         """Take the oldest request and the smallest others, as many as go into one transaction.
@@ -165,39 +171,36 @@ class Writer:
         self._queue = [request for request in others if request not in taken]
         return batch
 
-    def _commit_here(self, batch: list[Request]) -> None:
-        drafts = [draft for request in batch for draft in request.part]
-        started, worked = perf_counter(), thread_time()
+    async def _commit(self, batch: list[Request]) -> None:
         try:
-            outcomes = self.replica.commit(drafts) if drafts else []
-        except Exception as error:
-            for part in self._fail(batch, error):
-                self._commit_here(part)
-        else:
-            seconds = perf_counter() - started
-            self._note(seconds - (thread_time() - worked))
-            self._done(batch, outcomes, seconds, None)
-
-    async def _commit_in_thread(self, batch: list[Request]) -> None:
-        try:
-            await self._commit_there(batch)
+            await self._commit_parts(batch)
+        except Exception:
+            log.exception("what was committed could not be told")
         finally:
             self._task = None
-            self._look()
+            if self._queue and self._timer is None:
+                self._look_soon()
 
-    async def _commit_there(self, batch: list[Request]) -> None:
+    async def _commit_parts(self, batch: list[Request]) -> None:
         drafts = [draft for request in batch for draft in request.part]
+        wait = 0.0 if self.in_thread or self._quick < QUICK_AGAIN else WAIT
         started = perf_counter()
         try:
-            commit = await asyncio.to_thread(self._commit_and_read, drafts)
-            self.replica.take_in(commit.events, commit.position)
+            commit = await self.store.run(wait, self._commit_and_read, drafts)
         except Exception as error:
             for part in self._fail(batch, error):
-                await self._commit_there(part)
-        else:
-            seconds = perf_counter() - started
-            self._note(seconds)
-            self._done(batch, commit.outcomes, seconds, commit.seen_at)
+                await self._commit_parts(part)
+            return
+        seconds = perf_counter() - started
+        if commit.events or self.replica.released:
+            try:
+                await self.state.run(WAIT, self.replica.take_in, commit.events, commit.position)
+            except Exception as error:
+                if not (drafts and isinstance(error, StoreUnavailableError)):
+                    self._refuse(batch, error)
+                    return
+                commit = commit._replace(seen_at=None)  # written is written
+        self._done(batch, commit, seconds)
 
     def _commit_and_read(self, drafts: list[Draft]) -> Commit:
         ledger, position, at_once = self.replica.ledger, self.replica.position, self.replica.at_once
@@ -209,37 +212,27 @@ class Writer:
         except StoreUnavailableError:
             if not drafts:
                 raise
-            return Commit(
-                outcomes, [], position, None
-            )  # written is written; see ``Replica.commit``
+            return Commit(outcomes, [], position, None)  # written is written
         return Commit(outcomes, events, position, before if len(events) < at_once else None)
 
-    def _note(self, waited: float) -> None:
-        """Remember whether a commit was slow."""
-        self._quick = 0 if waited > SLOW else self._quick + 1
-
-    def _done(
-        self,
-        batch: list[Request],
-        outcomes: list[Outcome],
-        seconds: float,
-        seen_at: float | None,
-    ) -> None:
-        self._refused_at = None
-        if outcomes:
+    def _done(self, batch: list[Request], commit: Commit, seconds: float) -> None:
+        if commit.outcomes:
+            self._refused_at = None
             self.commit_seconds.add(seconds)
-        # a full disk takes a commit that has nothing to write
-        self._told(any(outcome.status in KEPT for outcome in outcomes), seen_at)
+            self._quick = 0 if seconds > WAIT else self._quick + 1
         start, unfinished = 0, []
         for request in batch:
             end = start + request.size
-            request.outcomes += outcomes[start:end]
+            request.outcomes += commit.outcomes[start:end]
             start = end
             if len(request.outcomes) < len(request.drafts):
                 unfinished.append(request)
             elif not request.future.done():  # the client may have left
                 request.future.set_result(request.outcomes)
         self._queue = unfinished + self._queue
+        # A full disk takes a commit that has nothing to write.
+        wrote = any(outcome.status in KEPT for outcome in commit.outcomes)
+        self._told(wrote, commit.seen_at)  # last, as it may fail; those who wait go on after it
 
     def _fail(self, batch: list[Request], error: Exception) -> list[list[Request]]:
         """Tell those who wait; or return them one by one, where only one of them can be at fault.
@@ -255,10 +248,13 @@ class Writer:
             self._timer = asyncio.get_running_loop().call_later(TRY_AGAIN, self._start)
             return []
         self._refused_at = None
+        self._refuse(batch, error)
+        return []
+
+    def _refuse(self, batch: list[Request], error: Exception) -> None:
         for request in batch:
             if not request.future.done():
                 request.future.set_exception(error)
-        return []
 
     def _may_wait(self) -> bool:
         now = perf_counter()

@@ -7,21 +7,17 @@ import pytest
 
 import naive.estimators
 import naive.families
+from belated.estimators.newton.certificate import _exponential, _remainder, _stretch, certify
 from belated.estimators.newton.fit import (
     EIGENVALUE,
     LONGEST,
     MULTIPLIER,
     SHIFT,
     LazyNewton,
-    _certify,
-    _exponential,
-    _minimise_model,
-    _move_anchor,
-    _pass_over_data,
-    _refine,
-    _remainder,
-    _stretch,
+    move_anchor,
+    pass_over_data,
 )
+from belated.estimators.newton.refit import _minimise_model, _refine
 from belated.families import Bernoulli
 from belated.model.protocols import concordance, self_concordance
 from belated.model.state import History
@@ -90,7 +86,7 @@ def test_certificate_is_the_formula(name, order, longest, shift):
     )
     assert 0.04 < expected < math.inf
     # the polynomial that stands for the remainder is off by less than a thousandth of it
-    got = _certify(estimator, make_family(name), fit, step, work)
+    got = certify(estimator, make_family(name), fit, step, work)
     assert got == pytest.approx(expected, rel=1e-4)
     assert np.allclose(work[3], off)
 
@@ -100,10 +96,10 @@ def test_a_tiny_residual_is_bounded_by_its_length():
     off, zero = np.array([1e-7, -3e-7]), np.zeros(2)
     estimator, fit, work = taylor(gradient=off)
     expected = np.linalg.norm(off) / math.sqrt(LMIN)
-    assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
+    assert certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
     estimator = estimator._replace(tol=1e-7)
     expected = math.sqrt(off @ fit.H_inv @ off)
-    assert _certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
+    assert certify(estimator, Bernoulli(), fit, zero, work) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -124,7 +120,7 @@ def test_certificate_on_the_ball_counts_the_multiplier(order, shift):
     M, N = naive.families.concordance("bernoulli", 0.4 * math.hypot(*theta))
     gap = naive.estimators.gap(M, 0.4, fit.H, step, np.zeros(2)) if order == 3 else 0.0
     expected = naive.estimators.certificate(M, 0.4, order, 0.0, step_H, step_2, LMIN, gap, N)
-    got = _certify(estimator, Bernoulli(), fit, step, work)
+    got = certify(estimator, Bernoulli(), fit, step, work)
     assert got == pytest.approx(expected, rel=1e-4)
 
 
@@ -137,12 +133,12 @@ def test_probit_constant_reaches_as_far_as_the_argument():
     for radius, M in ((math.inf, 1.5 + step_2 + 0.5), (1.6, 1.6), (99.0, 1.5 + step_2 + 0.5)):
         estimator, _, _ = taylor(radius=radius, order=2)
         expected = naive.estimators.certificate(M, 1.0, 2, 0.0, step_H, step_2, LMIN)
-        got = _certify(estimator, make_family("probit"), fit, step, work)
+        got = certify(estimator, make_family("probit"), fit, step, work)
         assert got == pytest.approx(expected)
     # a bound that would allow theta_hat farther away than M is known for proves nothing
     far = fit._replace(gradient=np.array([0.0, -0.19]))
     bounds = [
-        _certify(taylor(radius=r, order=2)[0], make_family("probit"), far, np.zeros(2), work)
+        certify(taylor(radius=r, order=2)[0], make_family("probit"), far, np.zeros(2), work)
         for r in (math.inf, 1.6)
     ]
     assert bounds[0] == math.inf
@@ -154,9 +150,9 @@ def test_certificate_refuses_what_it_cannot_prove(order):
     for length in (10.0, 1e5):
         estimator, fit, work = taylor(gradient=np.zeros(2), order=order)
         step = np.array([length, 0.0])
-        assert _certify(estimator, Bernoulli(), fit, step, work) == math.inf
+        assert certify(estimator, Bernoulli(), fit, step, work) == math.inf
     estimator, fit, work = taylor(gradient=np.zeros(2), order=order)
-    assert _certify(estimator, Bernoulli(), fit, np.zeros(2), work) == 0.0
+    assert certify(estimator, Bernoulli(), fit, np.zeros(2), work) == 0.0
 
 
 @pytest.mark.parametrize("name", [f for f in FAMILIES if f != "gaussian"])
@@ -183,7 +179,7 @@ def test_certificate_holds_at_any_point(name):
             fit.ref[:] = theta_hat + spread * rng.standard_normal(d)
             fit.ref[:] *= min(1.0, radius / np.linalg.norm(fit.ref))
             fit.scalars[MULTIPLIER] = rng.choice([0.0, 10 ** rng.uniform(-3, 3)])
-            _pass_over_data(estimator, family, fit, History(X, y), n)  # it becomes the shift
+            pass_over_data(estimator, family, fit, History(X, y), n)  # it becomes the shift
             fit.scalars[LONGEST] = np.linalg.norm(X, axis=1).max()
             fit.scalars[MULTIPLIER] = 0.0
             assert fit.scalars[EIGENVALUE] <= np.linalg.eigvalsh(fit.H)[0] * (1 + 1e-9)
@@ -198,8 +194,8 @@ def test_certificate_holds_at_any_point(name):
             if order == 3:
                 noise = np.linalg.norm(step) * rng.standard_normal(d)
                 anchor = step + rng.choice([0.0, 10 ** rng.uniform(-5, 0)]) * noise
-                _move_anchor(fit, anchor * rng.choice([1.0, 1.0, 0.0, -1.0]))
-            error = _certify(estimator, family, fit, step, scratch(d))
+                move_anchor(fit, anchor * rng.choice([1.0, 1.0, 0.0, -1.0]))
+            error = certify(estimator, family, fit, step, scratch(d))
             gap = theta - theta_hat
             distance = math.sqrt(gap @ fit.H @ gap)
             assert distance <= error * (1 + 1e-6) + 1e-9

@@ -7,15 +7,8 @@ import pytest
 
 import naive.estimators
 from belated import Bandit, DelayedOFUGLM
-from belated.estimators.newton.fit import (
-    EIGENVALUE,
-    MULTIPLIER,
-    SHIFT,
-    LazyNewton,
-    _minimise_quadratic,
-    _settle_on_sphere,
-    _solve_on_sphere,
-)
+from belated.estimators.newton.fit import EIGENVALUE, MULTIPLIER, SHIFT, LazyNewton
+from belated.estimators.newton.sphere import _solve_on_sphere, minimise_quadratic, settle_on_sphere
 from belated.families import Bernoulli
 from support.estimation import exact, make_family, scratch, taylor
 
@@ -29,7 +22,7 @@ def test_minimiser_on_the_ball(radius, warm_start, shift):
         _, fit, work = taylor(nu=warm_start, shift=shift)
         free = np.linalg.norm(fit.ref - np.linalg.solve(fit.H, fit.gradient))
         step, right = np.array(guess), fit.H @ fit.ref - fit.gradient
-        _minimise_quadratic(fit, fit.gradient, radius * free, 1e-8, step, work)
+        minimise_quadratic(fit, fit.gradient, radius * free, 1e-8, step, work)
         theta, nu = fit.ref + step, fit.scalars[MULTIPLIER]
         expected, expected_nu = naive.estimators.minimiser_on_ball(fit.H, right, radius * free)
         assert np.allclose(theta, expected, rtol=1e-9, atol=1e-10)
@@ -67,7 +60,7 @@ def test_three_ways_to_the_sphere():
         size = np.sqrt(H.diagonal()).max() * radius
         theta = expected + rng.choice([0.0, 1e-3, 1.0]) * radius * rng.standard_normal(d)
         tol = 3e-11
-        ok = _settle_on_sphere(fit, fit.H_inv @ right, radius, tol, theta, np.empty(d))
+        ok = settle_on_sphere(fit, fit.H_inv @ right, radius, tol, theta, np.empty(d))
         settled.setdefault((nu > 0.0, ok), []).append(k)
         if ok:
             gap = theta - expected

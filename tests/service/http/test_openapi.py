@@ -88,7 +88,7 @@ def test_schemas_are_valid_and_fit_real_documents():
 
 def test_the_document_does_not_depend_on_the_run():
     code = (
-        "import toy_api as t; from belated.service.http.access import *;"
+        "from support import toy_api as t; from belated.service.http.access import *;"
         "print(t.ask(t.toy(Gate(KeyRing())).app(), 'GET', '/openapi.json').text)"
     )
     texts = set()

@@ -12,32 +12,28 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b, sha256
+from importlib.metadata import version
 from inspect import getsourcefile
 from pathlib import Path
 from typing import Any
 
-import llvmlite
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from belated.core.cache import PACKAGE, cache_dir
+from belated.core.cache import cache_dir, is_ours
+from belated.core.compiler.plain import is_plain, must_be_plain
 from belated.core.files import replacing
 
-VERSIONS = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
+VERSIONS = (numba.__version__, version("llvmlite"), sys.implementation.cache_tag)
 CHECKSUM_BYTES = 32
 
 # Digests of the source files of kernels from outside the package; empty for one that has no file.
 _foreign_sources: dict[str, str] = {}
 
 
-def is_ours(function: Callable[..., Any]) -> bool:
-    """Whether a function is part of this package."""
-    return PACKAGE in Path(getsourcefile(function) or "").resolve().parents
-
-
-def note_source(function: Callable[..., Any]) -> None:
+def _note_source(function: Callable[..., Any]) -> None:
     """Remember the file of a kernel written outside the package.
 
     Package kernels are compiled around it, so their cached binaries are fresh only while that
@@ -61,6 +57,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
 
     def __init__(self, function: Callable[..., Any]) -> None:
         # Numba's constructor would look for a place for its index.
+        _note_source(function)
         self._py_func = function
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._enabled = True
@@ -84,6 +81,13 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
         if not (self._enabled and all(_foreign_sources.values())):
             return None
         target_context.refresh()
+        known = is_plain()
+        found = self._read(sig, target_context)
+        if found is None and must_be_plain() is not known:  # only now, before compiling, one knows
+            found = self._read(sig, target_context)
+        return found
+
+    def _read(self, sig: Any, target_context: Any) -> Any:
         try:
             key = self._index_key(sig, target_context.codegen())
             entry = self._file(key).read_bytes()
@@ -112,7 +116,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         """Return all that the machine code depends on, besides the source of the package."""
-        place = self._name, self._py_func.__code__.co_firstlineno, VERSIONS
+        place = self._name, self._py_func.__code__.co_firstlineno, VERSIONS, is_plain()
         foreign = tuple(sorted(_foreign_sources.items()))
         return (*super()._index_key(sig, codegen), place, foreign)
 

@@ -16,12 +16,15 @@ from numba import jit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.cpu import CPUTargetOptions
 from numba.core.environment import lookup_environment
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import AnnotateTypes, NativeLowering
 
 from belated.core.compiler.kernel_cache import KernelCache
 
+if not hasattr(CPUTargetOptions, "_nrt"):
+    raise ImportError("Numba has no option _nrt")
 LONG = 3.0  # seconds that nobody has to wait without being told why
 
 

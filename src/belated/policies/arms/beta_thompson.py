@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, positive
-from belated.core.types import Matrix, Vector
+from belated.core.arguments import Positive, checked, parameters
+from belated.core.types import Matrix
 from belated.model.protocols import Family
-from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
+from belated.policies.shared.arms import ArmPlayer, as_success, draw_best, outside_unit_interval
 
 
 @parameters
@@ -42,15 +42,8 @@ class BetaThompson(NamedTuple):
     O. Chapelle, L. Li: An Empirical Evaluation of Thompson Sampling, NeurIPS 2011.
     """
 
-    successes: float = 1.0
-    failures: float = 1.0
-
-    def checked(self) -> "BetaThompson":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            successes=positive("successes", self.successes),
-            failures=positive("failures", self.failures),
-        )
+    successes: Positive = 1.0
+    failures: Positive = 1.0
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -58,7 +51,7 @@ class BetaThompson(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "BetaPlayer":
         """A player that knows nothing yet."""
-        return BetaPlayer(self.checked(), rng)
+        return BetaPlayer(checked(self), rng)
 
 
 class BetaPlayer(ArmPlayer):
@@ -74,13 +67,3 @@ class BetaPlayer(ArmPlayer):
     def count(self, arm: int, y: float) -> None:
         """A reward of ``arm`` returned."""
         super().count(arm, as_success(self.rng, y))
-
-
-def draw_best(rng: np.random.Generator, a: Vector, b: Vector) -> int:
-    """The arm of the largest of one draw from each Beta(a_i, b_i)."""
-    return int(np.argmax(rng.beta(a, b)))
-
-
-def as_success(rng: np.random.Generator, y: float) -> float:
-    """1 with probability ``y``, else 0: the same mean, and a Beta posterior stays one."""
-    return float(rng.random() < y) if 0.0 < y < 1.0 else y

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters
+from belated.core.arguments import checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.plain_policy import chosen_row, observer, started
 from belated.model.protocols import Family, refusal
-from belated.policies.shared.arms import base_policy
+from belated.policies.shared.arms import Base, base_policy
 
 
 @parameters
@@ -49,12 +49,7 @@ class BOLD(NamedTuple):
     P. Joulani, A. Gyorgy, C. Szepesvari: Online Learning under Delayed Feedback, ICML 2013.
     """
 
-    base: Any = "ucb1"
-
-    def checked(self) -> "BOLD":
-        """Raise where a parameter does not fit."""
-        base_policy("base", self.base)
-        return self
+    base: Base = "ucb1"
 
     def refuses(self, family: Family) -> str:
         """What the base refuses."""
@@ -62,7 +57,7 @@ class BOLD(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "BOLDPlayer":
         """A player that knows nothing yet."""
-        return BOLDPlayer(self.checked(), dim, rng)
+        return BOLDPlayer(checked(self), dim, rng)
 
 
 class Copy:

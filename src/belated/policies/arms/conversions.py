@@ -7,12 +7,12 @@ are as many pulls as its successes so far stand for.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import not_negative, parameters, wrong, wrong_type
+from belated.core.arguments import NotNegative, checked, not_negative, parameters, wrong, wrong_type
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.protocols import Family
 from belated.policies.shared.arms import ArmPlayer, least_known, poisson_index
@@ -20,25 +20,25 @@ from belated.policies.shared.arms import ArmPlayer, least_known, poisson_index
 FOR_EVER = 1e300  # rounds
 
 
-def _checked(policy: Any) -> Any:
-    window = policy.window
-    if window not in (None, math.inf):
-        window = not_negative("window", window)
-    delay = policy.delay
+def _window(name: str, value: Any) -> float:
+    return math.inf if value == math.inf else not_negative(name, value)
+
+
+def _law(name: str, delay: Any) -> Any:
     if isinstance(delay, str):
         delay = registry.parse(registry.DELAYS, delay)
-    if delay is not None and not hasattr(delay, "survival"):
-        raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
+    if not hasattr(delay, "survival"):
+        raise wrong_type(name, delay, "a delay, such as Exponential(100.0)")
     if getattr(delay, "informative", False) or getattr(delay, "dim", 0):
-        raise wrong("delay", delay, "a delay that depends on neither reward nor action")
-    return policy._replace(delay=delay, window=window, eps=not_negative("eps", policy.eps))
+        raise wrong(name, delay, "a delay that depends on neither reward nor action")
+    return delay
 
 
 def _ready(policy: Any) -> Any:
     if policy.delay is None:
         name = type(policy).__name__
         raise wrong("delay", None, f"the law of the delay, which {name} needs to know")
-    return policy.checked()
+    return checked(policy)
 
 
 def _refuses(family: Family) -> str:
@@ -93,18 +93,14 @@ class ConversionsUCB(NamedTuple):
     C. Vernade, O. Cappe, V. Perchet: Stochastic Bandit Models for Delayed Conversions, UAI 2017.
     """
 
-    delay: Any = None
-    window: float | None = None
-    eps: float = 0.1
+    delay: Annotated[Any, _law] | None = None
+    window: Annotated[float, _window] | None = None
+    eps: NotNegative = 0.1
 
     @property
     def feedback(self) -> str:
         """Successes only."""
         return "conversions"
-
-    def checked(self) -> "ConversionsUCB":
-        """Raise where a parameter does not fit."""
-        return _checked(self)
 
     def refuses(self, family: Family) -> str:
         """Rewards other than 0 and 1."""
@@ -146,18 +142,14 @@ class ConversionsKLUCB(NamedTuple):
     C. Vernade, O. Cappe, V. Perchet: Stochastic Bandit Models for Delayed Conversions, UAI 2017.
     """
 
-    delay: Any = None
-    window: float | None = None
-    eps: float = 0.1
+    delay: Annotated[Any, _law] | None = None
+    window: Annotated[float, _window] | None = None
+    eps: NotNegative = 0.1
 
     @property
     def feedback(self) -> str:
         """Successes only."""
         return "conversions"
-
-    def checked(self) -> "ConversionsKLUCB":
-        """Raise where a parameter does not fit."""
-        return _checked(self)
 
     def refuses(self, family: Family) -> str:
         """Rewards other than 0 and 1."""

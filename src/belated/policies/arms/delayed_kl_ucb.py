@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters
+from belated.core.arguments import NotNegative, checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family
 from belated.policies.shared.arms import (
@@ -54,11 +54,7 @@ class DelayedKLUCB(NamedTuple):
     2011.
     """
 
-    c: float = 0.0
-
-    def checked(self) -> "DelayedKLUCB":
-        """Raise where a parameter does not fit."""
-        return self._replace(c=not_negative("c", self.c))
+    c: NotNegative = 0.0
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -66,7 +62,7 @@ class DelayedKLUCB(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "KLUCBPlayer":
         """A player that knows nothing yet."""
-        return KLUCBPlayer(self.checked(), rng)
+        return KLUCBPlayer(checked(self), rng)
 
 
 class KLUCBPlayer(ArmPlayer):

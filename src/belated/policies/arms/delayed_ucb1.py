@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters
+from belated.core.arguments import NotNegative, checked, parameters
 from belated.core.types import Matrix
 from belated.model.protocols import Family
 from belated.policies.shared.arms import ArmPlayer, least_known, outside_unit_interval
@@ -47,11 +47,7 @@ class DelayedUCB1(NamedTuple):
     Machine Learning 47, 2002.
     """
 
-    c: float = 2.0
-
-    def checked(self) -> "DelayedUCB1":
-        """Raise where a parameter does not fit."""
-        return self._replace(c=not_negative("c", self.c))
+    c: NotNegative = 2.0
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -59,7 +55,7 @@ class DelayedUCB1(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "UCB1Player":
         """A player that knows nothing yet."""
-        return UCB1Player(self.checked(), rng)
+        return UCB1Player(checked(self), rng)
 
 
 class UCB1Player(ArmPlayer):

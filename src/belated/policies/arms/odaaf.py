@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import not_negative, parameters, wrong
+from belated.core.arguments import NotNegative, Whole, checked, parameters, wrong
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family
-from belated.policies.shared.arms import ArmPlayer, optional_horizon, outside_unit_interval
+from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
 from belated.policies.shared.constants import known_horizon
 
 
@@ -67,10 +67,10 @@ class ODAAF(NamedTuple):
     Anonymous Feedback, ICML 2018.
     """
 
-    expected_delay: float | None = None
-    horizon: int | None = None
-    max_delay: float | None = None
-    variance: float | None = None
+    expected_delay: NotNegative | None = None
+    horizon: Whole | None = None
+    max_delay: NotNegative | None = None
+    variance: NotNegative | None = None
 
     @property
     def feedback(self) -> str:
@@ -78,15 +78,10 @@ class ODAAF(NamedTuple):
         return "aggregated"
 
     def checked(self) -> "ODAAF":
-        """Raise where a parameter does not fit."""
+        """Raise where two parameters do not fit together."""
         if self.max_delay is not None and self.variance is not None:
             raise wrong("variance", self.variance, "None where max_delay is given")
-        optional = {
-            name: None if value is None else not_negative(name, value)
-            for name, value in self._asdict().items()
-            if name != "horizon"
-        }
-        return self._replace(horizon=optional_horizon(self.horizon), **optional)
+        return self
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -106,7 +101,7 @@ class ODAAF(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "ODAAFPlayer":
         """A player that knows nothing yet."""
-        self = self.checked()
+        self = checked(self)
         known_horizon(self)
         _known_delay(self)
         return ODAAFPlayer(self, rng)

@@ -10,15 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, positive
+from belated.core.arguments import Positive, Whole, checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family
-from belated.policies.shared.arms import (
-    ArmPlayer,
-    least_known,
-    optional_horizon,
-    outside_unit_interval,
-)
+from belated.policies.shared.arms import ArmPlayer, least_known, outside_unit_interval
 from belated.policies.shared.constants import known_horizon
 
 
@@ -67,19 +62,13 @@ class PatientBandits(NamedTuple):
     ICML 2020.
     """
 
-    alpha: float = 0.5
-    horizon: int | None = None
+    alpha: Positive = 0.5
+    horizon: Whole | None = None
 
     @property
     def feedback(self) -> str:
         """Successes only."""
         return "conversions"
-
-    def checked(self) -> "PatientBandits":
-        """Raise where a parameter does not fit."""
-        return self._replace(
-            alpha=positive("alpha", self.alpha), horizon=optional_horizon(self.horizon)
-        )
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -87,7 +76,7 @@ class PatientBandits(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "PatientPlayer":
         """A player that knows nothing yet."""
-        self = self.checked()
+        self = checked(self)
         known_horizon(self)
         return PatientPlayer(self, rng)
 

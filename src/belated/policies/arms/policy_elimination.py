@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import array_of_numbers, parameters, probability, wrong
+from belated.core.arguments import Probability, array_of_numbers, checked, parameters, wrong
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.protocols import Family
 from belated.policies.shared.arms import ArmPlayer, outside_unit_interval
@@ -80,7 +80,7 @@ class PolicyElimination(NamedTuple):
     contexts: Any = None
     policies: Any = None
     weights: Any = None
-    delta: float = 0.05
+    delta: Probability = 0.05
 
     def checked(self) -> "PolicyElimination":
         """Raise where a parameter does not fit."""
@@ -96,8 +96,7 @@ class PolicyElimination(NamedTuple):
                 raise wrong("weights", self.weights, f"{n} chances above 0, whose sum is 1")
         K = None if contexts is None else contexts.shape[1]
         policies = None if self.policies is None else _rows("policies", self.policies, n, K)
-        delta = probability("delta", self.delta)
-        return self._replace(contexts=contexts, policies=policies, weights=weights, delta=delta)
+        return self._replace(contexts=contexts, policies=policies, weights=weights)
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1]."""
@@ -105,7 +104,7 @@ class PolicyElimination(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "PolicyEliminationPlayer":
         """A player that knows nothing yet."""
-        self = self.checked()
+        self = checked(self)
         if self.contexts is not None and self.contexts.shape[2] != dim:
             raise wrong("contexts", self.contexts, f"decision sets with {dim} columns")
         return PolicyEliminationPlayer(self, rng)

@@ -1,15 +1,13 @@
 """QPM-D of Joulani, Gyorgy and Szepesvari (2013): any bandit algorithm, fed from queues."""
 
-from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters
-from belated.core.types import Matrix, Vector
-from belated.model.plain_policy import chosen_row, observer, started
+from belated.core.arguments import checked, parameters
 from belated.model.protocols import Family, refusal
-from belated.policies.shared.arms import ArmPlayer, base_policy
+from belated.policies.shared.arms import Base, base_policy
+from belated.policies.shared.queues import QueuePlayer
 
 
 @parameters
@@ -47,12 +45,7 @@ class QPMD(NamedTuple):
     P. Joulani, A. Gyorgy, C. Szepesvari: Online Learning under Delayed Feedback, ICML 2013.
     """
 
-    base: Any = "ucb1"
-
-    def checked(self) -> "QPMD":
-        """Raise where a parameter does not fit."""
-        base_policy("base", self.base)
-        return self
+    base: Base = "ucb1"
 
     def refuses(self, family: Family) -> str:
         """What the base refuses."""
@@ -60,40 +53,4 @@ class QPMD(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "QueuePlayer":
         """A player that knows nothing yet."""
-        return QueuePlayer(self.checked(), dim, rng)
-
-
-class QueuePlayer(ArmPlayer):
-    """One run of ``QPMD``."""
-
-    def __init__(self, policy: Any, dim: int, rng: np.random.Generator) -> None:
-        super().__init__(policy, rng)
-        self.base = started(base_policy("base", policy.base), dim, rng)
-        self.tell = observer(self.base)
-        self.asked = 0  # rounds of the base
-        self.wanted = -1  # the arm it waits for
-
-    def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
-        super().meet(K)
-        self.queues: list[deque[tuple[Vector, float]]] = [deque() for _ in range(K)]
-
-    def pick(self, actions: Matrix, t: int) -> int:
-        """The arm whose reward the base waits for."""
-        if self.asked == 0:
-            self._ask(actions)
-        while self.queues[self.wanted]:
-            x, y = self.queues[self.wanted].popleft()
-            self.tell(x, y, self.asked)
-            self._ask(actions)
-        return self.wanted
-
-    def _ask(self, actions: Matrix) -> None:
-        self.asked += 1
-        self.wanted = chosen_row(self.base, actions, self.asked)
-
-    def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
-        arm = self.played.pop(t)
-        self.count(arm, y)
-        self.queues[arm].append((x, y))
+        return QueuePlayer(checked(self), dim, rng)

@@ -4,12 +4,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import parameters, whole
+from belated.core.arguments import Count, checked, parameters
 from belated.core.types import Matrix, Vector
 from belated.model.protocols import Family, refusal
-from belated.policies.arms.beta_thompson import as_success, draw_best
-from belated.policies.arms.qpm_d import QueuePlayer
-from belated.policies.shared.arms import base_policy, outside_unit_interval
+from belated.policies.shared.arms import (
+    Base,
+    as_success,
+    base_policy,
+    draw_best,
+    outside_unit_interval,
+)
+from belated.policies.shared.queues import QueuePlayer
 
 
 @parameters
@@ -49,13 +54,8 @@ class SBD(NamedTuple):
     Prior Data, and Evaluation in Bandits, AAAI 2015.
     """
 
-    base: Any = "ucb1"
-    cap: int | None = None
-
-    def checked(self) -> "SBD":
-        """Raise where a parameter does not fit."""
-        base_policy("base", self.base)
-        return self._replace(cap=None if self.cap is None else whole("cap", self.cap, least=0))
+    base: Base = "ucb1"
+    cap: Count | None = None
 
     def refuses(self, family: Family) -> str:
         """Rewards outside [0, 1], and what the base refuses."""
@@ -63,7 +63,7 @@ class SBD(NamedTuple):
 
     def start(self, dim: int, rng: np.random.Generator) -> "SBDPlayer":
         """A player that knows nothing yet."""
-        return SBDPlayer(self.checked(), dim, rng)
+        return SBDPlayer(checked(self), dim, rng)
 
 
 class SBDPlayer(QueuePlayer):

@@ -3,12 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import whole, wrong, wrong_type
+from belated.core.arguments import wrong, wrong_type
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.plain_policy import is_own
 from belated.model.protocols import Family, feedback_of
@@ -24,11 +24,6 @@ def outside_unit_interval(family: Family) -> str:
     low, high, _ = family.support
     fits = low >= 0.0 and high <= 1.0
     return "" if fits else f"learns from rewards in [0, 1], not from {family.support}"
-
-
-def optional_horizon(horizon: int | None) -> int | None:
-    """None, which a simulation fills in, or a number of rounds."""
-    return None if horizon is None else whole("horizon", horizon)
 
 
 class ArmPlayer(ABC):
@@ -85,6 +80,16 @@ def least_known(known: Vector | Integers, pulls: Integers) -> int:
     if not unknown.any():
         return -1
     return int(np.argmin(np.where(unknown, pulls, np.iinfo(np.int64).max)))
+
+
+def draw_best(rng: np.random.Generator, a: Vector, b: Vector) -> int:
+    """The arm of the largest of one draw from each Beta(a_i, b_i)."""
+    return int(np.argmax(rng.beta(a, b)))
+
+
+def as_success(rng: np.random.Generator, y: float) -> float:
+    """1 with probability ``y``, else 0: the same mean, and a Beta posterior stays one."""
+    return float(rng.random() < y) if 0.0 < y < 1.0 else y
 
 
 Divergence = Callable[[Vector], tuple[Vector, Vector]]  # of q, and its slope there
@@ -148,3 +153,11 @@ def base_policy(name: str, base: Any) -> Any:
     if feedback_of(policy) != "identified":
         raise wrong(name, base, expected)
     return policy
+
+
+def _known_base(name: str, base: Any) -> Any:
+    base_policy(name, base)
+    return base
+
+
+Base = Annotated[Any, _known_base]

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from belated.core.arguments import positive, whole, wrong
+from belated.core.arguments import whole, wrong
 from belated.core.jit import inlined_kernel
 from belated.model.protocols import Family, mean
 from belated.model.state import LOG_DET, State
@@ -18,17 +18,15 @@ class Constants(NamedTuple):
     alpha: float
 
 
-def checked_tolerance(tol: object) -> float:
-    """The certified distance of an estimate, not below what rounding allows."""
-    if positive("tol", tol) < 1e-12:
-        raise wrong("tol", tol, "1e-12 or more: rounding allows no less")
-    return positive("tol", tol)
-
-
 def has_identity_mean(family: Family) -> bool:
     """Whether the mean reward is x'theta itself: a slope of 1, and 0 at 0."""
     slopes = family.kappa(1.0), family.lipschitz(1.0)
     return slopes == (1.0, 1.0) and mean(family, 0.0) == 0.0
+
+
+def linear_only(family: Family) -> str:
+    """Why a policy whose model is linear refuses this family; empty where it does not."""
+    return "" if has_identity_mean(family) else "needs a mean reward of x'theta, such as Gaussian()"
 
 
 def is_logistic(family: Family) -> bool:

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import kernel
+from belated.model.protocols import ellipsoid
 from belated.model.state import WORK, State
 from belated.numerics.linalg import exceeds
 from belated.numerics.lowered.products import dot
-from belated.numerics.pruning import ACROSS, DecisionSet
+from belated.numerics.pruning import ACROSS, DecisionSet, most_optimistic
+from belated.policies.shared.optimism import certified_width
 
 
 @kernel
@@ -28,3 +30,21 @@ def explore(
     row = int(rng.random() * actions.rows.shape[0])
     estimate = dot(actions.rows[row], state.theta)
     return row, estimate, estimate, math.inf
+
+
+@kernel
+def width_once_explored(policy: Any, state: State) -> float:
+    """``radius``: infinite while exploring, when nothing is claimed."""
+    return certified_width(policy, state) if explored(policy, state) else math.inf
+
+
+@kernel
+def explore_first(
+    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
+) -> tuple[int, float, float, float]:
+    """``choose``: explore, then play the action with the highest upper bound."""
+    if not explored(policy, state):
+        return explore(state, actions, rng)
+    _, inverse, cap = ellipsoid(policy, state)
+    reach = certified_width(policy, state)
+    return most_optimistic(state.theta, inverse, cap, reach, actions, state.work)

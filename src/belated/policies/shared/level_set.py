@@ -22,7 +22,7 @@ import numpy as np
 
 from belated.core.jit import allocating_kernel, kernel
 from belated.core.types import Matrix, Vector
-from belated.estimators.newton.fit import minimise_on_ball
+from belated.estimators.newton.sphere import minimise_on_ball
 from belated.model.protocols import cumulant, derivatives
 from belated.model.state import OBSERVED, State
 from belated.numerics.linalg import copy

@@ -1,14 +1,27 @@
 """What randomised policies share: draws, and the best action of a drawn parameter."""
 
+import math
+
 import numpy as np
 
 from belated.core.jit import kernel
 from belated.core.types import Matrix, Vector
+from belated.estimators import penalised_mle
+from belated.model.protocols import Estimator, Family
 from belated.model.state import State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet, most_optimistic
 
 DRAW, SAMPLE = 1, 2  # rows of State.work; the kernels of this file use row 0 besides
+
+
+def unconfined_mle(
+    family: Family, dim: int, max_norm: float, lam: float, drift: float = math.inf
+) -> Estimator:
+    """The estimate with the penalty ``lam / 2 ||theta||^2``, sought in all of R^d."""
+    return penalised_mle(
+        *(family, dim, max_norm), m1=1.0, lam=lam, kappa=1.0, constrained=False, drift=drift
+    )
 
 
 @kernel

@@ -35,8 +35,9 @@ class Watch:
     async def _view(self, name: str, now: int) -> BanditView:
         made, view = self._kept.get(name, (0, None))
         if view is None or not 0 <= now - made < SECOND:
-            fold = self.service.fold(name)
             behind = await self.service.events_behind()
+            await self.service.settled()
+            fold = self.service.fold(name)
             # in a thread, on a copy: the live ones change meanwhile
             statistics, about = pickle.dumps(fold.statistics), self._about(fold, now, behind)
             view = await asyncio.to_thread(_view, statistics, now, about)

@@ -21,6 +21,7 @@ from belated.core.arguments import whole, wrong
 from belated.service.http.access import SCOPES, Headers, Key
 from belated.service.http.access_log import KEY
 from belated.service.http.decoding import check_media_type, decoded, parameters, query_of, read
+from belated.service.http.limits import MAX_BODY
 from belated.service.http.openapi import Link, Operation, document
 from belated.service.http.problems import (
     METHOD_NOT_ALLOWED,
@@ -30,7 +31,6 @@ from belated.service.http.problems import (
     ProblemType,
 )
 
-MAX_BYTES = 1_000_000  # of a body, where a route says nothing else
 MOST_PATHS = 1000  # remembered: the same few come again and again
 PARAMETERS = ("path", "query", "body", "call")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -38,6 +38,7 @@ JSON = (b"content-type", b"application/json")
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 Admit = Callable[[Headers, str, str | None], Awaitable[Key | None]]  # such as access.Gate
+Settled = Callable[[], Awaitable[None]]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -66,13 +67,37 @@ class Call(NamedTuple):
         return self.scope.setdefault("state", {})
 
 
-class Api:
-    """Operations, and the ASGI app that serves them."""
+async def _at_once() -> None:
+    """Wait for nothing."""
 
-    def __init__(self, title: str, version: str, admit: Admit | None = None) -> None:
+
+class Api:
+    """Operations, and the ASGI app that serves them.
+
+    Parameters
+    ----------
+    admit
+        Lets a caller in, or raises; None: everybody is let in.
+    settled
+        Is awaited before the handler of an operation that not everybody may use: returns when the
+        state can be looked at.
+    max_body
+        Bytes that a body may have, where a route says nothing else.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        version: str,
+        admit: Admit | None = None,
+        settled: Settled = _at_once,
+        max_body: int = MAX_BODY,
+    ) -> None:
         self.title = title
         self.version = version
         self.admit = admit
+        self.settled = settled
+        self.max_body = max_body
         self.operations: list[Operation] = []
         self._resources: dict[str, Resource] = {}
 
@@ -85,7 +110,7 @@ class Api:
         needs: str | None,
         problems: Sequence[ProblemType] = (),
         links: Sequence[Link] = (),
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
         checks_bandit: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated function the handler of a method of a path.
@@ -102,20 +127,20 @@ class Api:
         links
             What can be done with the answer.
         max_bytes
-            Most that a body may have.
+            Most that a body may have; None: ``max_body`` of the API.
         checks_bandit
             The handler looks itself at the bandit of ``call.key``. Otherwise that is the path
             parameter ``name``; and where there is none, only keys for all bandits are let in.
         """
 
         def declare(handler: Handler) -> Handler:
-            operation = _operation(
-                handler, method, path, answers, needs, problems, links, max_bytes
-            )
+            most = self.max_body if max_bytes is None else max_bytes
+            operation = _operation(handler, method, path, answers, needs, problems, links, most)
             if any(operation.id == other.id for other in self.operations):
                 raise wrong("handler", operation.id, "a name that no other handler has")
             resource = self._resources.setdefault(path, Resource())
-            resource.add(method, Endpoint(operation, handler, self.admit, checks_bandit))
+            endpoint = Endpoint(operation, handler, self.admit, self.settled, checks_bandit)
+            resource.add(method, endpoint)
             self.operations.append(operation)
             return handler
 
@@ -282,11 +307,13 @@ class Endpoint:
         operation: Operation,
         handler: Callable[..., Awaitable[Any]],
         admit: Admit | None,
+        settled: Settled,
         checks_bandit: bool,
     ) -> None:
         self.operation = operation
         self._handler = handler
         self._admit = admit
+        self._settled = _at_once if operation.needs is None else settled
         self._checks_bandit = checks_bandit
         self._wants_call = "call" in signature(handler).parameters
         self._paths: dict[tuple[str, ...], Any] = {}
@@ -310,6 +337,7 @@ class Endpoint:
             arguments["body"] = decoded(self._decoder, raw)
         if self._wants_call:
             arguments["call"] = Call(scope, key, raw)
+        await self._settled()
         result = await self._handler(**arguments)
         scope[STARTED] = True
         if isinstance(result, Response):

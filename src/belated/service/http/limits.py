@@ -12,6 +12,7 @@ try:
 except ImportError:  # Windows, where sockets are not counted as files
     resource = None  # type: ignore[assignment]
 
+MAX_BODY = 1_000_000  # bytes
 OWN_FILES = 100  # beside connections: the store, pipes, libraries, what asks for the health
 
 
@@ -28,6 +29,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # load balancers wait for 60 seconds by default
     idle_seconds: Annotated[float, Meta(description="Longest between two requests.")] = 75.0
     max_connections: Annotated[int, Meta(description="Open at a time, for each worker.")] = 1_000
+    # a body is decoded in one go
+    max_body: Annotated[
+        int, Meta(description="Bytes of a body; everybody waits up to 20 ms for each megabyte.")
+    ] = MAX_BODY
 
     def check(self) -> None:
         """Raise ``ValueError`` for a limit under which nothing could be served."""
@@ -38,6 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         positive("body-seconds", self.body_seconds)
         positive("idle-seconds", self.idle_seconds)
         whole("max-connections", self.max_connections)
+        whole("max-body", self.max_body, 1_000)
 
 
 def make_room(limits: Limits) -> None:

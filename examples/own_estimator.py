@@ -16,17 +16,18 @@ from belated.extend import (
     Estimator,
     Family,
     History,
+    Positive,
     State,
     Vector,
     check_policy,
     choose,
     derivatives,
+    deterministic,
     dot,
     matvec,
     mean,
     most_optimistic,
     parameters,
-    positive,
     refit,
     take_in,
 )
@@ -70,6 +71,7 @@ def _refit(estimator: OneStep, family: Family, state: State, history: History) -
     state.theta[:] = state.fit.theta
 
 
+@deterministic
 @parameters
 class QuickOptimist(NamedTuple):
     """Optimism of a fixed width around an estimate that costs O(d^2) a reward. No guarantee.
@@ -82,17 +84,8 @@ class QuickOptimist(NamedTuple):
         The ridge.
     """
 
-    width: float = 1.0
-    lam: float = 1.0
-
-    @property
-    def randomised(self) -> bool:
-        """False: no random numbers are drawn."""
-        return False
-
-    def checked(self) -> "QuickOptimist":
-        """Raise where a parameter does not fit."""
-        return QuickOptimist._make((positive("width", self.width), positive("lam", self.lam)))
+    width: Positive = 1.0
+    lam: Positive = 1.0
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "QuickOptimist":
         """Nothing is left open that would have to be derived from the family."""

@@ -1,6 +1,6 @@
 """A policy of your own: copy this file, change `choose`, run it.
 
-A policy is a NamedTuple of parameters, three methods, and kernels registered on its type. This one
+A policy is a NamedTuple of parameters, two methods, and kernels registered on its type. This one
 plays a random action with probability epsilon and the best-looking one otherwise.
 """
 
@@ -15,14 +15,14 @@ from belated.extend import (
     Estimator,
     Family,
     LazyNewton,
+    Positive,
+    Probability,
     State,
     check_policy,
     choose,
     dot,
     most_optimistic,
     parameters,
-    positive,
-    probability,
 )
 
 
@@ -38,14 +38,8 @@ class EpsilonGreedy(NamedTuple):
         The ridge.
     """
 
-    epsilon: float = 0.1
-    lam: float = 1.0
-
-    def checked(self) -> "EpsilonGreedy":
-        """Raise where a parameter does not fit."""
-        return EpsilonGreedy._make(
-            (probability("epsilon", self.epsilon), positive("lam", self.lam))
-        )
+    epsilon: Probability = 0.1
+    lam: Positive = 1.0
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "EpsilonGreedy":
         """Nothing is left open that would have to be derived from the family."""

@@ -16,16 +16,18 @@ from belated.extend import (
     Estimator,
     Family,
     History,
+    Positive,
     State,
     Vector,
     check_policy,
     choose,
     derivatives,
+    deterministic,
     dot,
     matvec,
+    mean,
     most_optimistic,
     parameters,
-    positive,
     refit,
     take_in,
 )
@@ -38,7 +40,7 @@ class Steps(NamedTuple):
 
 
 class OneStep(NamedTuple):
-    """`theta += W^-1 x (y - mu(x'theta)) / mu'(x'theta)` for each returned reward."""
+    """`theta += W^-1 x (y - mu(x'theta)) / mu'(0)` for each returned reward."""
 
     @property
     def one_pass(self) -> bool:
@@ -58,10 +60,10 @@ class OneStep(NamedTuple):
 @take_in.case(OneStep)
 def _take_in(estimator: OneStep, family: Family, state: State, x: Vector, y: float) -> None:
     theta, direction = state.fit.theta, state.work[0]
-    mu, slope, _ = derivatives(family, dot(x, theta))
+    surprise = (y - mean(family, dot(x, theta))) / derivatives(family, 0.0)[1]
     matvec(state.W_inv, x, direction)
     for i in range(x.shape[0]):
-        theta[i] += direction[i] * (y - mu) / slope
+        theta[i] += direction[i] * surprise
 
 
 @refit.case(OneStep)
@@ -69,6 +71,7 @@ def _refit(estimator: OneStep, family: Family, state: State, history: History) -
     state.theta[:] = state.fit.theta
 
 
+@deterministic
 @parameters
 class QuickOptimist(NamedTuple):
     """Optimism of a fixed width around an estimate that costs O(d^2) a reward. No guarantee.
@@ -81,17 +84,8 @@ class QuickOptimist(NamedTuple):
         The ridge.
     """
 
-    width: float = 1.0
-    lam: float = 1.0
-
-    @property
-    def randomised(self) -> bool:
-        """False: no random numbers are drawn."""
-        return False
-
-    def checked(self) -> "QuickOptimist":
-        """Raise where a parameter does not fit."""
-        return QuickOptimist._make((positive("width", self.width), positive("lam", self.lam)))
+    width: Positive = 1.0
+    lam: Positive = 1.0
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "QuickOptimist":
         """Nothing is left open that would have to be derived from the family."""

@@ -11,18 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.extend import Matrix, Vector, check_environment, draw_actions, parameters, whole
+from belated.extend import Matrix, Vector, Whole, check_environment, draw_actions, parameters
 
 
 @parameters
 class Blocks(NamedTuple):
     """The features of a visitor, uniform on the unit sphere, in the block of each action."""
 
-    n_actions: int = 3
-
-    def checked(self) -> "Blocks":
-        """Raise where a parameter does not fit."""
-        return Blocks._make((whole("n_actions", self.n_actions),))
+    n_actions: Whole = 3
 
     def mean(self, dim: int) -> Vector:
         """The average action: no direction is preferred."""

@@ -6,19 +6,15 @@ A delay is a NamedTuple with its mean and its survival function, and one kernel:
 import math
 from typing import NamedTuple
 
-from belated.extend import check_delay, delay_quantile, parameters, positive
+from belated.extend import Positive, check_delay, delay_quantile, parameters
 
 
 @parameters
 class Weibull(NamedTuple):
     """P(tau > t) = exp(-(t / scale)^shape)."""
 
-    scale: float = 50.0
-    shape: float = 0.7
-
-    def checked(self) -> "Weibull":
-        """Raise where a parameter does not fit."""
-        return Weibull._make((positive("scale", self.scale), positive("shape", self.shape)))
+    scale: Positive = 50.0
+    shape: Positive = 0.7
 
     @property
     def mean(self) -> float:

@@ -63,7 +63,7 @@ def variant(base, cases=(), *args, **members):
 
 @parameters
 class Toy(NamedTuple):
-    """Optimism with a width of one half, and ridge regression.
+    """Optimism with a width of one, and ridge regression.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Toy(NamedTuple):
 
 @choose.case(Toy)
 def choose_optimistically(policy, state, actions, rng):
-    return most_optimistic(state.theta, state.W_inv, state.cap, 0.5, actions, state.work)
+    return most_optimistic(state.theta, state.W_inv, state.cap, 1.0, actions, state.work)
 
 
 def choosing(function):
@@ -156,8 +156,8 @@ def grows_W_when_it_decides():
 
 def reads_a_history_it_disclaims():
     def last_rows(estimator, family, state, history):
-        y = np.nan_to_num(history.y)
-        state.theta[:] = np.linalg.solve(np.eye(3) + history.x.T @ history.x, history.x.T @ y)
+        x, y = np.clip(history.x, -1.0, 1.0), np.clip(np.nan_to_num(history.y), -1.0, 1.0)
+        state.theta[:] = np.linalg.solve(np.eye(3) + x.T @ x, x.T @ y)
 
     return estimating((refit, last_rows))
 

@@ -3,7 +3,9 @@
 Each of them is a NamedTuple of parameters under ``@parameters``, with the methods of its protocol
 (``Policy``, ``Family``, ``Delay``, ``Estimator``, ``Environment``) and with kernels: functions that
 Numba can compile, registered as the case of a generic function for its type,
-``@choose.case(MyPolicy)``. The folder ``examples`` has one of each that runs as it is:
+``@choose.case(MyPolicy)``. The type of a parameter says what fits (``Positive``, ``Probability``,
+``Whole``, ``Flag``, or ``Positive | None``); other values are refused. The folder ``examples`` has
+one of each that runs as it is:
 
 =============  ==================================  ==============================================
 to write a     register cases of                   and run
@@ -29,12 +31,14 @@ A store of decisions and rewards has ``belated.ledger.protocol`` and ``belated.l
 
 from belated.checks import check_delay, check_environment, check_family, check_policy
 from belated.core.arguments import (
-    not_negative,
-    number,
+    Flag,
+    NotNegative,
+    Positive,
+    Probability,
+    Whole,
+    derives,
     parameters,
-    positive,
-    probability,
-    whole,
+    resolved,
     wrong,
     wrong_type,
 )
@@ -48,11 +52,13 @@ from belated.model.protocols import (
     Family,
     Policy,
     Support,
+    accepted,
     choose,
     cumulant,
     delay_quantile,
     delay_quantile_of,
     derivatives,
+    deterministic,
     draw_actions,
     draw_parameter,
     dual_norm,
@@ -87,14 +93,20 @@ __all__ = [
     "Environment",
     "Estimator",
     "Family",
+    "Flag",
     "History",
     "LazyNewton",
     "Matrix",
+    "NotNegative",
     "Policy",
+    "Positive",
+    "Probability",
     "Ridge",
     "State",
     "Support",
     "Vector",
+    "Whole",
+    "accepted",
     "add_outer",
     "check_delay",
     "check_environment",
@@ -106,6 +118,8 @@ __all__ = [
     "delay_quantile",
     "delay_quantile_of",
     "derivatives",
+    "derives",
+    "deterministic",
     "dot",
     "draw_actions",
     "draw_parameter",
@@ -120,16 +134,13 @@ __all__ = [
     "normal_cdf",
     "normal_pdf",
     "normal_quantile",
-    "not_negative",
-    "number",
     "parameters",
     "penalised_mle",
-    "positive",
-    "probability",
     "quadratic",
     "radius",
     "refit",
     "remember",
+    "resolved",
     "revise",
     "reward_quantile",
     "ridge_regression",
@@ -140,7 +151,6 @@ __all__ = [
     "solve_upper",
     "sqrt_beta",
     "take_in",
-    "whole",
     "wrong",
     "wrong_type",
 ]

@@ -153,14 +153,16 @@ class WithDigests:
     """The app, and the digests of its bandits at /digests."""
 
     def __init__(self, app: Any, service: Service) -> None:
-        self.app, self.replica = app, service.replica
+        self.app, self.service = app, service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope.get("path") != "/digests":
             await self.app(scope, receive, send)
             return
-        digests = {name: fold.digest() for name, fold in self.replica.folds.items()}
-        body = json.dumps({"position": self.replica.position, "digests": digests}).encode()
+        await self.service.settled()  # as everybody who looks at the bandits
+        replica = self.service.replica
+        digests = {name: fold.digest() for name, fold in replica.folds.items()}
+        body = json.dumps({"position": replica.position, "digests": digests}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -14,7 +14,7 @@ from belated.model.protocols import refusal, refuse_family
 from belated.worlds.delays import Empirical, Informative, Lomax, Pareto, Scaled, Uniform
 
 # Rounds after which learning shows: of policies that learn slowly, and one of slow plain Python
-ROUNDS = {"odaaf": 1500, "delayed-elimination": 1500, "opse": 1500, "ofuglb": 80}
+ROUNDS = {"odaaf": 20_000, "delayed-elimination": 8000, "opse": 8000, "ofuglb": 150}
 # Policies that check_learns_from_rewards is not asked of, and why
 NOT_ASKED = {
     "uniform": "the baseline that never learns",

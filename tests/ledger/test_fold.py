@@ -334,7 +334,7 @@ class AnyReplica(RuleBasedStateMachine):
         assert math.sqrt(difference @ H @ difference) <= 2.0 * certified + 1e-10
 
 
-TestAnyReplica = AnyReplica.TestCase
+TestAnyReplica = pytest.mark.slow(AnyReplica.TestCase)
 TestAnyReplica.settings = settings(
     max_examples=1000,
     stateful_step_count=20,

@@ -11,7 +11,17 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 import naive
 from belated import Bandit, DelayedOFUGLM, registry
-from belated.estimators.newton.certificate import _exponential, _remainder, _stretch, certify
+from belated.estimators.newton.certificate import (
+    _exponential,
+    _line_search,
+    _minimise_model,
+    _objective,
+    _propose,
+    _refine,
+    _remainder,
+    _stretch,
+    certify,
+)
 from belated.estimators.newton.fit import (
     EIGENVALUE,
     LEAST_SLOPE,
@@ -22,13 +32,6 @@ from belated.estimators.newton.fit import (
     LazyNewton,
     move_anchor,
     pass_over_data,
-)
-from belated.estimators.newton.refit import (
-    _line_search,
-    _minimise_model,
-    _objective,
-    _propose,
-    _refine,
 )
 from belated.estimators.newton.sphere import (
     _solve_on_sphere,

@@ -122,8 +122,13 @@ def test_without_a_private_part_of_numba_kernels_are_compiled_by_njit(tmp_path):
 
 
 BUILDERS = {
-    "inner_products": {"inner_products": "vvvvvvvd"},
-    "products": {"dot": "vv", "matvec": "mvv", "quadratic": "mvv", "add_outer": "mdv"},
+    "products": {
+        "dot": "vv",
+        "matvec": "mvv",
+        "quadratic": "mvv",
+        "add_outer": "mdv",
+        "inner_products": "vvvvvvvd",
+    },
     "score_bounds": {
         "bound_all": "mvvffffm",
         "highest": "vi",

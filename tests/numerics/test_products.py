@@ -8,8 +8,13 @@ from numba.core.errors import TypingError
 from belated.numerics.linalg import inverse_add_outer
 from belated.numerics.lowered.builders import lowering
 from belated.numerics.lowered.builders.products import PANELS
-from belated.numerics.lowered.inner_products import inner_products
-from belated.numerics.lowered.products import add_outer, dot, matvec, quadratic
+from belated.numerics.lowered.products import (
+    add_outer,
+    dot,
+    inner_products,
+    matvec,
+    quadratic,
+)
 from belated.numerics.lowered.third_derivative import (
     BATCH,
     add_squares,

@@ -7,7 +7,14 @@ import pytest
 
 import naive.estimators
 import naive.families
-from belated.estimators.newton.certificate import _exponential, _remainder, _stretch, certify
+from belated.estimators.newton.certificate import (
+    _exponential,
+    _minimise_model,
+    _refine,
+    _remainder,
+    _stretch,
+    certify,
+)
 from belated.estimators.newton.fit import (
     EIGENVALUE,
     LONGEST,
@@ -17,7 +24,6 @@ from belated.estimators.newton.fit import (
     move_anchor,
     pass_over_data,
 )
-from belated.estimators.newton.refit import _minimise_model, _refine
 from belated.families import Bernoulli
 from belated.model.protocols import concordance, self_concordance
 from belated.model.state import History

@@ -8,9 +8,8 @@ import pytest
 import naive.estimators
 import naive.families
 from belated import Bandit, DelayedOFUGLM
-from belated.estimators.newton.certificate import _remainder
+from belated.estimators.newton.certificate import _line_search, _objective, _propose, _remainder
 from belated.estimators.newton.fit import LEAST_SLOPE, LONGEST, MULTIPLIER, SHIFT, LazyNewton
-from belated.estimators.newton.refit import _line_search, _objective, _propose
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.model.state import History
 from belated.numerics.linalg import grow

@@ -14,7 +14,7 @@ term. The estimate is ``ref + step``, the minimiser of a model of F (``sphere.py
 where the anchor is an earlier step (zero for order 2), so that T3, of d^3 / 6 numbers, is read only
 when the anchor moves. Self-concordance bounds how far that is from the true minimiser
 (``certificate.py``); only when the bound exceeds ``tol``, and moving the anchor does not help, does
-the reference move, at the price of one pass over the data (``refit.py``).
+the reference move, at the price of one pass over the data.
 """
 
 import math

@@ -23,8 +23,10 @@ from belated.numerics.lowered.builders.lowering import (
     load_up_to,
     spread,
     store,
+    store_up_to,
 )
 
+COUNT = 8  # inner products of a certificate
 # widths of the packs that make up a panel of so many columns; wider matrices have several panels
 PANELS = {20: (8, 8, 4), 16: (8, 8), 12: (8, 4), 8: (8,), 4: (4,), 2: (2,), 1: (1,)}
 
@@ -118,10 +120,58 @@ def _build_dot(builder: Any, a: Any, b: Any, d: Any) -> None:
     builder.ret(halved(builder, sums.get(), builder.fadd))
 
 
+def _build_inner(builder: Any, *arguments: Any) -> None:
+    *vectors, nu, d = arguments
+    nus = spread(builder, nu, 8)
+    zeros = ir.Constant(ir.VectorType(DOUBLE, 8), [0.0] * 8)
+    sums = [Variable(builder, zeros) for _ in range(COUNT)]
+
+    def take(packs: Any) -> Any:
+        """Add eight places of each vector to all sums; returns what ``off`` becomes there."""
+        gradient, bent, ref, anchor, H_anchor, step, H_step = packs
+        theta = builder.fadd(ref, step)
+        off = builder.fadd(builder.fadd(gradient, bent), builder.fmul(nus, theta))
+        off = builder.fadd(H_step, off)
+        far = builder.fsub(step, anchor)
+        pairs = (
+            (gradient, gradient),
+            (H_step, H_step),
+            (off, off),
+            (step, step),
+            (ref, ref),
+            (far, far),
+            (step, H_anchor),
+            (anchor, H_anchor),
+        )
+        for total, pair in zip(sums, pairs, strict=True):
+            total.set(builder.fadd(total.get(), builder.fmul(*pair)))
+        return off
+
+    whole = builder.and_(d, INT(-8))
+    with cgutils.for_range_slice(builder, INT(0), whole, INT(8), INT) as (i, _):
+        off = take([load(builder, vector, i, 8) for vector in vectors])
+        store(builder, off, vectors[-1], i)
+    left = builder.sub(d, whole)
+    with builder.if_then(builder.icmp_signed(">", left, INT(0))):
+        off = take([load_up_to(builder, vector, whole, left) for vector in vectors])
+        store_up_to(builder, off, vectors[-1], whole, left)
+    results = ir.Constant(ir.ArrayType(DOUBLE, COUNT), ir.Undefined)
+    for k, total in enumerate(sums):
+        number = halved(builder, total.get(), builder.fadd)
+        results = builder.insert_value(results, number, k)
+    builder.ret(results)
+
+
 dot = called("dot", DOUBLE, _build_dot, lambda a, b: [a.data, b.data, a.shape[0]])
 matvec = quadratic = called(
     "product", DOUBLE, _build_product, lambda A, x, out: [A.data, x.data, out.data, x.shape[0]]
 )
 add_outer = called(
     "update", NOTHING, _build_update, lambda A, weight, x: [A.data, weight, x.data, x.shape[0]]
+)
+inner_products = called(
+    "inner_products",
+    ir.ArrayType(DOUBLE, COUNT),
+    _build_inner,
+    lambda *given: [*(vector.data for vector in given[:-1]), given[-1], given[0].shape[0]],
 )

@@ -1,11 +1,15 @@
 """Health is answered within moments, whatever the service works on: told by the order of events."""
 
 import asyncio
+import random
+import sys
 import threading
 
 from belated.ledger.proposing import NOTHING_SAID
 from belated.ledger.replica import Replica
 from belated.ledger.stores.memory import MemoryLedger
+from belated.service import service as service_module
+from belated.service import writer
 from belated.service.http import decoding
 from belated.service.http.limits import MAX_BODY, Limits
 from belated.service.routes import new_api
@@ -190,3 +194,56 @@ def test_health_is_answered_while_thousands_of_actions_are_looked_at(monkeypatch
         assert service.fold("shop").digest() == digest_of_log(service)
 
     in_process(ask)
+
+
+def test_the_state_is_what_the_log_says_though_the_event_loop_never_waits(monkeypatch):
+    """Every piece of work overlaps with requests, and threads change places all the time."""
+    monkeypatch.setattr(writer, "WAIT", 0.0)
+    monkeypatch.setattr(service_module, "WAIT", 0.0)
+    monkeypatch.setattr(service_module, "LARGE", 100)
+    interval = sys.getswitchinterval()
+    rng = random.Random(1)
+    looked, erasing = 0, []
+
+    async def load(http, service, n):
+        for k in range(n):
+            subject = rng.choice(["me", "you", None])
+            rows = [{"id": f"r{k}", "features": [0.1, 0.2]}] * (k % 7 == 0)
+            body = {"actions": rows} if rows else {}
+            made = await http.post("/v1/bandits/shop/decisions", json=body | {"subject": subject})
+            await reward(http, made.json()["decision_id"], float(rng.random() < 0.5))
+            if k % 10 == 0:
+                put = {f"a{rng.randrange(5)}": [rng.random(), 0.1] for _ in range(20)}
+                await http.patch("/v1/bandits/shop/actions", json={"put": put})
+
+    async def look(http, service, over):
+        nonlocal looked
+        while not over.is_set():
+            assert (await http.get(rng.choice(STATE))).status_code == 200
+            await service.settled()
+            fold, position = service.fold("shop"), service.replica.position
+            if not erasing:  # what is erased is gone from the log before a bandit hears of it
+                assert Replica(service.ledger).replayed("shop", position).digest() == fold.digest()
+                looked += 1
+            await service.expire()
+
+    async def play(http, service):
+        over = asyncio.Event()
+        looking = asyncio.create_task(look(http, service, over))
+        for subject in ("me", "you"):
+            await asyncio.gather(*(load(http, service, 8) for _ in range(3)))
+            erasing.append(subject)
+            erasure = http.delete(f"/v1/bandits/shop/subjects/{subject}")
+            await asyncio.gather(*(load(http, service, 8) for _ in range(3)), erasure)
+            erasing.clear()
+        over.set()
+        await looking
+        await service.catch_up()
+        assert service.fold("shop").digest() == digest_of_log(service)
+
+    try:
+        sys.setswitchinterval(1e-5)
+        in_process(play)
+    finally:
+        sys.setswitchinterval(interval)
+    assert looked > 5

@@ -39,7 +39,7 @@ class WorkThread:
         with suppress(TimeoutError):
             work.exception(wait)
         if not work.done():
-            self._work = asyncio.wrap_future(work)
-            await asyncio.wait([self._work])  # whoever asked may be cancelled, the work is not
-            return self._work.result()
+            going_on = self._work = asyncio.wrap_future(work)
+            await asyncio.wait([going_on])  # whoever asked may be cancelled, the work is not
+            return going_on.result()
         return work.result()

@@ -342,7 +342,7 @@ def test_features_must_give_one_row_an_action():
             return {}
 
     bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=Broken())
-    with pytest.raises(ValueError, match="features gave 1 rows: expected 3, one an action"):
+    with pytest.raises(ValueError, match="features gave 1 rows: expected 3, one per action"):
         bandit.decide([{}, {}, {}])
 
 

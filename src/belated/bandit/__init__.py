@@ -150,8 +150,8 @@ class Bandit:
         Parameters
         ----------
         actions
-            A (K, dim) array, one row an action; K may differ from call to call. With
-            ``features``, a list of dicts or a data frame, one row an action.
+            A (K, dim) array, one row per action; K may differ from call to call. With
+            ``features``, a list of dicts or a data frame, one row per action.
         context
             With ``features``: what all these actions have in common, as a dict.
         """

@@ -32,7 +32,7 @@ def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: 
         _warn_of(counts_of(features))
         if hasattr(actions, "__len__") and len(matrix) != len(actions):
             raise ValueError(
-                f"features gave {len(matrix)} rows: expected {len(actions)}, one an action"
+                f"features gave {len(matrix)} rows: expected {len(actions)}, one per action"
             )
     elif context is not None:
         raise wrong_type("context", context, "None for a bandit without features")

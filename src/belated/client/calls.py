@@ -112,7 +112,7 @@ class Attempts:
         return max(backoff, 0.0 if response is None else _retry_after(response))
 
     def _is_compiling(self, response: httpx2.Response) -> bool:
-        """Whether the service is compiling, as it does once: this is waited for in any case."""
+        """Returns whether the service is compiling, which is waited for in any case."""
         if response.status_code != 503 or _problem(response).type != COMPILING:
             return False
         self._compiling -= _retry_after(response)

@@ -73,7 +73,7 @@ def _entry(name: str, kind: Any) -> str:
 
 
 def _claim(kind: Any) -> str:
-    """Whether the policy has a confidence set: with its defaults, if ``guaranteed``, or never."""
+    """Returns when the policy has a confidence set: by default, if ``guaranteed``, or never."""
     if claims_set(kind()):
         return "yes"
     return "if `guaranteed`" if kind in radius.cases else "no"

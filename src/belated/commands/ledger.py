@@ -39,7 +39,7 @@ def export_command(
     ledger: Url,
     out: Annotated[Path, typer.Option(help="events: .jsonl, .parquet; --joined: .csv as well.")],
     joined: Annotated[
-        bool, typer.Option("--joined", help="One row a decision, with its reward.")
+        bool, typer.Option("--joined", help="One row per decision, with its reward.")
     ] = False,
     bandit: One = None,
     since: Annotated[str | None, typer.Option(help="From this ISO time on.")] = None,

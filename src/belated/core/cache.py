@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def is_ours(function: Callable[..., Any]) -> bool:
-    """Whether a function is part of this package."""
+    """Return whether a function is part of this package."""
     return PACKAGE in Path(getsourcefile(function) or "").resolve().parents
 
 
@@ -52,7 +52,7 @@ def cache_dir() -> Path:
 
 
 def is_writable() -> bool:
-    """Whether kernels can be kept."""
+    """Return whether kernels can be kept."""
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=cache_dir()).close()

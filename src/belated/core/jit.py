@@ -60,12 +60,12 @@ def inlined_kernel(function: F) -> F:
 
 
 def has_compiled(function: Any, *arguments: Any) -> bool:
-    """Whether a kernel can be called with arguments of these types without compiling it."""
+    """Return whether a kernel can be called with arguments of these types without compiling it."""
     return not hasattr(function, "is_there") or function.is_there(arguments)
 
 
 def is_lean(dispatcher: Any) -> bool:
-    """Whether a kernel was compiled without reference counts."""
+    """Return whether a kernel was compiled without reference counts."""
     return dispatcher.targetoptions.get("_nrt") is False
 
 

@@ -129,7 +129,7 @@ class Game(NamedTuple):
 
 
 def looks_back(estimator: Estimator) -> bool:
-    """Whether the estimator may pass over old rewards again. True unless it says otherwise."""
+    """Returns whether the estimator may pass over old rewards again; True by default."""
     return bool(getattr(estimator, "looks_back", True))
 
 

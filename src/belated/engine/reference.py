@@ -165,7 +165,7 @@ def mean_rewards(family: Family, world: World) -> Matrix:
 
 
 def _covers(bandit: Any, theta_star: Vector) -> bool:
-    """Whether theta_star is in the confidence set; False where there is none."""
+    """Return whether theta_star is in the confidence set; False where there is none."""
     state = getattr(bandit, "_state", None)
     if state is None or not claims_set(bandit.policy):
         return False

@@ -210,17 +210,17 @@ class _Group:
 
 
 def is_randomised(policy: Policy) -> bool:
-    """Whether the policy draws random numbers. True unless it says otherwise."""
+    """Return whether the policy draws random numbers. True unless it says otherwise."""
     return bool(getattr(policy, "randomised", True))
 
 
 def has_set(policy: Policy) -> bool:
-    """Whether the policy has a confidence set."""
+    """Return whether the policy has a confidence set."""
     return claims_set(policy)
 
 
 def has_certificate(policy: Policy) -> bool:
-    """Whether regret can be bounded at run time: that needs a bound on ``||theta_star||``, too."""
+    """Returns whether regret can be bounded at run time, which needs a bound on theta_star."""
     return has_set(policy) and hasattr(policy, "m1")
 
 

@@ -109,12 +109,12 @@ class Learner:
 
     @property
     def can_revise(self) -> bool:
-        """Whether the estimator can exchange one reward for another."""
+        """Return whether the estimator can exchange one reward for another."""
         return type(self.estimator) in revise.cases
 
     @property
     def has_set(self) -> bool:
-        """Whether the policy has a confidence set."""
+        """Return whether the policy has a confidence set."""
         return claims_set(self.policy)
 
     def stream(self, rng: np.random.Generator) -> np.random.Generator | None:
@@ -209,7 +209,7 @@ class Learner:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the kernels for choosing and learning are in memory or on disk."""
+        """Return whether the kernels for choosing and learning are in memory or on disk."""
         return has_compiled(choose_step, *self._to_choose()) and has_compiled(
             fold_step, *self._to_learn()
         )

@@ -141,5 +141,5 @@ class KeyChange(msgspec.Struct, array_like=True, frozen=True):
 
 
 def is_late(time: int, due: int | None, expired: bool) -> bool:
-    """Whether a reward came after the window of its decision."""
+    """Return whether a reward came after the window of its decision."""
     return expired or (due is not None and time > due)

@@ -130,7 +130,7 @@ class Fold:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a decision depends on nothing but what is known and what is asked."""
+        """Return whether a decision depends on nothing but what is known and what is asked."""
         spec = self.spec
         randomised = getattr(self.learner.policy, "randomised", True)
         at_random = randomised or self.spreads or spec.exploration > 0.0
@@ -138,7 +138,7 @@ class Fold:
 
     @property
     def spreads(self) -> bool:
-        """Whether actions are drawn uniformly, because a conversion loop has learnt nothing yet.
+        """True while actions are drawn uniformly: a conversion loop has learnt nothing yet.
 
         It learns nothing before the first window closes, and a policy that draws nothing would
         play the same action until then.

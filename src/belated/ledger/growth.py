@@ -44,7 +44,7 @@ class Earlier:
         return vector.tobytes()
 
     def knows(self, x: bytes) -> bool:
-        """Whether a vector has a length that the features of this bandit have, or had."""
+        """Return whether a vector has a length that the features of this bandit have, or had."""
         return len(x) == 8 * self.dim or (len(x) % 8 == 0 and len(x) // 8 in self._places)
 
     def listed(self) -> list[list[int]]:

@@ -116,5 +116,5 @@ def options(fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
         )
     names = [str(k) for k in range(len(matrix))] if ask.names is None else ask.names
     if len(names) != len(matrix):
-        raise wrong("names", names, f"{len(matrix)}, one an action")
+        raise wrong("names", names, f"{len(matrix)}, one per action")
     return names, matrix

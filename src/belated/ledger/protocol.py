@@ -52,7 +52,7 @@ class Follower(Protocol):
         """Up to where it has taken in the log."""
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
-        """Whether a bandit can have such a reward, or revision."""
+        """Return whether a bandit can have such a reward, or revision."""
 
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         """Return the given decisions that are still open; some may be left out.

@@ -198,7 +198,7 @@ class Replica:
         self._torn -= by_bandit.keys()
 
     def follows(self, name: str) -> bool:
-        """Whether a bandit of this name is taken in."""
+        """Return whether a bandit of this name is taken in."""
         return self._only is None or name == self._only
 
     def release(self, name: str) -> None:
@@ -218,7 +218,7 @@ class Replica:
         return fold
 
     def _took_in_what(self, erasure: Event) -> bool:
-        """Whether this loop may have taken in decisions before they were erased."""
+        """Return whether this loop may have taken in decisions before they were erased."""
         first = msgspec.msgpack.decode(erasure.body, type=Erasure).first
         if first is None:
             return False  # there were none of the subject
@@ -268,7 +268,7 @@ class Replica:
         return outcomes
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
-        """Whether a bandit can have such a reward, or revision."""
+        """Return whether a bandit can have such a reward, or revision."""
         fold = self.folds.get(bandit)
         if fold is None:
             raise NewBanditError(bandit)

@@ -186,7 +186,7 @@ def load_fold(replica: Replica, header: dict[str, Any], arrays: Path, actions: P
 
 
 def _erased_since(ledger: Ledger, position: Position) -> bool:
-    """Whether the snapshot holds something that was erased after it was taken."""
+    """Return whether the snapshot holds something that was erased after it was taken."""
     for event in ledger.rare(Kind.FORGOTTEN, position):
         first = msgspec.msgpack.decode(event.body, type=Erasure).first
         if first is not None and first <= position:

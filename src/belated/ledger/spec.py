@@ -158,5 +158,5 @@ def _plain(value: Any) -> Any:
 
 
 def _can_grow(features: dict[str, Any] | None) -> bool:
-    """Whether these are features whose every category the log holds."""
+    """Return whether these are features whose every category the log holds."""
     return features is not None and features.get("kind") == "features"

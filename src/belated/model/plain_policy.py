@@ -24,13 +24,13 @@ class OwnPolicy(Protocol):
 
 
 def is_own(policy: object) -> bool:
-    """Whether it is a policy in plain Python: an object with ``choose`` and ``observe``."""
+    """Return whether it is a policy in plain Python: an object with ``choose`` and ``observe``."""
     has = {name: callable(getattr(policy, name, None)) for name in ("start", "choose", "observe")}
     return has["start"] or (has["choose"] and has["observe"])
 
 
 def holds_parameters_only(policy: object) -> bool:
-    """Whether it is a policy in plain Python of which ``start`` has to make the player."""
+    """Return whether it is a policy in plain Python of which ``start`` has to make the player."""
     return is_own(policy) and not callable(getattr(policy, "choose", None))
 
 

@@ -30,7 +30,7 @@ class Support(NamedTuple):
     integer: bool = False
 
     def contains(self, y: float) -> bool:
-        """Whether ``y`` is a possible reward."""
+        """Return whether ``y`` is a possible reward."""
         return self.low <= y <= self.high and (not self.integer or y == int(y))
 
     def __str__(self) -> str:
@@ -291,7 +291,7 @@ def radius(policy: Any, state: State) -> float:
 
 
 def claims_set(policy: Any) -> bool:
-    """Whether the policy, with its present parameters, claims a confidence set.
+    """Return whether the policy, with its present parameters, claims a confidence set.
 
     A policy with a parameter ``guaranteed`` claims one only where that is True: with any other
     value its width is one that nobody has proved.

@@ -110,7 +110,7 @@ def decide_step(
 
 @kernel
 def is_within(x: Vector, max_norm: float) -> bool:
-    """Whether ``x`` is finite and no longer than ``max_norm``."""
+    """Return whether ``x`` is finite and no longer than ``max_norm``."""
     square = 0.0
     for i in range(x.shape[0]):
         v = float(x[i])  # Python's float: its overflow is infinite, without a warning
@@ -185,7 +185,7 @@ def fold_step(
 
 @inlined_kernel
 def covers(policy: Any, state: State, theta_star: Vector) -> bool:
-    """Whether ``theta_star`` is in the confidence set; False where the policy has none."""
+    """Return whether ``theta_star`` is in the confidence set; False where the policy has none."""
     error = state.work[0]
     for i in range(theta_star.shape[0]):
         error[i] = state.theta[i] - theta_star[i]

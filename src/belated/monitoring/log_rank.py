@@ -11,7 +11,7 @@ from belated.core.types import Vector
 class LogRank(NamedTuple):
     """Rewards of a group that came, and how many should have if both groups wait alike."""
 
-    came: Any  # numbers, or one number a group
+    came: Any  # numbers, or one number per group
     expected: Any
     variance: Any
 

@@ -349,7 +349,7 @@ def search(
 
 @inlined_kernel
 def _in_reach(number: float) -> bool:
-    """Whether single precision neither overflows nor loses digits."""
+    """Return whether single precision neither overflows nor loses digits."""
     return SMALL < number < LARGE
 
 

@@ -32,7 +32,7 @@ class EVILL(NamedTuple):
 
         theta_w = argmin F(theta) + w'theta,      w drawn from N(0, scale^2 a(phi) H).
 
-    w is what the paper sums up from one normal number a reward and d for the penalty; a Cholesky
+    w is what the paper sums up from one normal number per reward and d for the penalty; a Cholesky
     factor of H gives the same law without a pass over the data. For Gaussian rewards theta_w has
     the law N(theta, scale^2 sd^2 W^-1), that of ``LinTS`` with ``inflated=False``. For other
     families it is solved with the Taylor model of third order that the estimate keeps, again

@@ -89,7 +89,7 @@ def make_bandit(replica: Replica, name: str, given: Mapping[str, Any]) -> Bandit
 def bandit_drafts(
     replica: Replica, name: str, spec: Spec, actions: Mapping[str, Any]
 ) -> list[Draft]:
-    """What to write so that a bandit has these settings and actions; nothing where it has."""
+    """Returns the drafts that give a bandit these settings and actions; none if it has them."""
     settings = replica.settings_draft(name, spec)
     Actions(spec.dim, spec.feature_map()).check(actions, spec.max_norm)
     known = replica.folds[name].actions.listed if name in replica.folds else {}

@@ -1,4 +1,4 @@
-"""Whose kernels are there: they are compiled beside the service, which says so meanwhile.
+"""Compiles the kernels of bandits beside the service, and says which are there.
 
 The compiler works under one lock and holds up every other thread. Where the result can be kept on
 disk, two processes therefore do the work, one for choosing and one for learning, and the service
@@ -61,7 +61,7 @@ class Compiling:
         return True
 
     def prepare(self, fold: "Fold") -> bool:
-        """Whether the kernels of a bandit are there; if not, ``look`` sees to it."""
+        """Return whether the kernels of a bandit are there; if not, ``look`` sees to it."""
         is_compiled = fold.spec.learner().is_compiled
         if not is_compiled:
             self._wanted.append(fold)

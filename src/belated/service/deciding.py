@@ -113,7 +113,7 @@ def _matrix(given: Base64Matrix | list[list[float]]) -> Matrix:
 
 
 def answer_of(proposal: Proposal, outcome: Outcome) -> DecisionAnswer:
-    """What the caller is told, once the decision is in the log."""
+    """Returns the answer to the caller, once the decision is in the log."""
     if outcome.status == Status.CONFLICT:
         raise _changed(proposal.body.request)
     if outcome.earlier is not None:

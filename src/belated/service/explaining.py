@@ -28,7 +28,7 @@ RETRY_AFTER = 5.0  # seconds
 
 
 def story_of(events: list[Event]) -> DecisionStory:
-    """What the log says of a decision."""
+    """Returns the story of a decision, as the log has it."""
     first = events[0]
     body = msgspec.msgpack.decode(first.body, type=Decided)
     return DecisionStory(
@@ -161,7 +161,7 @@ def _fold_at(ledger: Ledger, folder: Path | None, name: str, version: int) -> "F
 
 
 def _is_before(manifest: snapshots.Manifest, name: str, version: int) -> bool:
-    """Whether a snapshot holds a bandit as it was after ``version`` events or fewer."""
+    """Return whether a snapshot holds a bandit as it was after ``version`` events or fewer."""
     return any(
         bandit["name"] == name and bandit["version"] <= version for bandit in manifest["bandits"]
     )

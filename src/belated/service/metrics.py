@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: counted as requests pass, read off the bandits when asked."""
+"""Metrics for Prometheus: counted as requests pass, and read off the bandits at a scrape."""
 
 import os
 from collections import Counter
@@ -48,13 +48,13 @@ class Metrics:
         self._events_behind: int | None = None
 
     async def page(self) -> tuple[bytes, str]:
-        """What to answer, and its media type."""
+        """Returns the page of metrics and its media type."""
         self._events_behind = await self.service.events_behind()
         await self.service.settled()  # a registry cannot wait
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> list[Metric]:
-        """Nothing in advance: a registry would otherwise collect all to find out."""
+        """Returns nothing: a registry would otherwise collect everything to find out."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -87,7 +87,7 @@ class Metrics:
         yield from (decisions, unlogged, rewards, ended, self._unmatched())
 
     def _unmatched(self) -> Metric:
-        """Not by value: of categories and keys that people send there is no end."""
+        """Yields counts by kind, not by value: people may send any number of values."""
         zeros = CounterMetricFamily(
             "belated_unmatched_features",
             "Decisions in which a feature became zeros: unknown category, unused key, missing",
@@ -102,7 +102,7 @@ class Metrics:
         return zeros
 
     def _counted_here(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """What this process counts; under its own name, where it is one of many.
+        """Yields the counts of this process; under its own name if it is one of many workers.
 
         Otherwise the count would seem to jump back and forth from one scrape to the next, and
         Prometheus takes every step back for a new start from zero.

@@ -1,4 +1,4 @@
-"""Whether the store can be used, told to the log once when it fails and once when it is back."""
+"""Outages of the store: one line in the log when it fails, and one when it is back."""
 
 import logging
 from enum import Enum
@@ -11,7 +11,7 @@ FAILED_FOR = 2_000_000  # microseconds without another failed write: a full disk
 
 
 class Use(Enum):
-    """What a store is used for. A full disk can be read, and a single query can be too slow."""
+    """The uses of a store, which can fail one by one: a full disk can still be read."""
 
     WRITING = "writing"
     FOLLOWING = "following the log"
@@ -19,7 +19,7 @@ class Use(Enum):
 
 
 class Outage:
-    """Which uses of the store fail.
+    """The uses of the store that fail now.
 
     Parameters
     ----------

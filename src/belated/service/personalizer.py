@@ -61,7 +61,7 @@ class RankableAction(Request):
 
 
 class RankRequest(Request, rename="camel"):
-    """Actions, one of which is to be chosen."""
+    """Actions to choose one of."""
 
     actions: Annotated[list[RankableAction], Meta(min_length=1, max_length=MOST_ACTIONS)]
     context_features: FeatureSets | None = None
@@ -96,7 +96,7 @@ class RewardRequest(Request):
 
 
 class EventPath(Request, rename="camel"):
-    """Which event."""
+    """The path of an event."""
 
     event_id: EventId
 

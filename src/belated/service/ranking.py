@@ -1,4 +1,4 @@
-"""Which action of a bandit is best, and how sure that is: for callers, and for the dashboard."""
+"""Rankings: which action of a bandit is best, and how sure that is."""
 
 import heapq
 from collections.abc import Sequence

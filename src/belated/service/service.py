@@ -53,7 +53,7 @@ AT_ONCE = 500  # events that are taken in before other requests have their turn
 
 @dataclass
 class Tally:
-    """What was counted since the process started."""
+    """Counts since the process started."""
 
     decisions: Counter[str] = field(default_factory=Counter)  # by bandit
     not_logged: Counter[str] = field(default_factory=Counter)
@@ -73,7 +73,7 @@ class Tally:
         self.refused.extend([(now, Status.UNKNOWN)] * count)
 
     def refused_lately(self, status: Status, now: int) -> int:
-        """How many rewards of the last hour were unknown, or conflicting."""
+        """Returns how many rewards of the last hour were unknown, or conflicting."""
         return sum(s == status and now - time < HOUR for time, s in self.refused)
 
 
@@ -336,7 +336,7 @@ class Service:
         return answer
 
     async def from_slow_store(self, ask: Callable[[Ledger], T]) -> T:
-        """What the store says to a question that may take it long."""
+        """Returns the answer of the store to a question that may take it long."""
         return await self.from_store(ask, quick=False)
 
     @property

@@ -39,7 +39,7 @@ ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listens on all addresses: on
 
 
 class ServeSettings(msgspec.Struct, kw_only=True):
-    """What ``belated serve`` was told."""
+    """The options of ``belated serve``."""
 
     ledger: str
     host: str = "127.0.0.1"

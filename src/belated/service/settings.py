@@ -1,4 +1,4 @@
-"""From what a caller sends to what a ledger holds, and back."""
+"""Translates the settings that a caller sends into those of a ledger, and back."""
 
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
 
 
 def state_of(fold: "Fold", now: int) -> BanditState:
-    """What a bandit is and knows; ``now`` in microseconds."""
+    """Returns the settings and the state of a bandit; ``now`` is in microseconds."""
     from belated.model.protocols import sqrt_beta
     from belated.model.state import ERROR
 

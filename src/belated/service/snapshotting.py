@@ -77,7 +77,7 @@ class Snapshots(threading.Thread):
             ledger.close()
 
     def _make(self) -> bool:
-        """Whether there is a new snapshot; one under way is abandoned where the service stops."""
+        """Returns whether there is a new snapshot; the service abandons one when it stops."""
         process = subprocess.Popen(
             [sys.executable, "-m", "belated", *COMMAND, "--folder", str(self.folder)],
             env={**os.environ, URL: self.url},  # a password in a command is there for all to see
@@ -103,7 +103,7 @@ class Snapshots(threading.Thread):
 
 
 class Manifest(msgspec.Struct):
-    """What must be known of a snapshot to tell whether a start would use it."""
+    """The part of a snapshot's manifest that tells whether a start would use it."""
 
     version: int
     ledger: str
@@ -111,7 +111,7 @@ class Manifest(msgspec.Struct):
 
 
 def newest(ledger: Ledger, folder: Path) -> Position:
-    """Where the newest snapshot of this ledger was taken; the start, where there is none."""
+    """Returns the position of the newest snapshot; the start of the log if there is none."""
     position = START
     for path in folder.glob("*/manifest.json"):
         try:

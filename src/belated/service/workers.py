@@ -96,7 +96,7 @@ class Board:
         return int(SLOT.unpack_from(self._memory, place)[0])
 
     def _is_used(self, start: int) -> bool:
-        """Whether a slot is that of another worker, which lives as far as can be told."""
+        """Return whether a slot is that of another worker, which lives as far as can be told."""
         if start == self._start or self._at(start) == 0:
             return False
         if fcntl is not None:

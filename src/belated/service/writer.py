@@ -35,7 +35,7 @@ KEPT = (Status.ACCEPTED, Status.EXPIRED, Status.PARKED)  # others leave no trace
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """What one request wants to write, and what has become of its first drafts."""
+    """The drafts of one request, and the outcomes of those already written."""
 
     drafts: Sequence[Draft]
     future: "asyncio.Future[list[Outcome]]"
@@ -43,7 +43,7 @@ class Request:
 
     @property
     def size(self) -> int:
-        """How many drafts come next: all, unless they are too many for one transaction."""
+        """The number of drafts that come next: all, unless one transaction cannot hold them."""
         return min(len(self.drafts) - len(self.outcomes), MOST_DRAFTS)
 
     @property
@@ -54,7 +54,7 @@ class Request:
 
 
 class Commit(NamedTuple):
-    """What became of a batch, and what was read of the log afterwards."""
+    """The outcomes of a batch, and the events that were read from the log afterwards."""
 
     outcomes: list[Outcome]
     events: Sequence[Event]

@@ -68,7 +68,7 @@ class DelayedFeedbackModel:
         return _sigma(_rows(x, len(self.conversion_weights)) @ self.conversion_weights)
 
     def predict_within(self, x: Any, time: Any) -> Vector:
-        """Probability of a conversion within ``time``, a number or one a row."""
+        """Probability of a conversion within ``time``, a number or one per row."""
         rows = _rows(x, len(self.conversion_weights))
         waited = _times("time", time, len(rows))
         return self.predict(rows) * -np.expm1(-_product(_exp(rows @ self.delay_weights), waited))

@@ -32,7 +32,7 @@ def of_a_run(environment: Environment, dim: int, rng: np.random.Generator) -> En
 
 
 def stays(environment: Environment) -> bool:
-    """Whether every round has the same decision set."""
+    """Return whether every round has the same decision set."""
     return isinstance(environment, FixedArms | OneHot)
 
 

@@ -25,12 +25,12 @@ def try_later(build: Callable[[], None]) -> None:
 
 
 def is_plain() -> bool:
-    """Whether plain twins are compiled, as far as is known."""
+    """Return whether plain twins are compiled, as far as is known."""
     return _plain
 
 
 def must_be_plain() -> bool:
-    """Whether plain twins are to be compiled: all that was not yet built is tried first."""
+    """Return whether plain twins are to be compiled: all that was not yet built is tried first."""
     global _plain
     while _untried and not _plain:
         try:

@@ -286,7 +286,7 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
 def _is_enough(
     estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector
 ) -> bool:
-    """Whether a step with this certificate needs no improvement."""
+    """Return whether a step with this certificate needs no improvement."""
     return error <= estimator.tol and (
         estimator.drift == math.inf or _drift(estimator, family, fit, step) <= estimator.drift
     )

@@ -165,7 +165,7 @@ def _together(pools: list[str]) -> str:
 
 
 def _growth_test(row: Row) -> Evidence:
-    """Whether a penalty grows as claimed: not at all for Delayed OFU-GLM, else it does."""
+    """Return whether a penalty grows as claimed: not at all for Delayed OFU-GLM, else it does."""
     power = Estimate(row["exponent"], row["low"], row["high"])
     test = student_test(power, row["runs"], GROWTH_LIMIT)
     if row["policy"] != OFU:
@@ -233,7 +233,7 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[list[Row], str, st
 
 
 def _bending_test(row: Row) -> Evidence:
-    """Whether the penalty grows more slowly than linearly, or the regret bends downwards."""
+    """Return whether the penalty grows more slowly than linearly, or the regret bends downwards."""
     power = Estimate(row["exponent"], row["low"], row["high"])
     if math.isnan(power.low):  # a mean penalty is not positive, or there is none
         bend = Estimate(row["bend"], row["bend, low"], row["bend, high"])

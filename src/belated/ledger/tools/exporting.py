@@ -29,7 +29,7 @@ class Selection(NamedTuple):
     until: int | None = None
 
     def wants(self, event: Event) -> bool:
-        """Whether this is one of them."""
+        """Return whether this is one of them."""
         return (
             self.bandit in (None, event.bandit)
             and (self.since is None or event.time >= self.since)

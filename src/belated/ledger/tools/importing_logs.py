@@ -107,7 +107,7 @@ class _Seen:
         self._rewards: dict[bytes, float | None] = {}
 
     def contradicted(self, row: Imported) -> bool:
-        """Whether an earlier row has another reward for the decision."""
+        """Return whether an earlier row has another reward for the decision."""
         known = self._rewards.get(row.draft.id)
         if known is None:
             self._rewards[row.draft.id] = row.reward

@@ -22,7 +22,7 @@ Told = Callable[[int], None]  # of steps made
 
 
 def is_new(url: str) -> bool:
-    """Whether a ledger would have to be made first."""
+    """Return whether a ledger would have to be made first."""
     file = url.removeprefix("sqlite:///")
     return file != url and not Path(file).is_file()
 

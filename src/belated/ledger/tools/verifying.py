@@ -57,7 +57,7 @@ def _rules(ledger: Ledger, events: int) -> Any:
 
 
 def _rebuilding(ledger: Ledger, events: int, folder: Path | None) -> list[Any]:
-    """Whether every snapshot leads to the state that the whole log gives."""
+    """Return whether every snapshot leads to the state that the whole log gives."""
     with progress("rebuilding from zero", events) as told:
         digests = digests_of(rebuilt(ledger, told))
     checks = [_check("rebuilt from zero", [], len(digests))]

@@ -1,4 +1,4 @@
-"""ODAAF of Pike-Burke et al. (2018): one sum a round, without the decisions behind it."""
+"""ODAAF of Pike-Burke et al. (2018): one sum per round, without the decisions behind it."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from belated.policies.shared.constants import known_horizon
 class ODAAF(NamedTuple):
     """ODAAF: phases of play for delayed, aggregated, anonymous rewards; arms are rows.
 
-    Sees one number a round, the sum of what returns in it. In phase m = 1, 2, ... with tolerance
+    Sees one number per round, the sum of what returns in it. In phase m = 1, 2, ... with tolerance
     2^-m every arm left is played in one go until it has n_m rounds over all phases, and the sums of
     these rounds are put down to it. Then arms whose average is more than the tolerance below the
     best are dropped. A bridge of as many rounds, whose sums are ignored, lets late rewards pass.
@@ -74,7 +74,7 @@ class ODAAF(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """One sum a round."""
+        """One sum per round."""
         return "aggregated"
 
     def checked(self) -> "ODAAF":

@@ -16,7 +16,7 @@ from belated.policies.shared.optimism import certified_width
 
 @kernel
 def explored(policy: Any, state: State) -> bool:
-    """Whether the eigenvalues of ``W - lam I``, the returned rounds, reach ``explore_until``."""
+    """Returns whether the eigenvalues of ``W - lam I`` have reached ``explore_until``."""
     # where the two are equal, as with unit vectors played once each, rounding must not decide
     bound = (1.0 - 1e-9) * policy.explore_until + policy.lam
     return state.cap[ACROSS] * bound <= 1.0 or exceeds(state.W, bound, state.work[WORK:])

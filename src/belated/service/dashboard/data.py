@@ -1,4 +1,4 @@
-"""What ``GET /v1/dashboard`` answers: the numbers of one bandit, small enough to poll.
+"""The answer of ``GET /v1/dashboard``: the numbers of one bandit, small enough to poll.
 
 Times are in seconds since 1970, durations in seconds, shares between 0 and 1. Lists of one message
 that belong together have equal lengths, a few hundred at most.
@@ -45,7 +45,7 @@ class DelayView(msgspec.Struct):
 
 
 class ActionBar(msgspec.Struct):
-    """How often an action is played, and what it earns."""
+    """One action: how often it is played, and what it earns."""
 
     name: str
     decisions: int
@@ -73,7 +73,7 @@ class WidthView(msgspec.Struct):
 
 
 class BestView(msgspec.Struct):
-    """Which action is best, and how sure that is."""
+    """The card that says which action is best, and how sure that is."""
 
     verdict: str = ""
     kind: IntervalKind = "posterior"
@@ -127,7 +127,7 @@ class Dashboard(msgspec.Struct):
 
 @dataclass(frozen=True)
 class BanditFacts:
-    """What the service knows of a bandit beside its statistics."""
+    """Facts that the service has on a bandit beside its statistics."""
 
     name: str
     policy: str = ""

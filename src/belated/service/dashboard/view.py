@@ -1,4 +1,4 @@
-"""From statistics to the data of the page."""
+"""Turns statistics into the data of the page."""
 
 import math
 
@@ -39,7 +39,7 @@ AGES = (
 
 
 def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> BanditView:
-    """All that the page shows of a bandit; takes some ten milliseconds, so keep it for a second."""
+    """Returns the page's data of one bandit, in some ten milliseconds: keep it for a second."""
     last = statistics.last_reward_us
     return BanditView(
         name=about.name,

@@ -26,7 +26,7 @@ class Watch:
         self._contexts: dict[str, tuple[Fold, int, bytes]] = {}
 
     async def dashboard(self, names: list[str], name: str | None) -> Dashboard:
-        """What the page asks for."""
+        """Returns the data that the page asks for."""
         now = self.service.replica.clock()
         shown = name or (names[0] if names else None)
         view = None if shown is None else await self._view(shown, now)
@@ -74,7 +74,7 @@ class Watch:
         )
 
     def _context(self, fold: "Fold", now: int) -> bytes:
-        """That of a recent decision, the same for a minute: a page that flickers is not read.
+        """Returns the context of a recent decision, the same for a minute, to avoid flicker.
 
         A fold that was made anew, because somebody's data was erased, has another one.
         """

@@ -1,4 +1,4 @@
-"""Who may do what, and how often: API keys with scopes, and a limit on their rate.
+"""API keys with scopes, and a limit on their rate.
 
 A change of keys holds on every process that serves the ledger as soon as it is answered. A process
 lets nobody in unless it has seen the end of the log within the last FRESH seconds; and who changes
@@ -43,7 +43,7 @@ class Key(msgspec.Struct, frozen=True):
                 raise wrong("scopes", self.scopes, f"some of {', '.join(SCOPES)}")
 
     def covers(self, bandit: str) -> bool:
-        """Whether the key is for this bandit."""
+        """Return whether the key is for this bandit."""
         return self.bandit in ("", bandit)
 
 
@@ -94,7 +94,7 @@ class KeyRing:
 
     @property
     def is_open(self) -> bool:
-        """Whether there never was a key. Revoking the last one must not let everybody in."""
+        """Return whether there never was a key. Revoking the last one must not let everybody in."""
         return not self._keys
 
     def put(self, key: Key, *, revoked: bool = False) -> None:
@@ -143,7 +143,7 @@ class RateLimit:
 
 
 def presented_key(headers: Headers) -> str | None:
-    """What stands in X-API-Key, in Personalizer's own header, or in Authorization after Bearer."""
+    """Returns the key in X-API-Key, in Personalizer's header, or in Authorization after Bearer."""
     text = headers.get(b"x-api-key", headers.get(b"ocp-apim-subscription-key"))
     if text is None:
         scheme, _, text = headers.get(b"authorization", b"").partition(b" ")

@@ -14,7 +14,7 @@ logger = logging.getLogger("belated.access")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What is logged of a request. Headers, query and bodies may hold secrets: they are not."""
+    """One line of the access log. Headers, query and body may hold secrets and are left out."""
 
     time: float  # seconds since 1970, when the answer was complete
     method: str
@@ -26,7 +26,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def public_path(scope: Scope) -> str:
-    """The path of a request, without the name of whom it concerns: that may be to be erased."""
+    """Returns the path of a request without the name of a subject, who may be erased later."""
     path = str(scope["path"])
     subject = scope.get("path_params", {}).get("subject")
     return path if subject is None else path.removesuffix(subject) + "..."

@@ -47,7 +47,7 @@ NO_HEADERS: Mapping[str, str] = {}
 
 
 class Answer(NamedTuple):
-    """What a handler returns if the first declared status does not fit, or to set headers."""
+    """An answer with another status than the first declared one, or with headers."""
 
     value: Any
     status: int
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a handler may want to know beyond path, query and body."""
+    """The facts of a call beyond path, query and body: its key and its headers."""
 
     scope: Scope
     key: Key | None  # None: the service has no keys
@@ -198,7 +198,7 @@ def _operation(
 
 
 def _parameter_types(handler: Callable[..., Any], path: str) -> dict[str, Any]:
-    """What the annotations of a handler ask for, by the names of its parameters."""
+    """Returns the types that a handler's annotations ask for, by the names of its parameters."""
     hints = get_type_hints(handler, include_extras=True)
     types = {name: hints[name] for name in signature(handler).parameters}
     for name, type in types.items():
@@ -266,12 +266,12 @@ def _matched(names: list[str], parts: list[str]) -> dict[str, str] | None:
 
 
 def _comes_again(parameters: Mapping[str, str]) -> bool:
-    """Whether to remember a path: bandits are few, decisions many, and subjects to be forgotten."""
+    """Returns whether to remember a path: of bandits, but not of decisions or subjects."""
     return [*parameters] == ["name"] and len(parameters["name"]) <= 100
 
 
 class Resource:
-    """All methods of one path, as an ASGI app."""
+    """The methods of one path, as an ASGI app."""
 
     def __init__(self) -> None:
         self._endpoints: dict[str, Endpoint] = {}

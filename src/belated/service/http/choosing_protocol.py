@@ -1,4 +1,4 @@
-"""Which HTTP protocol is spoken: our own if it passes a self-test, else uvicorn's.
+"""Chooses the HTTP protocol: our own if it passes a self-test, else uvicorn's.
 
 Our own is a subclass of one of uvicorn's classes, of which uvicorn promises nothing. Another
 version of uvicorn may break it, and must then not break the service.

@@ -20,7 +20,7 @@ log = logging.getLogger("belated.service")
 
 
 class Connection(Protocol):
-    """What is asked of a connection here."""
+    """The methods of a connection that are used here."""
 
     def abort(self) -> None:
         """Close it at once, whatever is still to be written."""
@@ -30,7 +30,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """All connections of a process.
+    """The open connections of a process.
 
     When all are in use, the one that has waited longest for its client is cut in favour of a new
     one. Whoever holds connections open therefore keeps nobody out: a request that comes in one
@@ -71,7 +71,7 @@ class Connections:
         self.waiting.pop(connection, None)
 
     def wait_for(self, connection: Connection) -> None:
-        """From now on it is the turn of this connection's client."""
+        """Note that it is now the turn of this connection's client."""
         if connection in self.open:
             self.waiting[connection] = None
             self.waiting.move_to_end(connection)

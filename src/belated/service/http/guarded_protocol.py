@@ -197,7 +197,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # -------------------------------------------------------------------------- whose turn it is
 
     def _is_clients_turn(self) -> bool:
-        """Whether nothing can happen before the client sends something."""
+        """Return whether nothing can happen before the client sends something."""
         if self.pipeline:
             return False
         return self._in_body or self.cycle is None or self.cycle.response_complete
@@ -227,7 +227,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _patience(self) -> float:
-        """How many seconds a client may take for what it has to do now."""
+        """Returns the seconds that a client may take for its present step."""
         if self._is_refused:
             return LINGER
         if self._in_body:

@@ -1,4 +1,4 @@
-"""For whom a request was meant: a service of this machine alone answers to its names alone.
+"""Checks the Host header. A service that listens on loopback only answers to loopback names.
 
 A page on the web can let its own name lead to 127.0.0.1 once a browser has loaded it (DNS
 rebinding). The browser then takes this service for the page's own and lets it ask for anything.
@@ -22,7 +22,7 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::\d*)?")  # and a port
 
 @lru_cache(maxsize=100)  # the same few come again and again
 def is_loopback(name: str) -> bool:
-    """Whether this is the machine itself.
+    """Return whether this is the machine itself.
 
     >>> [is_loopback(name) for name in ("127.0.0.1", "::1", "localhost", "shop.example")]
     [True, True, True, False]

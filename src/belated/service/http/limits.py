@@ -1,4 +1,4 @@
-"""What a client may cost a service before it has shown a key: bytes, seconds and connections."""
+"""Limits on the bytes, seconds and connections that a client may cost before it has shown a key."""
 
 from typing import Annotated
 

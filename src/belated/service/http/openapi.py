@@ -1,4 +1,4 @@
-"""What an operation of the API is, and the OpenAPI 3.1 document of all of them."""
+"""Operations of the API, and the OpenAPI 3.1 document of all of them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ HEADERS = {  # of answers with these statuses
 
 @dataclass(frozen=True)
 class Link:
-    """What can be done next with an answer.
+    """A link from an answer to an operation that uses it.
 
     ``parameters`` maps names to runtime expressions, as in ``{"id": "$response.body#/id"}``;
     ``body`` may hold such expressions, too.
@@ -51,7 +51,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method of one path: all that is declared about it."""
+    """Everything that is declared about one method of one path."""
 
     id: str
     summary: str
@@ -69,7 +69,7 @@ class Operation:
 
     @property
     def parameter_types(self) -> list[tuple[str, Any]]:
-        """Where parameters are, and the Struct of those there."""
+        """Returns the places of parameters, each with the Struct of those there."""
         both = [("path", self.path_type), ("query", self.query_type)]
         return [(where, type) for where, type in both if type is not None]
 
@@ -80,7 +80,7 @@ class Operation:
         return [type for type in bodies if type is not None and not isinstance(type, str)]
 
     def possible_problems(self, secured: bool) -> list[ProblemType]:
-        """Those declared and those that every such operation can have, by status."""
+        """Returns the problems by status: those declared, and those of every such operation."""
         found = {ADDRESS_TOO_LONG, HEADERS_TOO_LARGE, INVALID, INTERNAL, *self.problems}
         if self.body_type is not None:
             found |= {MALFORMED, BODY_TOO_LARGE, NOT_JSON}

@@ -51,7 +51,7 @@ class OwnOrigins:
 
 
 def foreign_origin(headers: dict[bytes, bytes], allowed: Collection[str] = ()) -> str | None:
-    """The origin of the page that sent a request, where it is not the service's own; else None.
+    """Returns the origin of the page that sent a request; None if it is the service's own.
 
     >>> foreign_origin({b"host": b"localhost:8787", b"origin": b"http://evil.example"})
     'http://evil.example'

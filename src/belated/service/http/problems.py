@@ -32,7 +32,7 @@ class ProblemType(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """What stands in the member ``type`` of a document."""
+        """The member ``type`` of a problem document."""
         return f"/problems/{self.name}"
 
 

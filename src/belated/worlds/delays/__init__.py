@@ -1,7 +1,7 @@
 """How long a reward takes to return, in rounds or any other unit of time.
 
 A delay is a NamedTuple with ``mean``, ``survival`` and a ``delay_quantile`` kernel; ``sample``
-draws from any of them. One uniform number a decision, pushed through the quantile function, gives
+draws from any of them. One uniform number per decision, pushed through the quantile function, gives
 the delay, so that different laws can be compared on the same luck.
 
 Confidence sets hold for delays that do not depend on the reward. ``Informative`` ones do, on

@@ -7,12 +7,12 @@ from belated.model.protocols import delay_quantile, delay_quantile_of
 
 
 def is_delay(value: object) -> bool:
-    """Whether ``value`` is the law of a delay."""
+    """Return whether ``value`` is the law of a delay."""
     return type(value) in delay_quantile.cases or type(value) in delay_quantile_of.cases
 
 
 def is_informative(delay: object) -> bool:
-    """Whether the delay depends on the reward, which every confidence set here excludes."""
+    """Return whether the delay depends on the reward, which every confidence set here excludes."""
     return bool(getattr(delay, "informative", False))
 
 
@@ -22,7 +22,7 @@ def dim_of(delay: object) -> int:
 
 
 def is_known_in_advance(delay: object) -> bool:
-    """Whether the delay depends on neither reward nor action, so that it can be drawn before."""
+    """Returns whether the delay depends on neither reward nor action: it can be drawn before."""
     return not is_informative(delay) and dim_of(delay) == 0
 
 

@@ -17,7 +17,7 @@ NOTHING = ir.VoidType()
 
 
 def has_feature(name: str) -> bool:
-    """Whether this machine has a set of instructions. If not known: no."""
+    """Return whether this machine has a set of instructions. If not known: no."""
     try:
         return bool(get_host_cpu_features().get(name))
     except RuntimeError:

@@ -117,6 +117,7 @@ def test_the_page_has_the_paragraphs_of_the_script(script):
     page = (ROOT / "docs" / "published.md").read_text("utf-8")
     for text in (
         script.INTRODUCTION,
+        script.TOGETHER,
         script.NAMES,
         script.EVERY,
         script.LENGTH,

@@ -86,6 +86,9 @@ def test_verdicts_that_differ_are_marked():
     rows = compare_verdicts(judged)
     assert [row["differs"] for row in rows] == ["no", "yes"]
     assert (rows[1]["sets per-run"], rows[1]["sets per-round"]) == ("contradicted", "mixed")
+    few, many = (f"supported overall, {n} of 9 settings open" for n in (2, 7))
+    (row,) = compare_verdicts({"per-run": claims(few), "per-round": claims(many)})
+    assert row["differs"] == "no"
     assert compare_verdicts({"per-run": claims("mixed")}) == []
 
 

@@ -117,7 +117,8 @@ def compare_verdicts(judged: dict[str, list[Claim]]) -> list[Row]:
     rows: list[Row] = []
     for claims in zip(*judged.values(), strict=True) if len(judged) > 1 else ():
         verdicts = {f"sets {s}": c.verdict for s, c in zip(judged, claims, strict=True)}
-        differs = "yes" if len(set(verdicts.values())) > 1 else "no"
+        grades = {verdict.partition(",")[0] for verdict in verdicts.values()}  # without counts
+        differs = "yes" if len(grades) > 1 else "no"
         title = f"{claims[0].number}. {claims[0].title}"
         rows.append({"claim": title} | verdicts | {"differs": differs})
     return rows

@@ -246,8 +246,7 @@ def _coverage(frame: pd.DataFrame, delta: float) -> Measured:
             row | {"worlds left": int(worlds.sum()), "settings above delta": len(rows_above)}
         )
     worlds = last[last["policy"] == OFU].groupby(["dim", "n_actions", "run"])["left"].any()
-    rows, verdict, reason = _judge_coverage(rows, int(worlds.sum()), len(worlds), delta)
-    return summary, rows, verdict, reason
+    return summary, *_judge_coverage(rows, int(worlds.sum()), len(worlds), delta)
 
 
 def share_of(left: int, runs: int) -> Row:
@@ -265,11 +264,8 @@ def _judge_coverage(
     """
     judged = [row for row in rows if row["policy"] == OFU]
     if not judged:
-        return (
-            rows,
-            NOT_JUDGED,
-            "No row says whether theta_star was covered by Delayed OFU-GLM's set.",
-        )
+        reason = "No row says whether theta_star was covered by Delayed OFU-GLM's set."
+        return rows, NOT_JUDGED, reason
     found = findings([binomial_test(row["left the set"], row["runs"], delta) for row in judged])
     pooled = binomial_test(left, worlds, delta).alone
     if pooled == LOWER:  # a world counts if any of its settings left: so each is below, too

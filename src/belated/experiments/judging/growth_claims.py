@@ -112,17 +112,16 @@ def _with_interval(power: Estimate) -> str:
 def additive_penalty(curves: dict[Lane, Any]) -> Measured:
     """Claim 2: with the horizon the penalty of Delayed OFU-GLM does not grow, and DUCB's does."""
     known = {k: v for k, v in curves.items() if k.policy == OFU or k.policy.startswith("ducb")}
-    summary, rows = penalties(known) if known else ([], [])
-    rows, verdict, reason = _judge_growth(summary, rows)
-    return summary, rows, verdict, reason
+    return _judge_growth(*penalties(known)) if known else _judge_growth([], [])
 
 
-def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[list[Row], str, str]:
-    """Rows with their findings, and verdict and reason: on the settings and each family's pool."""
+def _judge_growth(summary: list[Row], rows: list[Row]) -> Measured:
+    """Judge the exponents of the settings and of each family's pool; rows gain their findings."""
     judged = [row for row in rows if row["judged"] == "yes"]
     whose = {row["policy"] == OFU for row in summary}
     if whose != {True, False}:
         return (
+            summary,
             rows,
             NOT_JUDGED,
             "No setting has both policies, a run without delay and a horizon that is long against "
@@ -150,6 +149,7 @@ def _judge_growth(summary: list[Row], rows: list[Row]) -> tuple[list[Row], str, 
     skipped = sum(row["judged"] == "horizon too short" for row in rows)
     rows = with_findings(rows, judged, [IN_WORDS[finding] for finding in found])
     return (
+        summary,
         rows,
         verdict,
         f"Exponent of the mean penalty: {exponents(summary)}; of {len(judged)} settings, "
@@ -194,8 +194,7 @@ def at_most_linear(curves: dict[Lane, Any]) -> Measured:
         bent = {"bend": bend.value, "bend, low": bend.low, "bend, high": bend.high}
         rows.append(setting | row | bent | {"runs": len(runs)})
         pool.append(runs / runs.iloc[:, 0].mean())  # each setting counts alike
-    rows, verdict, reason = _judge_bending(rows, pool)
-    return [], rows, verdict, reason
+    return _judge_bending(rows, pool)
 
 
 def _bending(final: Any) -> tuple[Estimate, Estimate]:
@@ -209,10 +208,10 @@ def _bending(final: Any) -> tuple[Estimate, Estimate]:
     return power, bend
 
 
-def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[list[Row], str, str]:
-    """Rows with their findings, verdict and reason."""
+def _judge_bending(rows: list[Row], pool: list[Any]) -> Measured:
+    """Judge how settings and the pool grow with the delay; rows gain their findings."""
     if not rows:
-        return rows, NOT_JUDGED, "The results hold no sub-exponential delays."
+        return [], rows, NOT_JUDGED, "The results hold no sub-exponential delays."
     found = findings([_bending_test(row) for row in rows])
     means = sum(pool[1:], pool[0]) / len(pool)  # runs and delays that all settings have
     power, bend = _bending(means.dropna(axis=1, how="all").dropna())
@@ -224,6 +223,7 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> tuple[list[Row], str, st
     rows = with_findings(rows, rows, found)
     at_most = found.count(LOWER) + found.count(EQUAL)
     return (
+        [],
         rows,
         graded(found, pooled, supports=(LOWER, EQUAL)),
         f"Exponent of the mean relative penalty over all settings: {_with_interval(power)}; one "

@@ -62,7 +62,7 @@ MOST_ANCHORS = 4  # in one refit, before the reference moves
 def _remainder(u: float, order: int) -> float:
     """Returns a close upper bound on (e^u - 1 - u) / u for order 2.
 
-    For order 3 on (e^u - 1 - u - u^2/2) / u^3, c of the certificate without the factor ``N / M^2 u^2``.
+    For order 3 on (e^u - 1 - u - u^2/2) / u^3: c of the certificate without ``N / M^2 u^2``.
     """
     if order == 2:
         return 0.5 * u + u * u / 5.9 if u < 1e-4 else (math.expm1(u) - u) / u

@@ -1,7 +1,7 @@
-"""What every policy, family, delay and environment must satisfy: for ours, and for yours.
+"""Checks that every policy, family, delay and environment must pass: ours, and yours.
 
 ``check_policy``, ``check_family``, ``check_delay`` and ``check_environment`` run everything that
-applies and raise ``AssertionError`` at the first violation: what is wrong, and what to do.
+applies and raise ``AssertionError`` at the first violation, with a message on what to do.
 ``POLICY_CHECKS`` and its siblings list the single checks, so that a test runner can show each as a
 test of its own. Stores of decisions and rewards have ``belated.ledger.checks``.
 

@@ -1,4 +1,4 @@
-"""What every delay must satisfy."""
+"""Checks that every delay must pass."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What every environment must satisfy."""
+"""Checks that every environment must pass."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def check_environment(environment: Environment, dim: int) -> None:
 
 
 def _drawn(environment: Environment, dim: int, sets: int, start: float = 0.0) -> Matrix:
-    """Decision sets (sets, K, d), each written over an array that is full of ``start``."""
+    """Returns decision sets (sets, K, d), each written over an array that is full of ``start``."""
     rng, K = np.random.default_rng(1), environment.n_actions
     drawn = np.full((sets, K, dim), start)
     for actions in drawn:

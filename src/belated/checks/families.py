@@ -1,4 +1,4 @@
-"""What every family must satisfy."""
+"""Checks that every family must pass."""
 
 import math
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def check_bounds_are_the_extremes(family: Family) -> None:
 
 
 def check_self_concordance(family: Family) -> None:
-    """``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'``: what the certificate rests on."""
+    """``|mu''| <= M mu'`` and ``|mu'''| <= M^2 mu'``: the certificate rests on these."""
     M, h = self_concordance(family, BOUND), 1e-5
     for z in GRID:
         _, slope, bend = derivatives(family, z)
@@ -83,7 +83,7 @@ def check_self_concordance(family: Family) -> None:
 
 
 def reward_law(family: Family, z: float) -> Vector:
-    """The law of the reward at ``z``, as its quantiles at 4000 evenly spaced levels."""
+    """Returns the law of the reward at ``z`` as its quantiles at 4000 evenly spaced levels."""
     levels = (np.arange(4000) + 0.5) / 4000
     return np.array([reward_quantile(family, z, u) for u in levels])
 

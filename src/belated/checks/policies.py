@@ -1,4 +1,4 @@
-"""What every policy must satisfy."""
+"""Checks that every policy must pass."""
 
 import math
 import re
@@ -46,8 +46,8 @@ THETA_STAR = np.linspace(-0.5, 0.5, DIM)
 LATE = Exponential(8.0)
 
 LEARNING_SHARE, SMALL_SHARE = 0.85, 0.25  # of the regret of uniform play
-# Six actions near the first two of three unit vectors at right angles, of which one is good and the
-# other bad
+# Six actions near the first two of three orthogonal unit vectors; one of the two is good, the other
+# bad
 AXES = np.array([[2.0, -2.0, 1.0], [1.0, 2.0, 2.0], [2.0, 1.0, -2.0]]) / 3.0
 ARMS = np.array([[x, 0.96 - x, z] for z in (-0.28, 0.0, 0.28) for x in (0.96, 0.0)]) @ AXES
 
@@ -57,7 +57,7 @@ def check_policy(
 ) -> None:
     """Run every check that applies to a policy; raise ``AssertionError`` at the first violation.
 
-    Of a policy in plain Python, only what can be seen from outside is checked. ``except_for``
+    A policy in plain Python is checked only for what can be seen from outside. ``except_for``
     leaves out checks by name, each with a reason.
 
     >>> from belated import Gaussian
@@ -95,9 +95,9 @@ def _played(
 
 
 def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
-    """A new bandit that was handed all decisions of another, and rewards of the first ``rows``.
+    """Returns a new bandit with all decisions of another, and rewards of the first ``rows``.
 
-    Where only conversions are ever seen, it is handed the conversions among them.
+    Where only conversions are ever seen, it is given the conversions among these rewards.
     """
     fresh = _bandit(policy, family)
     for x in bandit._history.x[: bandit.n_decided]:
@@ -130,7 +130,7 @@ def check_parameters_are_documented(policy: Policy, family: Family) -> None:
 
 
 def check_same_seed_same_run(policy: Any, family: Family) -> None:
-    """Nothing is random but the seed, and nothing is left over from another run."""
+    """A run depends on its seed alone: nothing is left over from another run."""
     seed, feedback = np.random.SeedSequence(1), feedback_for(policy)
     worlds = (_world(), _world(seed=8), _world())
     players = [_player(policy, family, seed) for _ in worlds]
@@ -268,7 +268,7 @@ def check_no_peeking(policy: Any, family: Family) -> None:
     """Rewards that have not returned may be anything: decisions up to then stay the same."""
     world, seed, feedback = _world(), np.random.SeedSequence(1), feedback_for(policy)
     run = play(_player(policy, family, seed), world, LATE, feedback=feedback)
-    # when each reward would arrive were it seen: where only successes are, the others might be one
+    # when each reward would arrive if it were seen; where only successes are seen, any might be one
     due = 1 + np.arange(ROUNDS) + np.ceil([delay_quantile(LATE, u, 0.0) for u in world.lateness])
     for cut in (ROUNDS // 4, ROUNDS // 2, ROUNDS):
         hidden = due >= cut
@@ -323,7 +323,7 @@ def check_rotation_is_irrelevant(policy: Policy, family: Family) -> None:
 
 
 def check_lane_plays_like_a_bandit(policy: Any, family: Family) -> None:
-    """The engine, in blocks of any size, beside any other lane, plays what ``play`` plays."""
+    """The engine decides as ``play`` does, for any size of block and beside any other lane."""
     rounds = np.arange(1, ROUNDS + 1)
     lanes = (Lane(policy, family, LATE), Lane(policy, family, Never()))
     feedback = feedback_for(policy)
@@ -434,7 +434,7 @@ def check_bad_input_changes_nothing(policy: Policy, family: Family) -> None:
 def check_learns_from_rewards(policy: Any, family: Family, rounds: int = 300) -> None:
     """Regret is lower than that of uniform play, and lower in the second half than in the first.
 
-    Regret need not fall where the second half has a quarter of that of uniform play or less.
+    It need not fall where the second half has at most a quarter of the regret of uniform play.
     The policy plays two runs with delayed rewards and six actions, the same in all rounds. Three
     are equally good and three equally bad, and in the second run it is the other way round. Worlds
     and seeds are fixed: a policy passes always or never.

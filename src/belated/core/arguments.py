@@ -1,4 +1,4 @@
-"""Checks of what a user passes in: each error names the argument, its value and what fits.
+"""Checks of the arguments a user passes in: each error names the argument, its value and what fits.
 
 NumPy is imported by the functions that need it: the client checks numbers and does without.
 """
@@ -23,18 +23,18 @@ NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exc
 
 
 def shown(value: object) -> str:
-    """``repr``, cut where it would drown the message."""
+    """Returns the ``repr`` of a value, shortened so that it does not drown the message."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def wrong(name: str, value: object, expected: str) -> ValueError:
-    """The error for a value that does not fit."""
+    """Returns the error for a value that does not fit."""
     return ValueError(f"{name} = {shown(value)}: expected {expected}")
 
 
 def wrong_type(name: str, value: object, expected: str) -> TypeError:
-    """The error for a value of a type that cannot fit."""
+    """Returns the error for a value of a type that cannot fit."""
     return TypeError(f"{name} = {shown(value)}: expected {expected}, got {type(value).__name__}")
 
 
@@ -48,7 +48,7 @@ def _number(name: str, value: object, expected: str) -> float:
 
 
 def number(name: str, value: object) -> float:
-    """``value`` as a finite float."""
+    """Returns ``value`` as a finite float, or raises."""
     result = _number(name, value, "a finite number")
     if not math.isfinite(result):
         raise wrong(name, value, "a finite number")
@@ -56,7 +56,7 @@ def number(name: str, value: object) -> float:
 
 
 def positive(name: str, value: object) -> float:
-    """``value`` as a finite float above zero."""
+    """Returns ``value`` as a finite float above zero, or raises."""
     result = _number(name, value, "a number above 0")
     if not 0.0 < result < math.inf:
         raise wrong(name, value, "a finite number above 0")
@@ -64,7 +64,7 @@ def positive(name: str, value: object) -> float:
 
 
 def not_negative(name: str, value: object) -> float:
-    """``value`` as a finite float, zero or more."""
+    """Returns ``value`` as a finite float, zero or more, or raises."""
     result = _number(name, value, "a number, 0 or more")
     if not 0.0 <= result < math.inf:
         raise wrong(name, value, "a finite number, 0 or more")
@@ -72,7 +72,7 @@ def not_negative(name: str, value: object) -> float:
 
 
 def probability(name: str, value: object) -> float:
-    """``value`` as a float strictly between zero and one."""
+    """Returns ``value`` as a float strictly between zero and one, or raises."""
     result = _number(name, value, "a number between 0 and 1")
     if not 0.0 < result < 1.0:
         raise wrong(name, value, "a number strictly between 0 and 1")
@@ -80,7 +80,7 @@ def probability(name: str, value: object) -> float:
 
 
 def whole(name: str, value: object, least: int = 1) -> int:
-    """``value`` as an int, ``least`` or more."""
+    """Returns ``value`` as an int, ``least`` or more, or raises."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise wrong_type(name, value, f"a whole number, {least} or more")
     if not least <= int(value) <= LARGEST_WHOLE:
@@ -89,19 +89,19 @@ def whole(name: str, value: object, least: int = 1) -> int:
 
 
 def count(name: str, value: object) -> int:
-    """``value`` as an int, zero or more."""
+    """Returns ``value`` as an int, zero or more, or raises."""
     return whole(name, value, least=0)
 
 
 def flag(name: str, value: object) -> bool:
-    """``value``, if it is True or False."""
+    """Returns ``value`` if it is True or False, and raises otherwise."""
     if not isinstance(value, bool):
         raise wrong_type(name, value, "True or False")
     return value
 
 
 def at_least(least: float) -> Callable[[str, object], float]:
-    """The check for a finite float that is not so small that rounding would drown it."""
+    """Returns a check for finite floats, which refuses those so small that rounding drowns them."""
 
     def check(name: str, value: object) -> float:
         result = positive(name, value)
@@ -123,7 +123,7 @@ Flag = Annotated[bool, flag]
 
 
 def any_number(value: Any) -> float:
-    """A scalar of any library as a float; what merely converts to one, such as text, is refused."""
+    """Returns a scalar of any library as a float; refuses text, which merely converts."""
     if not isinstance(value, float | Real | Decimal):
         import numpy as np
 
@@ -134,7 +134,7 @@ def any_number(value: Any) -> float:
 
 
 def array_of_numbers(name: str, values: Any) -> "NDArray[np.float64]":
-    """``values`` as an array of floats of our own, contiguous and writable."""
+    """Returns ``values`` as a new array of floats, contiguous and writable."""
     import numpy as np
 
     try:
@@ -191,7 +191,7 @@ def checked(params: T) -> T:
 
 
 def _declared(hint: Any) -> Callable[[str, Any], Any] | None:
-    """The check in the type of a field; one that lets None pass where the type does."""
+    """Returns the check in the type of a field; it lets None pass where the type does."""
     alternatives = (hint, *get_args(hint))
     checks = [check for part in alternatives for check in getattr(part, "__metadata__", ())]
     if not checks:
@@ -205,7 +205,7 @@ def _declared(hint: Any) -> Callable[[str, Any], Any] | None:
 def derives(*names: str) -> Callable[[type[T]], type[T]]:
     """Class decorator, above ``parameters``: names the constants that nobody sets.
 
-    They are derived from the parameters and from what is known of the problem. Kernels see an
+    These are derived from the parameters and from what is known of the problem. Kernels see an
     object of ``cls.Resolved``, a subclass whose fields are the parameters and after them the
     derived constants; ``resolved`` makes it. Its ``repr`` shows the parameters only.
     """
@@ -228,7 +228,7 @@ def derives(*names: str) -> Callable[[type[T]], type[T]]:
 
 
 def resolved(params: T, **values: Any) -> T:
-    """``params`` with these values, those of the constants it derives among them."""
+    """Returns ``params`` with these values, which may include the constants that it derives."""
     given: Any = params
     kind = getattr(type(given), "Resolved", type(given))
     made: T = kind(**{**given._asdict(), **values})

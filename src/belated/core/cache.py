@@ -30,7 +30,7 @@ def is_ours(function: Callable[..., Any]) -> bool:
 
 
 def cache_root() -> Path:
-    """Directory that holds the kernels of every version of the package ever run here."""
+    """Returns the directory with the kernels of every version of the package ever run here."""
     chosen = os.environ.get("BELATED_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     # A folder of our own in any case: `clear` deletes it whole.
     return (Path(chosen).expanduser() if chosen else Path.home() / ".cache") / "belated"
@@ -38,7 +38,7 @@ def cache_root() -> Path:
 
 @cache
 def source_digest() -> str:
-    """Digest of the names and contents of all source files of the package."""
+    """Returns a digest of the names and contents of all source files of the package."""
     digest = sha256()
     for file in sorted(PACKAGE.rglob("*.py")):
         digest.update(str(file.relative_to(PACKAGE)).encode())
@@ -47,12 +47,12 @@ def source_digest() -> str:
 
 
 def cache_dir() -> Path:
-    """Directory of the kernels compiled from exactly this source."""
+    """Returns the directory of the kernels compiled from exactly this source."""
     return cache_root() / source_digest()
 
 
 def is_writable() -> bool:
-    """Return whether kernels can be kept."""
+    """Return whether kernels can be kept on disk."""
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=cache_dir()).close()
@@ -63,7 +63,7 @@ def is_writable() -> bool:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Let one thread of one process of this machine compile, where they share the cache."""
+    """Holds a lock on the cache, so that one thread on this machine compiles at a time."""
     with ExitStack() as held:
         if fcntl is not None and is_writable():
             lock = held.enter_context((cache_dir() / "compiling.lock").open("w"))

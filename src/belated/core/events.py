@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-# How the story of a decision stands.
+# The standing of a decision.
 Standing = Literal["pending", "rewarded", "expired", "late", "cancelled"]
 
 
 class Status(StrEnum):
-    """What became of a reward or of another draft that was handed to a ledger."""
+    """The status of a reward or of another draft that was handed to a ledger."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"  # the log holds it already: nothing changes
@@ -35,13 +35,13 @@ class Decision:
     Attributes
     ----------
     id
-        What to hand to ``learn`` with the reward: the round, counted from 1; with a ledger, a text
-        that no other decision has.
+        The id to hand to ``learn`` with the reward: the round, counted from 1; with a ledger, a
+        text that no other decision has.
     index
         Row of the chosen action.
     score
-        What the policy maximised: for an optimistic one, ``estimate + width``; some are optimistic
-        on the scale of the reward, ``mu(estimate) + L_mu width``.
+        The number that the policy maximised: ``estimate + width`` for an optimistic policy, or
+        ``mu(estimate) + L_mu width`` for one that is optimistic on the scale of the reward.
     estimate
         ``x'theta`` of the chosen action.
     width

@@ -1,4 +1,4 @@
-"""Libraries that not everybody installs: an error says what to install."""
+"""Libraries that not everybody installs: the error for a missing one says what to install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def extra(name: str, instead: str = "") -> Iterator[None]:
-    """Around imports: where a library is missing, the error names the extra that brings it.
+    """A context for imports: where a library is missing, the error names the extra that brings it.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Bounds on parameters: beyond them the arithmetic still runs, but nothing is learnt any more.
 
-No sensible setting comes near them. A number beyond is a slip of the keyboard or of a unit, which
-is better refused now than noticed in a model that never moves. The environment variable
-``BELATED_LARGEST`` raises the bound where it is meant.
+No sensible setting comes near them. A number beyond them is a slip of the keyboard or of a unit,
+better refused now than noticed in a model that never moves. The environment variable
+``BELATED_LARGEST`` raises the bound for those who mean such a number.
 """
 
 import math
@@ -23,7 +23,7 @@ _recorded: ContextVar[bool] = ContextVar("recorded", default=False)
 
 
 def largest() -> float:
-    """The largest value that a parameter may have."""
+    """Returns the largest value that a parameter may have."""
     text = os.environ.get(VARIABLE, "")
     try:
         return float(text) if text else LARGEST
@@ -34,8 +34,8 @@ def largest() -> float:
 def refuse_extremes(*given: Any) -> None:
     """Raise where a policy or family, as the user gave it, has a parameter beyond the bound.
 
-    What was derived from the family is not looked at, nor is what a file or a log holds: that was
-    accepted when it was written.
+    Values derived from the family are not checked, nor are values from a file or a log: these were
+    accepted when they were written.
     """
     if _recorded.get():
         return
@@ -59,7 +59,7 @@ def refuse_extremes(*given: Any) -> None:
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Inside, ``refuse_extremes`` refuses nothing: what is read back was accepted once."""
+    """A context where ``refuse_extremes`` refuses nothing: values read back were accepted once."""
     token = _recorded.set(True)
     try:
         yield

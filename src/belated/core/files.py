@@ -1,6 +1,6 @@
-"""Writing a file so that there is never half of one, and removing what killed writers left.
+"""Writing a file so that there is never half of one, and removing what killed writers left behind.
 
-A writer keeps a lock on its unfinished file, which ends with the process. An unfinished file that
+A writer keeps a lock on its unfinished file until the process ends. An unfinished file that
 nobody has locked is a leftover: the next writer in the folder removes it.
 """
 
@@ -26,9 +26,9 @@ ABANDONED = 86_400.0  # seconds after which an unfinished file is nobody's, wher
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of ``target`` once it is whole and on disk.
+    """Opens a file that takes the place of ``target`` once it is whole and on disk.
 
-    A file that is replaced hands its permissions on.
+    It inherits the permissions of the file that it replaces.
     """
     with unfinished_file(target.parent) as temporary:
         with temporary.open("wb") as file:
@@ -43,7 +43,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unfinished_file(folder: Path) -> Iterator[Path]:
-    """An empty file of a temporary name, removed at the end unless it was moved away."""
+    """Creates an empty file with a temporary name and removes it at the end, unless moved."""
 
     def make() -> Path:
         path = folder / f"{TEMPORARY}{uuid4().hex}"
@@ -62,7 +62,7 @@ def unfinished_file(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def in_work(make: Callable[[], Path]) -> Iterator[Path]:
-    """The file or folder that ``make`` makes, locked until the block or this process ends."""
+    """Yields the file or folder that ``make`` makes, locked until block or process ends."""
     while True:
         path = make()
         handle = os.open(path, os.O_RDONLY)

@@ -23,10 +23,10 @@ class Generic(Protocol[R_co]):
     cases: dict[type, Callable[..., Any]]
 
     def __call__(self, params: Any, /, *args: Any) -> R_co:
-        """The case of the type of ``params``."""
+        """Calls the case for the type of ``params``."""
 
     def case(self, *types: type) -> Callable[[F], F]:
-        """Decorator: the case for these types."""
+        """Decorator that registers the case for these types."""
 
 
 def generic(stub: Callable[..., R_co]) -> Generic[R_co]:
@@ -35,7 +35,7 @@ def generic(stub: Callable[..., R_co]) -> Generic[R_co]:
 
 
 def generic_with_default(stub: Callable[..., R_co]) -> Generic[R_co]:
-    """The same, where ``stub`` itself is what holds for every type without a case."""
+    """Make ``stub`` a generic function that itself serves every type without a case."""
     return _generic(stub, kernel(stub))
 
 
@@ -58,7 +58,7 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
             return None
         return chosen.py_func  # type: ignore[attr-defined]
 
-    # Numba takes the options from here, not from the case: one door for each kind
+    # Numba takes the options from here, not from the case: one overload for each kind
     @overload(call, strict=False, jit_options=as_part(INLINED))  # type: ignore[untyped-decorator]
     def resolve_lean(params: Any, *args: Any) -> Any:
         return resolve(True, params)

@@ -20,8 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # no GIL; 1/0 is inf, as in NumPy; a kernel would inherit "forceinline" from its callers
 OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True, "forceinline": False}
 # Without reference counts, which cost more than the arithmetic: each is a locked instruction. Such
-# a kernel makes no arrays and returns none: a caller with reference counts would take an array it
-# got back for its own, and free it.
+# a kernel makes no arrays and returns none: a caller with reference counts would free an array that
+# it got back, as if it owned it.
 LEAN = {**OPTIONS, "_nrt": False}
 ROUGH = {**LEAN, "fastmath": {"contract"}}
 INLINED = {**LEAN, "forceinline": True}
@@ -52,9 +52,9 @@ def rough_kernel(function: F) -> F:
 def inlined_kernel(function: F) -> F:
     """A kernel that becomes part of each of its callers.
 
-    A call hands over every array of a state or a lane one by one, which takes longer than what a
-    small kernel does. For those that are called from one or two places, and the smallest of linear
-    algebra: code grows, and with it the time to compile.
+    A call hands over every array of a state or a lane one by one, which takes longer than the work
+    of a small kernel. Only for kernels that are called from one or two places and for the smallest
+    of linear algebra: code grows, and with it the time to compile.
     """
     return _compiled(function, INLINED)
 

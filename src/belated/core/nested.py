@@ -1,4 +1,4 @@
-"""NamedTuples of arrays, nested: stacking several, and looking at one of the stack."""
+"""Nested NamedTuples of arrays: stacking several of them, and viewing one item of the stack."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from belated.core.jit import OPTIONS, as_part
 
 
 def stacked(items: list[Any]) -> Any:
-    """One NamedTuple whose arrays have a leading axis over ``items``, all of the same type."""
+    """Returns one NamedTuple whose arrays have a leading axis over ``items``, all of one type."""
     first = items[0]
     if isinstance(first, tuple):
         return type(first)(*(stacked(list(parts)) for parts in zip(*items, strict=True)))
@@ -18,7 +18,7 @@ def stacked(items: list[Any]) -> Any:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array that begins on a cache line, so that vector instructions seldom straddle two."""
+    """Returns an array that begins on a cache line: vector instructions seldom straddle two."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -26,9 +26,9 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def at(stack: Any, index: int) -> Any:
-    """The item ``index`` of a stack: views, not copies; None of None.
+    """Returns item ``index`` of a stack as views, not copies; returns None for None.
 
-    For kernels and for plain Python.
+    Works in kernels and in plain Python.
     """
     if stack is None:
         return None

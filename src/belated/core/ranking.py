@@ -1,4 +1,4 @@
-"""Actions in the order of what they are thought to earn, and how sure that is. Plain data."""
+"""Actions ranked by their estimated mean reward, with intervals. Plain data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ class RankedAction:
     Attributes
     ----------
     name
-        Of a registered action; of others, the number of their row.
+        Name of a registered action; the row number of any other.
     index
         Row among the actions that were asked about.
     mean
         Estimate of its mean reward.
     low, high
-        Interval of that mean. None: no bound, because the policy claims nothing yet.
+        Interval for that mean; None where there is no bound, because the policy claims none yet.
     decisions
         How often it was played; None where that was not counted.
     rewards
-        For how many of these decisions the reward is known.
+        The number of these decisions whose reward is known.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Ranking:
     verdict
         A sentence that says which action leads, and with how many its interval overlaps.
     kind
-        Of the intervals. "confidence": proved, for all rounds and actions at once, under the
-        assumptions of the policy. "posterior": of each action by itself and at this time, from the
-        posterior of the model or Laplace's approximation of it; no guarantee is claimed.
+        Kind of the intervals. "confidence": proved, for all rounds and actions at once, under the
+        assumptions of the policy. "posterior": for each action by itself and at this time, from
+        the posterior of the model or Laplace's approximation of it; no guarantee is claimed.
     level
         Probability with which the intervals hold; None where the policy does not say.
     actions

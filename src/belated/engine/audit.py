@@ -14,7 +14,7 @@ the longest action, and sums running over the rounds up to t:
     R8  sum ||x||_{W^-1}                    <= sqrt(t sum a) + right side of R6
     R9  regret                              <= sum of the right sides of R2
 
-R6 to R8 need lam >= X^2 / 2. The worst ratio of left to right side is kept for each, and the round.
+R6 to R8 need lam >= X^2 / 2. The worst ratio of left to right side of each is kept, with its round.
 """
 
 import math
@@ -47,7 +47,7 @@ class Audit(NamedTuple):
 
 
 def new_audit(dim: int, lam: float, count: int) -> Audit:
-    """``count`` lanes before the first round."""
+    """Returns the audit of ``count`` lanes before the first round."""
     eye, sums = np.eye(dim), np.zeros(6)
     sums[LOG_DET] = dim * math.log(lam)
     one = Audit(
@@ -75,7 +75,7 @@ def _note(audit: Audit, i: int, left: float, right: float, t: int) -> None:
 def _check_all_directions(
     audit: Audit, state: State, lam: float, bound: float, missing: int, t: int
 ) -> None:
-    """R4: ``G X^2 I - Z`` and ``(1 + G X^2 / lam) W - V`` are positive semidefinite."""
+    """Checks R4: ``G X^2 I - Z`` and ``(1 + G X^2 / lam) W - V`` are positive semidefinite."""
     d = state.theta.shape[0]
     A, U = audit.work[4 : 4 + d], audit.work[4 + d :]
     size = 0.0
@@ -161,12 +161,12 @@ def audit_decision(
 
 @kernel
 def audit_regret(audit: Audit, regret: float, certificate: float, t: int) -> None:
-    """R9, after round ``t``."""
+    """Checks R9 after round ``t``."""
     _note(audit, 8, regret, certificate, t)
 
 
 def results(audit: Audit, lane: int) -> dict[str, tuple[float, int]]:
-    """Worst ratio and its round for each inequality."""
+    """Returns the worst ratio and its round for each inequality."""
     pairs = zip(audit.worst[lane].tolist(), audit.where[lane].tolist(), strict=True)
     found: dict[str, Any] = dict(zip(NAMES, pairs, strict=True))
     return found

@@ -1,4 +1,4 @@
-"""Many bandits against one world, compiled: lanes that share a policy and a family.
+"""Many bandits play one world in compiled code: lanes that share a policy and a family.
 
 A lane is one bandit with its pending rewards. Lanes of a group differ only in how late their
 rewards are; their arrays are stacked along a leading axis. ``play_block`` plays some rounds of all
@@ -55,7 +55,7 @@ class Lanes(NamedTuple):
     """A group of bandits with their pending rewards; the leading axis is the lane."""
 
     state: State
-    history: History  # rows of decisions; of pending ones only where the estimator never looks back
+    history: History  # rows of decisions; only pending ones where the estimator never looks back
     reward: Vector  # (L, rows) reward of a row, before the lane knows it
     chain: Integers  # (L, rows) next row due in the same round, or next free row
     due: Integers  # (L, T + 1) latest row due in a round
@@ -95,7 +95,7 @@ class Batched(NamedTuple):
     """Rewards that are learned from in batches, one every ``every`` rounds.
 
     Batch k ends with the first round that is not before ``k every``. A reward waits for the first
-    batch that does not end before it returns. Not a law: how long it waits depends on the round.
+    batch that does not end before it returns. This is not a law: the wait depends on the round.
     """
 
     delay: Any
@@ -107,17 +107,17 @@ class Batched(NamedTuple):
 
     @property
     def informative(self) -> bool:
-        """As the delay is."""
+        """Returns whether the delay depends on the reward."""
         return is_informative(self.delay)
 
     @property
     def dim(self) -> int:
-        """Of the actions it depends on, as the delay is."""
+        """Returns the length of the actions that the delay depends on."""
         return dim_of(self.delay)
 
 
 class Game(NamedTuple):
-    """What does not change during a run."""
+    """The settings that do not change during a run."""
 
     theta_star: Vector
     checkpoints: Integers  # (C,) rounds, counted from 1, after which totals are recorded
@@ -141,7 +141,7 @@ def new_lanes(
     horizon: int,
     checkpoints: int,
 ) -> Lanes:
-    """``count`` lanes of a resolved policy before the first round."""
+    """Returns ``count`` lanes of a resolved policy before the first round."""
     rows = horizon if looks_back(estimator) else 0
     history = History(np.empty((count, rows, dim)), np.full((count, rows), np.nan))
     cursors = np.zeros((count, 3), np.int64)
@@ -159,7 +159,7 @@ def new_lanes(
 
 
 def with_room(lanes: Lanes, rounds: int) -> Lanes:
-    """The same lanes with free rows for ``rounds`` more pending rewards."""
+    """Returns the same lanes with free rows for ``rounds`` more pending rewards."""
     count, old = lanes.reward.shape
     needed = int(lanes.cursors[:, IN_USE].max()) + rounds
     if needed <= old:
@@ -186,7 +186,7 @@ def _whole(tau: float, horizon: int) -> int:
 
 @generic_with_default
 def rounds_late(delay: Any, lane: int, t: int, x: Vector, u: float, y: float, horizon: int) -> int:
-    """Whole rounds until the reward of round ``t`` is delivered; more than ``horizon``: never."""
+    """Returns whole rounds until the reward of round ``t`` is delivered; > ``horizon``: never."""
     return _whole(delay_quantile_of(delay, x, u, y), horizon)
 
 
@@ -209,13 +209,13 @@ def _batched(delay: Batched, lane: int, t: int, x: Vector, u: float, y: float, h
     # t counts from 0: the reward returns at the end of round t + 1 + late
     batch = np.floor((t + late) / delay.every) + 1.0  # the first with batch * every > t + late
     wait = np.ceil(batch * delay.every) - (t + 1)
-    # the quotient may be rounded down: not before the reward; and never is never
+    # the quotient may be rounded down: not before the reward; an infinite delay stays infinite
     return int(min(max(float(late), wait), horizon + 1.0))
 
 
 @kernel
 def fill_schedule(delay: Any, lateness: Vector, horizon: int, out: Integers) -> None:
-    """The delays of all rounds, for a law that looks at neither reward nor action."""
+    """Fills in the delays of all rounds, for a law that looks at neither reward nor action."""
     for t in range(lateness.shape[0]):
         out[t] = rounds_late(delay, 0, t, lateness[:0], lateness[t], np.nan, horizon)
 
@@ -236,7 +236,7 @@ def _deliver(estimator: Any, family: Any, lane: Lanes, t: int, keeps_all: bool) 
     row, previous = lane.due[t], NONE
     if row == NONE:
         return False
-    while row != NONE:  # chains grow at the front: turn this one round
+    while row != NONE:  # chains grow at the front: reverse this one
         following = lane.chain[row]
         lane.chain[row] = previous
         previous, row = row, following

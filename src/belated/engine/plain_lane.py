@@ -1,6 +1,6 @@
-"""A policy written in plain Python as a lane: how to try an idea in ten lines.
+"""A plain policy as a lane: a way to try an idea in ten lines.
 
-Any object will do that has
+A plain policy is any object that has
 
     choose(actions, t)   the row of ``actions``, a (K, d) array, to play in round t = 1, 2, ...
     observe(x, y)        a reward y that has returned, of the action x
@@ -31,7 +31,7 @@ Returned = tuple[Vector, float, int]  # action, reward, round of the decision
 
 
 def listener(policy: OwnPolicy, player: Any) -> Callable[[list[Returned], int], None]:
-    """How to tell ``player`` at the end of a round what has returned in it."""
+    """Returns a function that tells ``player``, at the end of a round, what has returned in it."""
     if feedback_of(policy) == "aggregated":
         return lambda returned, t: player.observe_total(sum(y for _, y, _ in returned), t)
     observe = observer(player)
@@ -44,7 +44,7 @@ def listener(policy: OwnPolicy, player: Any) -> Callable[[list[Returned], int], 
 
 
 class OwnPlayer:
-    """The same policy behind ``decide`` and ``learn``, for ``play`` and the shared checks."""
+    """A plain policy behind ``decide`` and ``learn``, for ``play`` and the shared checks."""
 
     def __init__(
         self, policy: OwnPolicy, family: Family, dim: int, seed: np.random.SeedSequence
@@ -77,7 +77,7 @@ class OwnPlayer:
 
 
 class OwnLane:
-    """The lane of a policy in plain Python; same rounds, same records as a compiled one."""
+    """The lane of a plain policy; its rounds and records are those of a compiled lane."""
 
     def __init__(
         self,
@@ -129,5 +129,5 @@ class OwnLane:
 
     @property
     def record(self) -> Any:
-        """(1, checkpoints, ``RECORD``)."""
+        """Returns the totals at checkpoints, an array (1, checkpoints, ``RECORD``)."""
         return np.array([self.rows])

@@ -37,7 +37,7 @@ from belated.worlds.feedback import Conversions, Feedback, Identified, check_win
 
 
 class Player(Protocol):
-    """What ``play`` needs of a bandit."""
+    """The methods of a bandit that ``play`` calls."""
 
     family: Family
 
@@ -67,7 +67,7 @@ class World(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What happened, one entry a round."""
+    """The history of a run, one entry per round."""
 
     index: Integers  # action played
     regret: Vector  # cumulative pseudo-regret
@@ -114,7 +114,7 @@ def play(
 
     With ``feedback=Conversions(window)`` zeros and later rewards are never delivered. A player is
     handed rewards with their decisions; aggregating them is its own affair.
-    ``shuffle`` may reorder them in place: nothing should depend on that order.
+    ``shuffle`` may reorder the rewards of a round in place: no result should depend on that order.
     """
     if not is_delay(delay):
         raise wrong_type("delay", delay, "a delay, such as Exponential(100.0)")
@@ -159,7 +159,7 @@ def play(
 
 
 def mean_rewards(family: Family, world: World) -> Matrix:
-    """mu(x'theta_star) of every action of every round, (T, K)."""
+    """Returns mu(x'theta_star) of every action of every round, (T, K)."""
     z = world.actions @ world.theta_star
     return np.array([[mean(family, v) for v in row] for row in z.tolist()])
 

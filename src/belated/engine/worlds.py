@@ -1,9 +1,9 @@
 """One world, drawn once and played by all its lanes.
 
-A world is a dimension, a run and a seed: a stream of decision sets, and one uniform a round behind
-the rewards and one behind the delays. All lanes face the same stream (common random numbers), so
-any two of them can be compared in pairs. What a lane does depends on nothing but the world and
-itself: not on the other lanes, the size of the blocks, the thread or the machine.
+A world is a dimension, a run and a seed: a stream of decision sets, and per round one uniform
+behind the reward and one behind the delay. All lanes face the same stream (common random numbers),
+so any two of them can be compared in pairs. The results of a lane depend on nothing but the world
+and itself: not on the other lanes, the size of the blocks, the thread or the machine.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class Lane(NamedTuple):
 
 
 class WorldSettings(NamedTuple):
-    """A world and who plays it; small, and all that another machine needs to know."""
+    """A world and its lanes: a small object that is all another machine needs to play it."""
 
     environment: Environment
     dim: int
@@ -73,7 +73,7 @@ class WorldSettings(NamedTuple):
     theta_star: Vector | None = None  # None: drawn, see ``bayesian``
     feedback: Feedback = Identified()
     audited: bool = False  # whether the paper's inequalities are checked: see ``audit_world``
-    bayesian: bool = False  # whether theta_star is drawn for every run, not once for a dimension
+    bayesian: bool = False  # whether theta_star is drawn for every run, not once per dimension
 
 
 class Streams(NamedTuple):
@@ -92,7 +92,7 @@ def seed_of_run(seed: int, dim: int, run: int) -> np.random.SeedSequence:
 
 
 def theta_star_of(world: WorldSettings) -> Vector:
-    """The true parameter: given, or drawn from the unit ball, once for all runs or for each."""
+    """Returns theta_star: given, or drawn from the unit ball, once for all runs or for each."""
     if world.theta_star is not None:
         return np.asarray(world.theta_star, float)
     run = (world.run,) if world.bayesian else ()
@@ -101,7 +101,7 @@ def theta_star_of(world: WorldSettings) -> Vector:
 
 
 def open_streams(world: WorldSettings) -> Streams:
-    """Independent streams for every part; the middle three as in ``draw_world``."""
+    """Returns independent streams for all parts; the middle three are those of ``draw_world``."""
     _, actions, luck, lateness, policy = seed_of_run(world.seed, world.dim, world.run).spawn(5)
     return Streams(
         theta_star_of(world),
@@ -116,7 +116,7 @@ def open_streams(world: WorldSettings) -> Streams:
 def draw_block(
     environment: Any, theta_star: Vector, block: Block, rng: np.random.Generator
 ) -> None:
-    """Fill a block with decision sets, their norms, and what they are worth."""
+    """Fill a block with decision sets, their norms and their linear predictors."""
     B, K, d = block.rows.shape
     for b in range(B):
         rows, z = block.rows[b], block.z[b]
@@ -225,7 +225,7 @@ def has_certificate(policy: Policy) -> bool:
 
 
 def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
-    """Indices of the compiled lanes that can be played together."""
+    """Returns the indices of the compiled lanes that can be played together."""
     groups: list[list[int]] = []
     for i, lane in enumerate(lanes):
         if is_own(lane.policy):
@@ -252,7 +252,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
-    """Delays of all rounds for each law that is known in advance, drawn once a law."""
+    """Returns the delays of all rounds, drawn once for each law that is known in advance."""
     laws: list[Delay | Batched] = []
     which = np.zeros(len(world.lanes), np.int64)
     for i, lane in enumerate(world.lanes):
@@ -269,9 +269,9 @@ def _schedule(world: WorldSettings, lateness: Vector) -> Schedule:
 
 
 def rounds_of_a_block(lanes: int, K: int, d: int) -> int:
-    """Decision sets that stay in a core's cache while all lanes play them.
+    """Returns how many rounds of decision sets stay in a core's cache while all lanes play them.
 
-    Few lanes gain less from that than they pay for each block: theirs are larger.
+    Few lanes gain less from that than each block costs: their blocks are larger.
     """
     size = 8 * BLOCK_BYTES // min(max(lanes, 1), 8)
     return max(1, min(1024, size // (8 * K * d)))
@@ -283,9 +283,9 @@ def play_world(
     block_rounds: int | None = None,
     after_block: Callable[[int], None] = lambda rounds: None,
 ) -> Any:
-    """Play all lanes: an array (lanes, checkpoints, ``RECORD``).
+    """Play all lanes; returns an array (lanes, checkpoints, ``RECORD``).
 
-    ``after_block`` is called with the number of rounds just played; what it raises ends the run.
+    ``after_block`` is called with the number of rounds just played; if it raises, the run ends.
     """
     players = _play(world, block_rounds, after_block)
     record = np.empty((len(world.lanes), len(world.checkpoints), len(RECORD)))
@@ -295,7 +295,7 @@ def play_world(
 
 
 def audit_world(world: WorldSettings) -> list[dict[str, tuple[float, int]]]:
-    """Play all lanes and check R1 to R9 in every round; for each lane, worst ratios and where."""
+    """Play all lanes and check R1 to R9 in every round; returns the worst ratios per lane."""
     found: list[dict[str, tuple[float, int]]] = [{} for _ in world.lanes]
     if any(is_own(lane.policy) for lane in world.lanes):
         raise wrong("lanes", world.lanes, "policies with a confidence set")
@@ -309,7 +309,7 @@ def audit_world(world: WorldSettings) -> list[dict[str, tuple[float, int]]]:
 def _play(
     world: WorldSettings, block_rounds: int | None, after_block: Callable[[int], None]
 ) -> "list[_Group | OwnLane]":
-    """Play all lanes; returns those who played them."""
+    """Play all lanes; returns the groups that played them."""
     for lane in world.lanes:
         check_feedback(lane.policy, lane.family, world.feedback)
         check_dim(lane.delay, world.dim)

@@ -1,4 +1,4 @@
-"""How theta follows from the rewards that have returned."""
+"""Estimators: they compute theta from the rewards that have returned."""
 
 import math
 

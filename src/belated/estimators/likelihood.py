@@ -1,7 +1,7 @@
-"""The penalised MLE in the ball, with what confidence sets of likelihood ratios need besides.
+"""The penalised MLE in the ball, and quantities for confidence sets of likelihood ratios.
 
-That is the inverse of the Hessian alone (``LazyNewton`` keeps that of H + shift I) with a bound on
-it for the arg max, a Lipschitz constant of the log-likelihood, and, for sets that are not
+These are the inverse of the Hessian alone (``LazyNewton`` keeps that of H + shift I), a bound on it
+for the arg max, a Lipschitz constant of the log-likelihood, and, for sets that are not
 ellipsoids, the returned rewards themselves.
 """
 
@@ -34,9 +34,9 @@ class Likelihood(NamedTuple):
     newton
         The estimator proper.
     middle, half
-        Of the interval of means mu(z), |z| <= bound: ``max |mu(z) - y| = half + |y - middle|``.
+        Of the range of mu(z) for |z| <= bound: ``max |mu(z) - y| = half + |y - middle|``.
     rows
-        How many rewards to keep.
+        The number of rewards to keep.
     """
 
     newton: LazyNewton
@@ -45,7 +45,7 @@ class Likelihood(NamedTuple):
     rows: int
 
     def new_fit(self, dim: int) -> "LikelihoodFit":
-        """No reward has returned yet."""
+        """Returns the fit without any reward."""
         ridge = self.newton.lam * self.newton.kappa
         return LikelihoodFit(
             *self.newton.new_fit(dim),
@@ -125,7 +125,7 @@ def _refit(estimator: Likelihood, family: Any, state: State, history: History) -
 
 @kernel
 def drift_of(M: float, state: State) -> float:
-    """M X ||theta - ref||: the Hessian at theta is within e^-+ of this of the one kept."""
+    """Returns D = M X ||theta - ref||: e^-D and e^D bound the Hessian at theta by the one kept."""
     fit, square = state.fit, 0.0
     for i in range(state.theta.shape[0]):
         square += (state.theta[i] - fit.ref[i]) ** 2

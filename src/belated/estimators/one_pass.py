@@ -1,6 +1,6 @@
 """Estimators that take each reward in once, as it returns: constant memory.
 
-What their steps are for is in ``policies/gloc.py``, ``policies/ecolog.py`` and
+The purpose of their steps is explained in ``policies/gloc.py``, ``policies/ecolog.py`` and
 ``policies/glb_omd.py``.
 """
 
@@ -24,28 +24,28 @@ GAINED = 0  # slot of Curved.scalars: mirror steps
 
 
 class NewtonSteps(NamedTuple):
-    """The iterate, and the regression of its predictions."""
+    """Online Newton steps of an iterate, and the regression of its predictions."""
 
     m1: float
     kappa: float
 
     @property
     def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
+        """False: old rewards are never needed again."""
         return False
 
     @property
     def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
+        """True: the result depends on the order in which rewards return."""
         return True
 
     def new_fit(self, dim: int) -> "NewtonStepsFit":
-        """No reward has returned yet."""
+        """Returns the fit without any reward."""
         return NewtonStepsFit(np.zeros(dim), np.zeros(dim), np.zeros(2))
 
 
 class NewtonStepsFit(NamedTuple):
-    """What the steps leave behind."""
+    """The arrays that the steps update."""
 
     iterate: Vector  # (d,) where the next prediction is made; in the ball
     b: Vector  # (d,) sum of z x
@@ -82,7 +82,7 @@ class Curved(NamedTuple):
 
 
 def new_curved(dim: int, lam: float, scalars: int) -> Curved:
-    """No reward has returned yet."""
+    """Returns the fit without any reward."""
     return Curved(lam * np.eye(dim), np.eye(dim) / lam, new_cap(dim, lam), np.zeros(scalars))
 
 
@@ -103,16 +103,16 @@ class ImplicitSteps(NamedTuple):
 
     @property
     def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
+        """False: old rewards are never needed again."""
         return False
 
     @property
     def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
+        """True: the result depends on the order in which rewards return."""
         return True
 
     def new_fit(self, dim: int) -> Curved:
-        """No reward has returned yet."""
+        """Returns the fit without any reward."""
         return new_curved(dim, self.lam, 3)
 
 
@@ -153,16 +153,16 @@ class MirrorSteps(NamedTuple):
 
     @property
     def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
+        """False: old rewards are never needed again."""
         return False
 
     @property
     def one_pass(self) -> bool:
-        """The result depends on the order in which rewards return."""
+        """True: the result depends on the order in which rewards return."""
         return True
 
     def new_fit(self, dim: int) -> Curved:
-        """No reward has returned yet."""
+        """Returns the fit without any reward."""
         return new_curved(dim, self.lam, 1)
 
 

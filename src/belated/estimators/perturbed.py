@@ -1,4 +1,4 @@
-"""The estimate, had its gradient been another: argmin of F(theta) + w'theta, no data needed.
+"""The estimate for a perturbed gradient: argmin of F(theta) + w'theta, no data needed.
 
 For ridge regression the answer is ``theta - W^-1 w``. For other families it is that of the Taylor
 model of F which certified lazy Newton keeps (``newton/fit.py``): with H and T3 the second and
@@ -41,7 +41,7 @@ MOVED, BENT, RIGHT, CHANGE, BEST, START = 3, 4, 5, 6, 7, 8
 
 @generic
 def shift_estimate(fit: Any, state: State, w: Vector, out: Vector) -> None:
-    """``out`` becomes argmin of F(theta) + w'theta, for F with ``state.theta`` as its argmin.
+    """Sets ``out`` to the argmin of F(theta) + w'theta, where ``state.theta`` is the argmin of F.
 
     ``w`` and ``out`` may be rows 1 and 2 of ``state.work``.
     """
@@ -68,7 +68,7 @@ def _shift_newton(fit: NewtonFit, state: State, w: Vector, out: Vector) -> None:
 
 @kernel
 def _bend_shift(fit: NewtonFit, theta: Vector, w: Vector, e: Vector, work: Matrix) -> None:
-    """The fixed point; ``e`` comes in as ``-H^-1 w``."""
+    """Iterates towards the fixed point; ``e`` comes in as ``-H^-1 w``."""
     d, moved, bent, right = w.shape[0], work[MOVED], work[BENT], work[RIGHT]
     change, best, start = work[CHANGE], work[BEST], work[START]
     for i in range(d):
@@ -101,8 +101,8 @@ def _bend_shift(fit: NewtonFit, theta: Vector, w: Vector, e: Vector, work: Matri
 def third_gradient(fit: NewtonFit, step: Vector, out: Vector) -> None:
     """``out = T3[step, step] / 2``, as ``third_form`` but without scratch inside ``T3``.
 
-    The gradient of ``T3[step, step, step] / 6``, in which a triple j < i < k counts six times, one
-    with two equal indices three times, one with all equal once.
+    It is the gradient of ``T3[step, step, step] / 6``, where a triple j < i < k counts six times,
+    one with two equal indices three times, one with all equal once.
     """
     T3, d = fit.T3, step.shape[0]
     for i in range(d):
@@ -122,7 +122,7 @@ def third_gradient(fit: NewtonFit, step: Vector, out: Vector) -> None:
 
 
 def shift_error(estimator: Any, family: Any, state: State, w: Vector, theta_w: Vector) -> float:
-    """Certified bound on the distance of ``theta_w`` from argmin F(theta) + w'theta, norm of H.
+    """Returns a certified bound on the distance of ``theta_w`` from argmin F + w'theta, norm of H.
 
     Infinite where nothing is proved; 0 for ridge regression.
     """

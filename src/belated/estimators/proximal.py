@@ -30,9 +30,9 @@ from belated.numerics.linalg import (
 from belated.numerics.lowered.products import dot, matvec
 
 # Rows of the scratch State.work that a step uses; a matrix follows from row WORK on. The caller
-# fills TOWARDS; rows 0, 7 and above are his.
+# fills TOWARDS; rows 0, 7 and above are the caller's.
 TOWARDS, POINT, PRODUCT, BASE, ALONG_X, ALONG_START = 1, 2, 3, 4, 5, 6
-SLOW = 0.2  # a fixed point that gains less than this factor a round is left to Newton's method
+SLOW = 0.2  # a fixed point that gains less than this factor per round is left to Newton's method
 
 
 class Pull(NamedTuple):
@@ -45,7 +45,7 @@ class Pull(NamedTuple):
 
 @kernel
 def _force(pull: Pull, family: Any, z: float) -> tuple[float, float]:
-    """phi'(z) and phi''(z)."""
+    """Returns phi'(z) and phi''(z)."""
     force, stiffness = pull.level + pull.rise * z, pull.rise
     if pull.weight > 0.0:
         mu, slope, _ = derivatives(family, z)
@@ -56,7 +56,7 @@ def _force(pull: Pull, family: Any, z: float) -> tuple[float, float]:
 
 @kernel
 def _balance(pull: Pull, family: Any, a: float, q: float) -> float:
-    """The root of ``z - a + q phi'(z)``, which increases: Newton's method inside a bracket."""
+    """Returns the root of ``z - a + q phi'(z)``, which increases: Newton's method in a bracket."""
     if pull.weight == 0.0:
         return (a - q * pull.level) / (1.0 + q * pull.rise)
     far = a - q * _force(pull, family, a)[0]  # phi' increases: the root lies between a and here
@@ -113,10 +113,10 @@ def proximal_point(
 def _settle_on_sphere(
     pull: Pull, family: Any, A_inv: Matrix, start: Vector, x: Vector, radius: float, work: Matrix
 ) -> tuple[bool, float]:
-    """The point on the sphere by ``theta = start - phi'(x'theta) A^-1 x - nu A^-1 theta``.
+    """Iterates on the sphere ``theta = start - phi'(x'theta) A^-1 x - nu A^-1 theta``.
 
-    ``work[POINT]`` comes in as the minimiser outside the ball. nu is what puts the right side on
-    the sphere. O(d^2) a round, and a handful of rounds where nu and phi'' are small against A.
+    ``work[POINT]`` comes in as the minimiser outside the ball. nu puts the right side on the
+    sphere. It costs O(d^2) per round, a handful of rounds where nu and phi'' are small against A.
     Returns whether it settled, and nu.
     """
     towards, theta, product, base = work[TOWARDS], work[POINT], work[PRODUCT], work[BASE]
@@ -159,7 +159,7 @@ def _solve_on_sphere(
     nu: float,
     work: Matrix,
 ) -> None:
-    """The same from any guess of nu: Newton's method on 1 / ||theta(nu)||, inside a bracket."""
+    """Does the same from any guess of nu: Newton's method on 1 / ||theta(nu)||, in a bracket."""
     theta, product, along_x, along_start = (
         work[POINT],
         work[PRODUCT],

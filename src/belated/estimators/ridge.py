@@ -12,7 +12,7 @@ from belated.numerics.lowered.products import matvec
 
 
 class RidgeFit(NamedTuple):
-    """Sufficient statistic besides ``W``."""
+    """The sufficient statistic besides ``W``."""
 
     b: Vector  # (d,) sum of y x over returned rounds
 
@@ -22,11 +22,11 @@ class Ridge(NamedTuple):
 
     @property
     def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
+        """False: old rewards are never needed again."""
         return False
 
     def new_fit(self, dim: int) -> RidgeFit:
-        """No reward has returned yet."""
+        """Returns the fit without any reward."""
         return RidgeFit(np.zeros(dim))
 
 

@@ -1,1 +1,1 @@
-"""What a policy, a family, a delay and an estimator are, and the steps that they share."""
+"""Interfaces of policies, families, delays and estimators, and the steps that they share."""

@@ -1,4 +1,4 @@
-"""How far ``x'theta_star`` may lie from its estimate: by a confidence set, or by the posterior."""
+"""Intervals around the estimate of ``x'theta_star``: by a confidence set, or by the posterior."""
 
 import math
 from statistics import NormalDist
@@ -17,19 +17,19 @@ Z = NormalDist().inv_cdf(0.5 + POSTERIOR_LEVEL / 2.0)
 
 @kernel
 def set_widths(policy: Any, state: State, X: Matrix, out: Vector) -> None:
-    """Half the confidence interval of ``x'theta_star``, for each row ``x`` of ``X``."""
+    """Returns half the confidence interval of ``x'theta_star``, for each row ``x`` of ``X``."""
     reach = radius(policy, state)
     for k in range(X.shape[0]):
         out[k] = reach * dual_norm(policy, state, X[k])
 
 
 def posterior_widths(policy: Policy, family: Family, state: State, X: Matrix) -> Vector:
-    """``z sqrt(x'S x)`` for each row ``x`` of ``X``, S the posterior covariance of theta_star.
+    """Returns ``z sqrt(x'S x)`` for each row ``x`` of ``X``; S is the posterior covariance.
 
     S is the dispersion times the inverse of the matrix of ``factor_precision``. For Gaussian
     rewards and the prior N(0, sd^2 / lam I) that is the exact posterior; for other families it is
     Laplace's approximation, whose Hessian is taken where the estimator keeps it, near theta: the
-    width comes out within a few per cent, and within 10, of that with the Hessian at theta.
+    width is within a few per cent, at most 10, of that with the Hessian at theta.
     (C. M. Bishop: Pattern Recognition and Machine Learning, 2006, sections 3.3 and 4.5.)
     """
     d = state.theta.shape[0]
@@ -40,7 +40,7 @@ def posterior_widths(policy: Policy, family: Family, state: State, X: Matrix) ->
 
 
 def _dispersion(policy: Policy, family: Family) -> float:
-    """Variance of a reward, as a multiple of the slope of its mean, which the Hessian holds.
+    """Returns the variance of a reward as a multiple of its mean's slope, which is in the Hessian.
 
     A linear model of rewards whose mean is not linear has no such slope: R^2 bounds the variance.
     """

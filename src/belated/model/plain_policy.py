@@ -1,4 +1,4 @@
-"""What a policy in plain Python is: see ``belated.engine.plain_lane`` for how to write one."""
+"""The interface of a plain policy: see ``belated.engine.plain_lane`` for how to write one."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -13,36 +13,36 @@ from belated.core.types import Matrix, Vector
 
 
 class OwnPolicy(Protocol):
-    """What an object must have to be a policy."""
+    """The methods that an object must have to be a plain policy."""
 
     def choose(self, actions: Matrix, t: int) -> int:
-        """Row of ``actions`` to play in round ``t``, counted from 1."""
+        """Returns the row of ``actions`` to play in round ``t``, counted from 1."""
 
     @property
     def observe(self) -> Callable[..., None]:
-        """``observe(x, y)`` or ``observe(x, y, t)``: the reward of a decision returned."""
+        """Learns the reward of a decision: ``observe(x, y)`` or ``observe(x, y, t)``."""
 
 
 def is_own(policy: object) -> bool:
-    """Return whether it is a policy in plain Python: an object with ``choose`` and ``observe``."""
+    """True for a policy written in plain Python: an object with ``choose`` and ``observe``."""
     has = {name: callable(getattr(policy, name, None)) for name in ("start", "choose", "observe")}
     return has["start"] or (has["choose"] and has["observe"])
 
 
 def holds_parameters_only(policy: object) -> bool:
-    """Return whether it is a policy in plain Python of which ``start`` has to make the player."""
+    """True for a policy written in plain Python, whose player is created by ``start``."""
     return is_own(policy) and not callable(getattr(policy, "choose", None))
 
 
 def started(policy: Any, dim: int, seed: np.random.SeedSequence | np.random.Generator) -> Any:
-    """Ready for the first round: a copy, or what ``start`` returns."""
+    """Returns the player for the first round: a copy, or the object that ``start`` returns."""
     copy: Any = deepcopy(policy)
     player = copy.start(dim, np.random.default_rng(seed)) if hasattr(copy, "start") else None
     return copy if player is None else player
 
 
 def observer(player: Any) -> Callable[[Vector, float, int], None]:
-    """How to tell the policy of a reward, with the round of its decision if it asks for that."""
+    """Returns a function that tells the policy a reward, and its round if the policy asks."""
     observe = player.observe
     try:
         asks = "t" in signature(observe).parameters
@@ -54,8 +54,8 @@ def observer(player: Any) -> Callable[[Vector, float, int], None]:
 
 
 def chosen_row(policy: OwnPolicy, actions: Matrix, t: int) -> int:
-    """Ask the policy, and refuse an answer that is not a row."""
-    answer: Any = policy.choose(actions.copy(), t)  # it may do with a copy as it likes
+    """Returns the row that the policy chooses; raises where the answer is not a row."""
+    answer: Any = policy.choose(actions.copy(), t)  # the policy may change its copy
     row = int(answer) if type(answer) is not bool and isinstance(answer, Integral) else -1
     if not 0 <= row < len(actions):
         raise ValueError(

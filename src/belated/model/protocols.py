@@ -1,8 +1,8 @@
 """The whole extension surface on one page: functions chosen by their first argument.
 
 A family, a policy, an estimator, a delay or an environment is a NamedTuple of parameters plus the
-cases it registers here, ``@choose.case(MyPolicy)``. What Python alone needs (derived defaults,
-names, moments) are methods of the NamedTuple, listed in the ``Protocol`` classes below.
+cases it registers here, ``@choose.case(MyPolicy)``. Whatever only Python needs (derived defaults,
+names, moments) is a method of the NamedTuple, listed in the ``Protocol`` classes below.
 """
 
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -38,7 +38,7 @@ class Support(NamedTuple):
         return f"{numbers} from {self.low:g} to {self.high:g}"
 
 
-LARGEST_REWARD = 1e9  # of families without a largest reward, unless the user says more
+LARGEST_REWARD = 1e9  # for families without a largest reward, unless the user allows more
 
 
 class RaisableSupport(Support):
@@ -92,7 +92,7 @@ def reward_quantile(family: Any, z: float, u: float) -> float:
 
 @generic_with_default
 def luck(family: Any, u: float) -> float:
-    """What of ``reward_quantile`` does not depend on ``z``, for those who need it for many z."""
+    """Returns the part of ``reward_quantile`` that does not depend on ``z``, to use for many z."""
     return u
 
 
@@ -132,21 +132,21 @@ def mean(family: Any, z: float) -> float:
 
 
 class Estimator(Protocol):
-    """How theta follows from returned rewards.
+    """An estimator computes theta from returned rewards.
 
-    One that never reads the history says so with a property ``looks_back`` that is False: a
-    simulation then keeps only the decisions whose reward is pending. One whose result depends on
-    the order in which rewards return says so with a property ``one_pass`` that is True; rewards of
+    One that never reads the history has a property ``looks_back`` that is False: a simulation
+    then keeps only the decisions whose reward is pending. An estimator whose result depends on
+    the order in which rewards return has a property ``one_pass`` that is True; rewards of
     one round are handed to it in the order of decisions.
     """
 
     def new_fit(self, dim: int) -> Any:
-        """What it keeps between rewards: a NamedTuple of arrays."""
+        """Returns what the estimator keeps between rewards: a NamedTuple of arrays."""
 
 
 @generic
 def take_in(estimator: Any, family: Any, state: State, x: Vector, y: float) -> None:
-    """One reward returned: update ``state.fit``. ``W`` and the history know it already."""
+    """Updates ``state.fit`` with one returned reward. ``W`` and the history hold it already."""
 
 
 @generic
@@ -156,9 +156,9 @@ def refit(estimator: Any, family: Any, state: State, history: History) -> None:
 
 @generic_with_default
 def revise(estimator: Any, family: Any, state: State, x: Vector, old: float, new: float) -> None:
-    """The reward of a returned round was ``old`` and is ``new``: correct ``state.fit``.
+    """Corrects ``state.fit`` where the reward of a returned round was ``old`` and is ``new``.
 
-    An estimator without a case cannot: whoever revises has to ask first.
+    An estimator without a case cannot do this: the caller has to check first.
     """
     return
 
@@ -175,10 +175,10 @@ def factor_precision(fit: Any, state: State, U: Matrix) -> None:
 
 
 class Policy(Protocol):
-    """How to choose, as a user sets it.
+    """A policy with the parameters that a user sets.
 
-    What a user does not set, but kernels need, is named by ``derives`` above the class; ``resolve``
-    fills it in, and kernels are handed what ``resolve`` returns. Cases are registered on the class.
+    Constants that kernels need and nobody sets are named by ``derives`` above the class. Kernels
+    get the policy from ``resolve``, which fills them in. Cases are registered on the class.
 
     A policy may have further attributes:
 
@@ -191,23 +191,23 @@ class Policy(Protocol):
       fills it in, ``resolve`` refuses None.
     - ``feedback``, the name of the feedback it learns from, if that is not identified rewards.
     - ``window``, a field with the default None, if it must know how long a conversion is waited
-      for: a simulation fills it in, or refuses another than that of the feedback.
+      for: a simulation fills it in, and refuses one that differs from that of its feedback.
     - ``linear_mean``, True if it estimates the mean reward itself as x'theta, whatever the mean
       function of the family.
 
     A policy whose draws need the rewards themselves, not only what the estimator keeps of them,
-    makes them in ``draw_parameter`` and leaves them in its memory for ``choose``.
+    draws in ``draw_parameter`` and leaves the draws in its memory for ``choose``.
     """
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> Any:
-        """The same policy with everything that was left open derived from the family."""
+        """Returns the policy with every open parameter derived from the family."""
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """The estimator a resolved policy learns with."""
+        """Returns the estimator that a resolved policy learns with."""
 
 
 class ResolvedPolicy(Policy, Protocol):
-    """What ``resolve`` returns: nothing is left open."""
+    """The policy that ``resolve`` returns: no parameter is left open."""
 
     @property
     def lam(self) -> float:
@@ -221,7 +221,7 @@ def deterministic(policy_type: type[P]) -> type[P]:
 
 
 def refusal(policy: Any, family: Family) -> str:
-    """Why the policy cannot learn from rewards of this family; empty where it can."""
+    """Returns why the policy cannot learn from rewards of this family; empty where it can."""
     return str(getattr(policy, "refuses", lambda family: "")(family))
 
 
@@ -233,18 +233,18 @@ def refuse_family(policy: Any, family: Family) -> None:
 
 
 def accepted(policy: P, family: Family) -> P:
-    """The policy, with its values checked again; raises where it cannot learn from the family."""
+    """Returns the policy, its values checked again; raises if it cannot learn from the family."""
     refuse_family(policy, family)
     return checked(policy)
 
 
 def feedback_of(policy: Any) -> str:
-    """The name of the feedback that the policy learns from, or any: see ``worlds/feedback.py``."""
+    """Returns the feedback that the policy learns from, by name, or any: ``worlds/feedback.py``."""
     return str(getattr(policy, "feedback", "identified"))
 
 
 def with_horizon(policy: Any, horizon: int) -> Any:
-    """The policy, told the number of rounds where it asks for it."""
+    """Returns the policy with the number of rounds filled in, where it asks for it."""
     unknown = getattr(policy, "horizon", horizon) is None
     return policy._replace(horizon=horizon) if unknown else policy
 
@@ -253,7 +253,7 @@ def with_horizon(policy: Any, horizon: int) -> Any:
 def draw_parameter(
     policy: Any, state: State, history: History, rng: np.random.Generator | None
 ) -> None:
-    """Before a decision: draw from the history into ``state.memory``. Nothing to do by default.
+    """Draws from the history into ``state.memory`` before a decision; does nothing by default.
 
     The estimator of such a policy must look back: a simulation drops old rewards otherwise.
     """
@@ -264,28 +264,28 @@ def draw_parameter(
 def choose(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator | None
 ) -> tuple[int, float, float, float]:
-    """Row of ``actions`` to play, its score, estimate and width.
+    """Returns the row of ``actions`` to play, its score, estimate and width.
 
-    Must not modify anything but ``state.work``, ``actions.work`` and ``rng``.
+    It must not modify anything but ``state.work``, ``actions.work`` and ``rng``.
     """
 
 
 @generic_with_default
 def remember(policy: Any, state: State, x: Vector) -> None:
-    """``x`` was played: bring ``state.memory`` up to date. Nothing to do by default."""
+    """Brings ``state.memory`` up to date after ``x`` was played; does nothing by default."""
     return
 
 
 @generic
 def sqrt_beta(policy: Any, state: State) -> float:
-    """Width of the confidence set as the paper defines it."""
+    """Returns the width of the confidence set as the paper defines it."""
 
 
 @generic_with_default
 def radius(policy: Any, state: State) -> float:
-    """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
+    """Returns the width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
 
-    NaN for a policy without a width. Whether it is proved to hold, ``claims_set`` says.
+    NaN for a policy without a width. ``claims_set`` says whether the width is proved to hold.
     """
     return np.nan
 
@@ -294,14 +294,14 @@ def claims_set(policy: Any) -> bool:
     """Return whether the policy, with its present parameters, claims a confidence set.
 
     A policy with a parameter ``guaranteed`` claims one only where that is True: with any other
-    value its width is one that nobody has proved.
+    value its width is not proved.
     """
     return type(policy) in radius.cases and bool(getattr(policy, "guaranteed", True))
 
 
 @generic_with_default
 def ellipsoid(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
-    """The matrix in whose norm ``radius`` is measured, its inverse and the cap on that: W's.
+    """Returns the matrix for the norm of ``radius``, its inverse and the cap on that; W by default.
 
     Cases are for policies of this package. A kernel compiled elsewhere counts references, and the
     arrays it returned would never be freed: such a policy registers ``set_norm``, ``dual_norm`` and
@@ -312,7 +312,7 @@ def ellipsoid(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
 
 @generic_with_default
 def set_norm(policy: Any, state: State, error: Vector) -> float:
-    """``||error||`` in the norm in which ``radius`` is measured."""
+    """Returns ``||error||`` in the norm in which ``radius`` is measured."""
     return np.sqrt(quadratic(ellipsoid(policy, state)[0], error, state.work[1]))
 
 
@@ -326,9 +326,9 @@ def dual_norm(policy: Any, state: State, x: Vector) -> float:
 
 
 class Delay(Protocol):
-    """How many rounds, or any other unit of time, a reward takes to return.
+    """The law of the time that a reward takes to return, in rounds or any other unit.
 
-    A law that looks at the reward says so with a property ``informative`` that is True; one that
+    A law that looks at the reward has a property ``informative`` that is True; one that
     looks at the action has a property ``dim``, the length of an action, and a case of
     ``delay_quantile_of`` instead of ``delay_quantile``.
     """
@@ -348,16 +348,16 @@ def delay_quantile(delay: Any, u: float, y: float) -> float:
 
 @generic_with_default
 def delay_quantile_of(delay: Any, x: Vector, u: float, y: float) -> float:
-    """The same for a reward of the action ``x``, on which few laws depend."""
+    """Returns the quantile for a reward of the action ``x``, on which few laws depend."""
     return delay_quantile(delay, u, y)
 
 
 class Environment(Protocol):
-    """Where decision sets come from."""
+    """The source of decision sets."""
 
     @property
     def n_actions(self) -> int:
-        """K."""
+        """Returns K, the number of actions per round."""
 
     def mean(self, dim: int) -> Vector:
         """The average action."""

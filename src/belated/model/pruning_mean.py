@@ -1,8 +1,8 @@
 """The most optimistic action on the scale of mean rewards, without scoring all of them, exactly.
 
 The score of x is ``mu(x'theta) + bonus ||x||_{A^-1}``. The search is that of
-``numerics/pruning.py``, with levels mu(x'theta); mu increases, so what x'theta may be more than its
-rounded value goes into the argument of mu. That value of mu is itself rounded to single precision.
+``numerics/pruning.py``, with levels mu(x'theta); mu increases, so the most that x'theta may exceed
+its rounded value goes into the argument of mu. That value of mu is rounded to single precision.
 With Z = X ||theta|| the largest possible ``|x'theta|``, ``|mu|`` is at most the larger of
 ``|mu(-Z)|`` and ``|mu(Z)|``: room is left for four times (d + 4) u times that.
 """

@@ -1,4 +1,4 @@
-"""The two things that change: what a policy knows, and what it has done.
+"""The two things that change: the knowledge of a policy, and the history of its decisions.
 
 Arrays only, updated in place, so that one object serves compiled and plain Python code. Scalars
 live in two small arrays whose slots are named below.
@@ -21,7 +21,7 @@ REFACTOR_EVERY = 1000  # rank-one updates between fresh inverses
 
 
 class State(NamedTuple):
-    """What a policy knows, in the paper's notation."""
+    """The knowledge of a policy, in the paper's notation."""
 
     theta: Vector  # (d,)   estimate from the rewards that have returned
     W: Matrix  # (d, d) lam I + sum of x x' over returned rounds
@@ -31,7 +31,7 @@ class State(NamedTuple):
     counts: Integers  # (4,)   decisions, rewards, full passes, rows in those passes
     work: Matrix  # (WORK + d, d) scratch
     fit: Any  # what the estimator keeps between rewards
-    memory: Any  # what the policy keeps besides: arrays in a NamedTuple
+    memory: Any  # arrays that the policy itself keeps, in a NamedTuple
 
 
 class History(NamedTuple):
@@ -46,7 +46,7 @@ class Nothing(NamedTuple):
 
 
 def new_state(dim: int, lam: float, fit: Any, memory: Any = Nothing()) -> State:  # noqa: B008
-    """State before the first decision."""
+    """Returns the state before the first decision."""
     scalars = np.zeros(3)
     scalars[LOG_DET] = dim * np.log(lam)
     eye = np.eye(dim)
@@ -64,12 +64,12 @@ def new_state(dim: int, lam: float, fit: Any, memory: Any = Nothing()) -> State:
 
 
 def new_history(capacity: int, dim: int) -> History:
-    """Empty history with room for ``capacity`` decisions."""
+    """Returns an empty history with room for ``capacity`` decisions."""
     return History(np.zeros((capacity, dim)), np.full(capacity, np.nan))
 
 
 def grown(history: History) -> History:
-    """The same history with room for half as many decisions again."""
+    """Returns the same history with room for half as many decisions again."""
     old, dim = history.x.shape
     bigger = new_history(old + old // 2 + 16, dim)
     bigger.x[:old] = history.x
@@ -79,7 +79,7 @@ def grown(history: History) -> History:
 
 @inlined_kernel
 def absorb(state: State, history: History, row: int, y: float) -> None:
-    """The reward of the decision in ``row`` returned: record it and grow ``W``."""
+    """Records the returned reward of the decision in ``row`` and grows ``W``."""
     history.y[row] = y
     state.counts[OBSERVED] += 1
     fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0

@@ -1,7 +1,7 @@
 """The steps of a bandit, shared by ``Bandit``, by the fold of a log and by a lane of the engine.
 
-A decision is ``pick``, then ``record``. A reward is ``take_reward``; ``catch_up`` follows the last
-of several.
+A decision calls ``pick``, then ``record``. A reward calls ``take_reward``; ``catch_up`` follows the
+last of several.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
 
 
 def first_state(policy: ResolvedPolicy, estimator: Estimator, dim: int) -> State:
-    """What a resolved policy knows before its first decision."""
+    """Returns the state of a resolved policy before its first decision."""
     new_memory = getattr(policy, "new_memory", None)
     memory = Nothing() if new_memory is None else new_memory(dim)
     return new_state(dim, policy.lam, estimator.new_fit(dim), memory)
@@ -43,14 +43,14 @@ def pick(
     options: DecisionSet,
     rng: np.random.Generator | None,
 ) -> tuple[int, float, float, float]:
-    """Choose one of ``options`` and record nothing: its row, score, estimate and width."""
+    """Chooses one of ``options``, records nothing; returns its row, score, estimate and width."""
     draw_parameter(policy, state, history, rng)
     return choose(policy, state, options, rng)
 
 
 @inlined_kernel
 def record(policy: Any, state: State, history: History, row: int, x: Vector) -> None:
-    """Record that ``x`` was played; ``row`` of the history holds it, none where ``row`` is -1."""
+    """Records that ``x`` was played, in ``row`` of the history; in no row where ``row`` is -1."""
     if row >= 0:
         for i in range(x.shape[0]):
             history.x[row, i] = x[i]
@@ -96,9 +96,9 @@ def decide_step(
     max_norm: float,
     rng: np.random.Generator | None,
 ) -> tuple[int, int, float, float, float]:
-    """Choose and record: history row, row of ``actions``, score, estimate, width.
+    """Chooses and records; returns history row, row of ``actions``, score, estimate, width.
 
-    Row -1, and nothing recorded, where an action is longer than ``max_norm``.
+    Returns row -1 and records nothing where an action is longer than ``max_norm``.
     """
     index, score, estimate, width = choose_step(policy, state, history, actions, max_norm, rng)
     if index < 0:
@@ -122,7 +122,7 @@ def is_within(x: Vector, max_norm: float) -> bool:
 def take_reward(
     estimator: Any, family: Any, state: State, history: History, row: int, y: float
 ) -> None:
-    """The reward of a history row returned. ``catch_up`` must follow the last of several."""
+    """Takes in the reward of a history row. ``catch_up`` must follow the last of several."""
     absorb(state, history, row, y)
     take_in(estimator, family, state, history.x[row], y)
 
@@ -162,11 +162,11 @@ def fold_step(
     rewards: Vector,
     last: Integers,
 ) -> None:
-    """Take in a run of events, in their order. The history has room for them.
+    """Takes in a run of events, in their order. The history must have room for them.
 
     A move is DECIDE (the next row of ``X`` was played), LEARN (the reward of a history row
-    returned) or REVISE (another takes its place). The estimate is brought up to date after the
-    moves marked in ``last``: where a transaction brings its last reward.
+    returned) or REVISE (another reward takes its place). The estimate is brought up to date after
+    the moves marked in ``last``, each the last reward of its transaction.
     """
     decided = 0
     for k in range(moves.shape[0]):

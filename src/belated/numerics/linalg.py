@@ -1,6 +1,6 @@
 """Small dense kernels on symmetric matrices. In place; sums are never reordered.
 
-What runs at every reward is in ``numerics/lowered/products.py``; the rest is written as loops along
+Kernels that run at every reward are in ``numerics/lowered/products.py``; the rest are loops along
 contiguous rows, which vectorise without fastmath: compiled results equal those of plain Python bit
 for bit. Such loops run over slices from a constant index: where an index might be negative, Numba
 has to ask at every step and does not vectorise.

@@ -1,7 +1,7 @@
 """The most optimistic action without scoring all of them, exactly.
 
 The score of x is ``x'theta + radius ||x||_{A^-1}``, with A the design matrix. Scoring costs O(d^2)
-an action; an upper bound costs O(d), in single precision. Only actions whose bound, with room for
+per action; an upper bound costs O(d), in single precision. Only actions whose bound, with room for
 rounding, reaches the best score seen are scored.
 
 A *cap* bounds A^-1 from above. With v a unit vector (about the top eigenvector of A), P = A^-1 and
@@ -10,7 +10,7 @@ x = c v + y, y orthogonal to v,
     x'P x = c^2 v'Pv + 2 c v'Py + y'Py <= c^2 (v'Pv + s) + ||y||^2 (P_1 + s),
 
 where s = ||Pv - (v'Pv) v||, 2 c s ||y|| <= s (c^2 + ||y||^2), and P_1 is at least v'Pv and all
-eigenvalues of P on what is orthogonal to v (``split_bound``). A only grows, so P only shrinks, and
+eigenvalues of P on the complement of v (``split_bound``). A only grows, so P only shrinks, and
 a cap computed earlier stays valid; it is renewed whenever the number of terms in A has grown by a
 thirty-second. The square root is bounded by its tangent at a typical value m, sqrt(q) <= (q + m) /
 (2 sqrt(m)), which keeps the pass over all actions free of roots. Ties go to the lowest row.
@@ -60,11 +60,11 @@ SLACK = 1.0 + 1e-6  # far above rounding in P, far below what would cost an acti
 
 
 class DecisionSet(NamedTuple):
-    """The actions of a round."""
+    """The actions of one round."""
 
     rows: Matrix  # (K, d)
-    # (d + 1, columns) one a column, so that loops run across actions; last squared norms; zeros
-    # beyond the last action
+    # (d + 1, columns) one action per column, so that loops run across actions; squared norms
+    # last; zeros beyond the last action
     coarse: Coarse
     longest: float  # at least the largest squared norm, and hardly more
     work: Coarse  # (4, columns) scratch
@@ -72,15 +72,15 @@ class DecisionSet(NamedTuple):
 
 @kernel
 def columns(K: int) -> int:
-    """How many columns ``K`` actions take."""
+    """Returns the number of columns that ``K`` actions take."""
     return K + -K % SIXTEEN
 
 
 @kernel
 def fill_coarse(rows: Matrix, coarse: Coarse) -> float:
-    """Fill ``coarse``; at least the largest squared norm, and hardly more.
+    """Fills ``coarse``; returns a number just above the largest squared norm.
 
-    What is not a finite number, or too large a one, counts as ``LARGE``.
+    A number that is not finite, or is too large, counts as ``LARGE``.
     """
     K, d = rows.shape
     n, norms, longest = coarse.shape[1] // SIXTEEN * SIXTEEN, coarse[d], np.float32(0.0)
@@ -115,7 +115,7 @@ def decision_set(actions: Matrix) -> DecisionSet:
 
 
 def new_cap(dim: int, lam: float) -> Vector:
-    """The cap of ``A = lam I``: exact."""
+    """Returns the cap of ``A = lam I``, which is exact."""
     cap = np.zeros(dim + 4)
     cap[ACROSS] = cap[ALONG] = cap[TYPICAL] = SLACK / lam
     cap[RENEW_AT] = 1.0
@@ -125,10 +125,10 @@ def new_cap(dim: int, lam: float) -> Vector:
 
 @allocating_kernel
 def split_bound(A: Matrix, A_inv: Matrix, v: Vector) -> tuple[float, float]:
-    """``along, across`` with ``x'A_inv x <= along c^2 + across (||x||^2 - c^2)``, ``c = x'v``.
+    """``along, across`` such that ``x'A_inv x <= along c^2 + across (||x||^2 - c^2)``, ``c = x'v``.
 
     ``v`` is moved towards the top eigenvector of ``A`` first and becomes of unit length; A_inv may
-    be the inverse of ``A`` plus a multiple of the identity. Of the two ``across`` is not the lower.
+    be the inverse of ``A`` plus a multiple of the identity. ``across`` is at least ``along``.
     """
     d = v.shape[0]
     work, square, product = np.empty(d), np.empty((d, d)), np.empty((d, d))
@@ -164,9 +164,9 @@ def split_bound(A: Matrix, A_inv: Matrix, v: Vector) -> tuple[float, float]:
 
 @kernel
 def _spectral_bound(S: Matrix, product: Matrix) -> float:
-    """At least the largest absolute value of an eigenvalue of ``S``, and hardly more: overwritten.
+    """Returns a close upper bound on the absolute eigenvalues of ``S``, which is overwritten.
 
-    The Frobenius norm of a high power, of which the root is taken.
+    It is the root of the Frobenius norm of a high power.
     """
     d, log_scale, weight = S.shape[0], 0.0, 1.0
     for _ in range(SQUARINGS):
@@ -219,9 +219,9 @@ def _width(A_inv: Matrix, radius: float, x: Vector, work: Vector) -> float:
 
 @rough_kernel
 def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, work: Coarse) -> None:
-    """Rows of ``work``: squares become x'A_inv x, bounds the first row plus its root times radius.
+    """In ``work``, squares become x'A_inv x, bounds the first row plus its root times radius.
 
-    The fourth row is scratch.
+    The fourth row of ``work`` is scratch.
     """
     d, K = A_inv.shape[0], coarse.shape[1] // SIXTEEN * SIXTEEN
     estimate, square, bound, inner = work[0], work[1], work[2], work[3]
@@ -251,7 +251,7 @@ def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, wor
 
 @kernel
 def room_of_squares(d: int, longest: float, across: float) -> float:
-    """What x'A_inv x in single precision may be off by, for every action."""
+    """Returns a bound on the rounding error of x'A_inv x in single precision, for every action."""
     return ROOM * (2 * d + 4) * math.sqrt(d) * longest * across
 
 
@@ -261,15 +261,15 @@ class Linear(NamedTuple):
 
 @generic_with_default
 def level(scale: Any, estimate: float) -> float:
-    """The score of an action without its width, given x'theta; it grows with that."""
+    """Returns the score of an action without its width; it grows with x'theta."""
     return estimate
 
 
 @generic_with_default
 def room_of_levels(scale: Any, reach: float, room: float) -> float:
-    """What a level in single precision may be off by; infinite where it cannot be held at all.
+    """Returns a bound on the rounding error of a level in single precision; infinite on overflow.
 
-    |x'theta| is at most ``reach``, and off by ``room reach``.
+    |x'theta| is at most ``reach``, and its own error at most ``room reach``.
     """
     return room * reach
 
@@ -357,7 +357,7 @@ def _in_reach(number: float) -> bool:
 def _score(
     scale: Any, theta: Vector, A_inv: Matrix, radius: float, x: Vector, work: Vector
 ) -> tuple[float, float, float]:
-    """Score, x'theta and width of one action."""
+    """Returns score, x'theta and width of one action."""
     estimate, width = dot(x, theta), _width(A_inv, radius, x, work)
     return level(scale, estimate) + width, estimate, width
 
@@ -373,7 +373,7 @@ def _ahead(
     leader: tuple[int, float, float, float],
     work: Vector,
 ) -> tuple[int, float, float, float]:
-    """Row ``k`` where it is ahead of the leader: a higher score, or the same in a lower row."""
+    """Returns the leader, or row ``k`` if its score is higher, or equal in a lower row."""
     score, estimate, width = _score(scale, theta, A_inv, radius, rows[k], work)
     if score > leader[1] or (score == leader[1] and k < leader[0]):
         return k, score, estimate, width

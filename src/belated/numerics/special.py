@@ -1,4 +1,4 @@
-"""Functions Numba does not bring along."""
+"""Special functions that Numba does not provide."""
 
 import math
 

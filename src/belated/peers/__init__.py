@@ -5,7 +5,7 @@ An adapter wraps what you use today and is a policy like one of your own: it goe
 changes: it learns from a reward when it is told, as it would in production.
 
 These libraries know arms that have a number; here an action is a vector, and a round offers K new
-ones. Each adapter says in its docstring how it reads the one as the other.
+ones. The docstring of each adapter says how it turns actions into arms.
 """
 
 from belated.peers.contextualbandits import ContextualBandits

@@ -1,4 +1,4 @@
-"""Shared by all adapters: a decision is kept until its reward returns."""
+"""The base of all adapters: it keeps a decision until its reward returns."""
 
 from abc import ABC, abstractmethod
 from importlib import import_module
@@ -25,36 +25,36 @@ class Adapter(ABC):
 
     @abstractmethod
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
-        """The row to play, and what ``learn`` will have to know of this decision."""
+        """Returns the row to play, and what ``learn`` needs to know of this decision."""
 
     @abstractmethod
     def learn(self, row: int, kept: Any, y: float) -> None:
-        """The reward of a decision returned."""
+        """Learns the reward of a decision."""
 
     def start(self, dim: int, rng: np.random.Generator) -> None:
-        """Before the first round."""
+        """Starts a run: called before its first round."""
         self.rng = rng
         self.pending: dict[int, tuple[int, Any]] = {}
         self.begin(int(rng.integers(2**31)))
 
     def choose(self, actions: Matrix, t: int) -> int:
-        """The row to play in round ``t``."""
+        """Returns the row to play in round ``t``."""
         row, kept = self.pick(actions, t)
         self.pending[t] = row, kept
         return row
 
     def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
+        """Learns the reward of round ``t``."""
         row, kept = self.pending.pop(t)
         self.learn(row, kept, y)
 
     def _asdict(self) -> dict[str, Any]:
-        """Values, as of a policy of ours: for labels, and to tell one experiment from another."""
+        """Returns the settings by name: for labels, and to tell one experiment from another."""
         return {"policy": described(self.policy)}
 
 
 def library(module: str, package: str = "belated[peers]") -> Any:
-    """The module of a peer; ``package`` is what to install where it is missing."""
+    """Returns the module of a peer; ``package`` is what to install where it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -62,20 +62,20 @@ def library(module: str, package: str = "belated[peers]") -> Any:
 
 
 def zero_or_one(y: float, who: str) -> float:
-    """A reward that must be binary."""
+    """Returns a reward that is 0 or 1; raises for any other."""
     if y not in (0.0, 1.0):
         raise wrong("reward", y, f"0 or 1, all that {who} learns from (the family bernoulli)")
     return y
 
 
 def as_many_arms(name: str, arms: int, actions: Matrix) -> None:
-    """Refuse a decision set that has not one row for each arm."""
+    """Raises where a decision set does not have one row per arm."""
     if len(actions) != arms:
         raise wrong(name, arms, f"{len(actions)}, one arm for each action of a round")
 
 
 def described(thing: Any) -> str:
-    """Type and public values; of what has parts of its own only the type, not its address."""
+    """Returns type and public values; for an object with parts only its type, not its address."""
     fields = thing._asdict() if hasattr(thing, "_asdict") else vars(thing)
     values = [
         f"{key}={value if isinstance(value, PLAIN) else type(value).__name__}"

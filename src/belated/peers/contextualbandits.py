@@ -41,7 +41,7 @@ class ContextualBandits(Adapter):
         super().__init__(policy, name or f"contextualbandits.{type(policy).__name__}")
 
     def begin(self, seed: int) -> None:
-        """A copy with its own random numbers."""
+        """Makes a copy with its own random numbers."""
         self.live = deepcopy(self.policy)
         self.live.random_state = np.random.default_rng(seed)
         names = self.live.choice_names
@@ -50,14 +50,14 @@ class ContextualBandits(Adapter):
         self.news = 0
 
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
-        """Learn what has come back, and ask."""
+        """Learns the rewards that have returned, and asks for an arm."""
         as_many_arms("nchoices", len(self.arms), actions)
         self._learn_the_news()
         context = actions.ravel()
         return self.arms.index(self.live.predict(context[np.newaxis])[0]), context
 
     def learn(self, row: int, kept: Any, y: float) -> None:
-        """Keep it until the next decision."""
+        """Keeps the reward until the next decision."""
         self.seen.append((kept, self.arms[row], zero_or_one(y, "contextualbandits")))
         self.news += 1
 

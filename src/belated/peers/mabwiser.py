@@ -12,7 +12,7 @@ from belated.peers.adapter import Adapter, as_many_arms, described, library, zer
 class MABWiser(Adapter):
     """A ``MAB`` of mabwiser.
 
-    How many arms it has, and whether its policy is contextual, says how actions are read:
+    Its number of arms, and whether its policy is contextual, decide how actions are read:
 
     - As many arms as actions, no context: an arm is the position of an action in the decision set.
       This makes sense where positions mean something (``FixedArms``); where the actions of each
@@ -56,7 +56,7 @@ class MABWiser(Adapter):
         self.first_batch = max(getattr(neighbours, "k", 1), getattr(neighbours, "n_clusters", 1))
 
     def begin(self, seed: int) -> None:
-        """A new MAB with the same settings."""
+        """Makes a new MAB with the same settings."""
         mab = self.policy
         self.live = type(mab)(
             mab.arms,
@@ -71,7 +71,7 @@ class MABWiser(Adapter):
         self.news: list[tuple[Any, float, Any]] = []
 
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
-        """Learn what has come back, and ask."""
+        """Learns the rewards that have returned, and asks for an arm."""
         self._learn_the_news()
         if self.shared:
             row = self._best_row(actions)
@@ -84,7 +84,7 @@ class MABWiser(Adapter):
         return arms.index(self.live.predict(None if context is None else [context])), context
 
     def learn(self, row: int, kept: Any, y: float) -> None:
-        """Keep it for the batch that is learnt before the next decision."""
+        """Keeps the reward for the batch that is learnt before the next decision."""
         if self.binary:
             zero_or_one(y, "mabwiser's ThompsonSampling without a binarizer")
         arm = 0 if self.shared else row

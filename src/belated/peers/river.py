@@ -52,18 +52,18 @@ class River(Adapter):
         self.binary = counts or isinstance(policy, bandit.BayesUCB)
 
     def begin(self, seed: int) -> None:
-        """A clone, seeded if it can be."""
+        """Makes a clone, seeded where the policy takes a seed."""
         seeded = "seed" in signature(type(self.policy)).parameters
         self.live = self.policy.clone({"seed": seed} if seeded else None)
 
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
-        """Pull."""
+        """Pulls an arm."""
         arms = list(range(len(actions)))
         context = (dict(enumerate(actions.ravel().tolist())),) if self.contextual else ()
         return self.live.pull(arms, *context), context
 
     def learn(self, row: int, kept: Any, y: float) -> None:
-        """Update."""
+        """Updates the policy with a reward."""
         if self.binary:
             zero_or_one(y, self.name)
         self.live.update(row, *kept, y)

@@ -54,7 +54,7 @@ class VowpalWabbit(Adapter):
         return vw.Workspace(arg_list=words)
 
     def begin(self, seed: int) -> None:
-        """A new workspace."""
+        """Makes a new workspace."""
         self.live = self._workspace(seed)
 
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
@@ -66,7 +66,7 @@ class VowpalWabbit(Adapter):
         return row, (lines, chances[row])
 
     def learn(self, row: int, kept: Any, y: float) -> None:
-        """The same example with a label: action:cost:chance."""
+        """Learns the example of the decision with a label: action:cost:chance."""
         lines, chance = kept
         self.live.learn([*lines[:row], f"0:{-y}:{chance} {lines[row]}", *lines[row + 1 :]])
 

@@ -1,4 +1,4 @@
-"""The paper's statements as numbers one can compute, and as inequalities one can watch."""
+"""The paper's statements as numbers to compute and as inequalities to check."""
 
 from belated.theory.audits import STATEMENTS, Worst, audit
 from belated.theory.bounds import (

@@ -41,7 +41,7 @@ def audit(
     seed: int = 0,
     n_actions: int = 100,
 ) -> dict[str, Worst]:
-    """Check R1 to R9 in every round of ``runs`` runs; the worst ratio of each, and where.
+    """Checks R1 to R9 in every round of ``runs`` runs; returns the worst ratio of each, and where.
 
     R1, R2 and R9 hold with probability 1 - delta, for delays that do not depend on the reward; the
     others hold always.

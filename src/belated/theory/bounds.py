@@ -1,4 +1,4 @@
-"""Theorem 1 as a number, as printed and as corrected, with every constant it is made of.
+"""Theorem 1 as a number, as printed and as corrected, with all its constants.
 
 Notation: T rounds, X the longest action, ``L = log(1 + T X^2 / (d lam))``,
 ``l = log(3 T / (2 delta))``, G the number of missing rewards, tau the delay.
@@ -45,7 +45,7 @@ class SubExponential(NamedTuple):
 
 
 def sub_exponential(delay: Delay) -> SubExponential | None:
-    """Valid parameters where we know them; None for a law whose tail is too heavy, or unknown.
+    """Returns valid parameters where we know them; None for a tail that is too heavy or unknown.
 
     Uniform and constant delays are sub-Gaussian, so b is 0: the printed minimum is then 0, and
     only the maximum is a bound. See sections 2 and 10 of docs/erratum.md.
@@ -77,7 +77,7 @@ class DelayBounds:
 def delay_bounds(
     delay: Delay, horizon: int, delta: float = 0.05, mean_missing: float | None = None
 ) -> DelayBounds:
-    """Bounds on missing rewards and on the largest delay.
+    """Returns bounds on missing rewards and on the largest delay.
 
     ``mean_missing`` takes the place of E[min(ceil tau, T)] where only the mean of tau is known:
     ``1 + E[tau]`` is never too small.
@@ -122,7 +122,7 @@ def delay_bounds(
 
 @dataclass(frozen=True)
 class RegretBounds:
-    """Bounds on the regret of Delayed OFU-GLM after T rounds, and what they are made of."""
+    """Bounds on the regret of Delayed OFU-GLM after T rounds, and their parts."""
 
     printed: float  # Theorem 1 as printed; not a number where the paper has no (v, b)
     additive: float  # the same, corrected; probability 1 - 3 delta
@@ -140,7 +140,7 @@ class RegretBounds:
 
     @property
     def sentence(self) -> str:
-        """The bounds in words."""
+        """Returns the bounds in words."""
         best = min(self.additive, self.multiplicative)
         if best >= self.trivial:
             return (
@@ -167,7 +167,7 @@ def regret_bound(
     max_norm: float = 1.0,
     mean_missing: float | None = None,
 ) -> RegretBounds:
-    """Theorem 1 as a number, as printed and as corrected.
+    """Returns Theorem 1 as a number, as printed and as corrected.
 
     Parameters
     ----------

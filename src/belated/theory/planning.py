@@ -1,6 +1,6 @@
 """The cost of lateness for a planned deployment, by simulation on common random numbers.
 
-Time is counted in decisions, evenly spread over the day: at 2,400 decisions a day a delay of one
+Time is counted in decisions, evenly spread over the day: at 2,400 decisions per day a delay of one
 hour is 100 rounds. As everywhere here, delays are rounded up to whole rounds. Batches and replicas
 are two more reasons why a reward is late, on top of its own delay:
 
@@ -54,7 +54,7 @@ class Way:
     regret: Matrix = field(repr=False)  # (runs, checkpoints), cumulative
     cost: float  # expected rewards lost against rewards at once, by the end
     error: float  # standard error of the cost, from paired runs
-    decisions: float  # from here on within x per cent of the best; infinite: not in this run
+    decisions: float  # from this one on within x per cent of the best; infinite: not in this run
     days: float
 
 
@@ -66,27 +66,27 @@ class DelayCost:
     t: Integers = field(repr=False)  # decisions made at the checkpoints
     per_day: float
     within: float  # per cent
-    best: float  # expected reward of the best action, a decision
+    best: float  # expected reward of the best action, per decision
     hours: float  # mean delay
 
     @property
     def cost(self) -> float:
-        """Expected rewards that lateness costs by the end, against rewards at once."""
+        """Returns the expected rewards that lateness costs by the end, against rewards at once."""
         return self.ways[1].cost
 
     @property
     def error(self) -> float:
-        """Standard error of ``cost``."""
+        """Returns the standard error of ``cost``."""
         return self.ways[1].error
 
     @property
     def days(self) -> float:
-        """Length of the run."""
+        """Returns the length of the run in days."""
         return float(self.t[-1] / self.per_day)
 
     @property
     def sentence(self) -> str:
-        """The whole result in words."""
+        """Returns the whole result in words."""
         at_once, late, *others = self.ways
         days = f"{_short(self.days)} day{'' if self.days == 1.0 else 's'}"
         on_average = f" {_short(self.hours)} hours late on average"
@@ -105,7 +105,7 @@ class DelayCost:
         return f"from day {_short(way.days)} on" if math.isfinite(way.days) else "not in that time"
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Regret of every way, and its cost in pairs, against days; returns the figure."""
+        """Plots regret and paired cost of every way against days; returns the figure."""
         with extra("plots"):
             from matplotlib import colormaps
             from matplotlib.figure import Figure
@@ -139,7 +139,7 @@ class DelayCost:
         return figure
 
     def _draw(self, axes: Any, curves: Matrix, near: float, style: dict[str, Any]) -> None:
-        """Mean and standard error of runs, with a dot on day ``near``."""
+        """Draws mean and standard error of runs, with a dot on day ``near``."""
         days, curves = np.append(0, self.t) / self.per_day, np.pad(curves, ((0, 0), (1, 0)))
         middle, error = curves.mean(0), curves.std(0, ddof=1) / math.sqrt(len(curves))
         axes.plot(days, middle, linewidth=1.8, **style)
@@ -154,7 +154,7 @@ def _amount(way: Way) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits, or all of a larger number's: never an exponent."""
+    """Returns a number with three digits, or all of a larger number's: never an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
@@ -175,7 +175,7 @@ def delay_cost(
     runs: int = 20,
     seed: int = 0,
 ) -> DelayCost:
-    """What late rewards will cost: the same worlds with rewards at once, late, in batches.
+    """Simulates the cost of late rewards: the same worlds with rewards at once, late, in batches.
 
     Parameters
     ----------
@@ -184,19 +184,19 @@ def delay_cost(
     dim, n_actions
         d and K.
     per_day, days
-        Decisions a day, evenly spread, and for how long.
+        Decisions per day, evenly spread, and the number of days.
     family, policy
         Objects or names, as in ``belated.simulate``.
     norm, gap
-        How hard it is. By default, K fresh actions a decision from the unit ball, and a theta_star
-        of length ``norm``. With ``gap``, the same K actions all the time, the best of which has
-        ``norm`` for its linear predictor, and an expected reward ``gap`` above all the others'.
+        Difficulty. By default, K fresh actions per decision from the unit ball, and a theta_star of
+        length ``norm``. With ``gap``, the same K actions all the time; the linear predictor of the
+        best is ``norm``, and its expected reward is ``gap`` above that of every other.
     within
-        Per cent of the best: from when on is the expected reward of a decision that good?
+        Per cent: the result says from when on the expected reward is that close to the best.
     batch_minutes, replica_seconds
         What-ifs, each on its own on top of the delay: one number or several.
     runs, seed
-        Paired runs, 2 or more, and what makes them repeatable.
+        The number of paired runs, 2 or more, and the seed that makes them repeatable.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def _delays(
 
 
 def _arms(world: WorldSettings, family: Family, norm: float, gap: float) -> FixedArms:
-    """Unit vectors at the same angle to the best one, such that each is worth ``gap`` less."""
+    """Returns unit vectors at one angle to the best, such that each is worth ``gap`` less."""
     low, high = -norm, norm
     top, most = mean(family, high), mean(family, high) - mean(family, low)
     if positive("gap", gap) > most:
@@ -298,7 +298,7 @@ def _arms(world: WorldSettings, family: Family, norm: float, gap: float) -> Fixe
 
 
 def _best(environment: Environment, family: Family, theta_star: Vector, seed: int) -> float:
-    """Expected reward of the best action, averaged over decision sets."""
+    """Returns the expected reward of the best action, averaged over decision sets."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
     sets = (sample(environment, len(theta_star), rng) for _ in range(SETS))
     return float(np.mean([mean(family, float((rows @ theta_star).max())) for rows in sets]))
@@ -320,10 +320,10 @@ def _way(
 
 
 def _near_from(t: Integers, regret: Vector, allowed: float) -> float:
-    """First checkpoint with at most ``allowed`` regret a decision over the next tenth of the time.
+    """First checkpoint with at most ``allowed`` regret per decision over the next tenth of time.
 
     That is, from t to 1.1 t, and from every later checkpoint too. Single steps would not do: where
-    regret is seldom and large, most of them have none. Long ones would blur the beginning.
+    regret is rare and large, most of them have none. Long steps would blur the beginning.
     """
     start = np.arange(len(t))
     end = start + np.maximum(1, start // 10)

@@ -3,7 +3,7 @@
 Numba's own cache keeps an index per function, a pickle of all signatures it was compiled for. If
 one of them names a class of the user's, every other process fails to read the whole index, and two
 processes that write one at the same time lose entries or mix them up. Here every entry is a file
-of its own, whose name is a digest of what it depends on; nothing but a process that needs this
+of its own, whose name is a digest of all that the entry depends on; only a process that needs this
 very entry ever opens it.
 """
 
@@ -29,7 +29,7 @@ from belated.core.files import replacing
 VERSIONS = (numba.__version__, version("llvmlite"), sys.implementation.cache_tag)
 CHECKSUM_BYTES = 32
 
-# Digests of the source files of kernels from outside the package; empty for one that has no file.
+# Digests of the source files of kernels from outside the package; empty for one without a file.
 _foreign_sources: dict[str, str] = {}
 
 
@@ -77,13 +77,13 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
         return all(_foreign_sources.values()) and self._file(key).is_file()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel for this signature, or None where there is none to be read."""
+        """Return the compiled kernel for this signature, or None where none can be read."""
         if not (self._enabled and all(_foreign_sources.values())):
             return None
         target_context.refresh()
         known = is_plain()
         found = self._read(sig, target_context)
-        if found is None and must_be_plain() is not known:  # only now, before compiling, one knows
+        if found is None and must_be_plain() is not known:  # it was not known before compiling
             found = self._read(sig, target_context)
         return found
 
@@ -101,7 +101,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled kernel, if it can be kept."""
+        """Write a compiled kernel to disk, if that is possible."""
         if not (self._enabled and all(_foreign_sources.values())):
             return
         if data.library.has_dynamic_globals or not all(lift.can_cache for lift in data.lifted):
@@ -115,7 +115,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
                 output.write(_checksum(content) + content)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        """Return all that the machine code depends on, besides the source of the package."""
+        """Return everything the machine code depends on, besides the source of the package."""
         place = self._name, self._py_func.__code__.co_firstlineno, VERSIONS, is_plain()
         foreign = tuple(sorted(_foreign_sources.items()))
         return (*super()._index_key(sig, codegen), place, foreign)

@@ -39,7 +39,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         self._cache = KernelCache(py_func)
 
     def compile(self, sig: Any) -> Any:
-        """Compile, or load what was compiled before; a long wait is announced."""
+        """Compile, or load the code that was compiled before; a long wait is announced."""
         patience = Timer(LONG, _announce)
         patience.daemon = True
         patience.start()
@@ -65,13 +65,13 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
 
 @cache
 def _announce() -> None:
-    """Say once why nothing happens."""
+    """Write once to the user why nothing seems to happen."""
     line = "belated: compiling, once for this version and these types; this may take a minute"
     print(line, file=sys.stderr, flush=True)
 
 
 def as_part(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of Numba's ``jit`` for a function that only other kernels call."""
+    """Returns the options of Numba's ``jit`` for a function that only other kernels call."""
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return {**options, **wrappers, "pipeline_class": _PartCompiler}
 
@@ -87,13 +87,13 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Zero, which Numba takes for "cannot be called from Python"."""
+        """Returns zero, which Numba takes for "cannot be called from Python"."""
         self._ensure_finalized()
         return 0
 
     @property
     def codegen(self) -> "_PartLibrary":
-        """Stands in for the engine, which Numba asks for ``set_env`` only."""
+        """Returns the stand-in for the engine, of which Numba calls ``set_env`` only."""
         return self
 
     def set_env(self, name: str, environment: Any) -> None:
@@ -102,7 +102,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _KeepAsPart(LoweringPass):  # type: ignore[misc]
-    """Says before the code is made where it goes to."""
+    """A pass that says, before code is generated, that it becomes a part."""
 
     _name = "belated_keep_as_part"
 

@@ -1,6 +1,6 @@
-"""When to do without what a new version of Numba or llvmlite may break: slower, the same results.
+"""Fallbacks for a new version of Numba or llvmlite that breaks ours: slower, the same results.
 
-Two things rest on parts of them that may change: loops written in the compiler's own terms
+Two things rest on parts of these that may change: loops written in the compiler's own terms
 (``numerics/lowered``), and the way kernels are compiled into each other (``parts.py``). Where the
 first cannot be built, its plain twin is compiled in its place; ``BELATED_PLAIN_KERNELS=1`` asks for
 that from the start. Where the second cannot be imported, kernels are compiled by ``numba.njit``,
@@ -20,7 +20,7 @@ _untried: list[Callable[[], None]] = []
 
 
 def try_later(build: Callable[[], None]) -> None:
-    """Have ``build``, which raises where fast code cannot be built, called before compiling."""
+    """Registers ``build``, called before compiling; it raises where fast code cannot be built."""
     _untried.append(build)
 
 
@@ -30,7 +30,7 @@ def is_plain() -> bool:
 
 
 def must_be_plain() -> bool:
-    """Return whether plain twins are to be compiled: all that was not yet built is tried first."""
+    """Return whether plain twins are to be compiled, after trying every builder not yet tried."""
     global _plain
     while _untried and not _plain:
         try:
@@ -42,7 +42,7 @@ def must_be_plain() -> bool:
 
 
 def warn_of(problem: Exception, instead: str) -> None:
-    """Warn of a version of Numba or llvmlite that cannot be used; say what is done instead."""
+    """Warn of a version of Numba or llvmlite that cannot be used, and say what is used instead."""
     warn(
         f"belated cannot use numba {numba.__version__} with llvmlite {version('llvmlite')} as it "
         f"should ({problem!r}): {instead}, with the same results, but slower. Install a newer "
@@ -58,5 +58,5 @@ def njit_kernel(function: Any, targetoptions: dict[str, Any]) -> Any:
 
 
 def public_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that Numba documents."""
+    """Returns the given options that Numba documents, and drops the others."""
     return {name: value for name, value in options.items() if not name.startswith("_")}

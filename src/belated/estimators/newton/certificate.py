@@ -1,4 +1,4 @@
-"""The certificate: how far a step may be from the exact estimate; refitting until that suffices.
+"""The certificate bounds how far a step is from the exact estimate; refits go on until it suffices.
 
 With X the longest returned x, ``|mu''| <= M mu'`` and ``|mu'''| <= N mu'`` as far as it matters,
 u = M X ||step||:
@@ -13,7 +13,7 @@ u = M X ||step||:
 For order 3, mu(z + h) is its Taylor polynomial plus h^3 times the integral of (1 - v)^2 / 2
 mu'''(z + v h) over [0, 1], and ``|mu'''(z + v h)| <= N mu'(z + v h) <= N e^{M v |h|} mu'(z)``.
 The gap is T3[step, step] - T3[anchor, anchor] = T3[step - anchor, step + anchor], bounded by |mu''|
-<= M mu' and Cauchy-Schwarz. r is what the model's optimality condition is off by, rounding of the
+<= M mu' and Cauchy-Schwarz. r is the residual of the model's optimality condition, rounding of the
 solve included: its gradient plus, on the ball, the multiplier times theta (add the variational
 inequalities of the two minimisers). lmin is a lower bound on the eigenvalues of H: the larger of
 rho and the inverse of an upper bound on those of H^-1. It may be a little stale, because H only
@@ -60,9 +60,9 @@ MOST_ANCHORS = 4  # in one refit, before the reference moves
 
 @inlined_kernel
 def _remainder(u: float, order: int) -> float:
-    """At least, and hardly more than, (e^u - 1 - u) / u for order 2.
+    """Returns a close upper bound on (e^u - 1 - u) / u for order 2.
 
-    For order 3 (e^u - 1 - u - u^2/2) / u^3, which is c of the certificate without ``N / M^2 u^2``.
+    For order 3 on (e^u - 1 - u - u^2/2) / u^3: c of the certificate without ``N / M^2 u^2``.
     """
     if order == 2:
         return 0.5 * u + u * u / 5.9 if u < 1e-4 else (math.expm1(u) - u) / u
@@ -73,7 +73,7 @@ def _remainder(u: float, order: int) -> float:
 
 @inlined_kernel
 def _exponential(u: float) -> float:
-    """At least, and hardly more than, e^u."""
+    """Returns a close upper bound on e^u."""
     if u < 0.5:  # what follows u^3 / 6 has coefficients below those of a geometric series
         return 1.0 + u + u * u * (0.5 + u / (6.0 - 1.5 * u))
     return math.exp(u)
@@ -81,7 +81,7 @@ def _exponential(u: float) -> float:
 
 @inlined_kernel
 def _stretch(t: float) -> float:
-    """At least, and hardly more than, -log(1 - t) / t."""
+    """Returns a close upper bound on -log(1 - t) / t."""
     if t < 0.05:  # 1 + t / 2 + t^2 / 3 + t^3 / 4 + ...
         return 1.0 + 0.5 * t + t * t / (3.0 - 3.0 * t)
     return -math.log1p(-t) / t
@@ -91,13 +91,13 @@ def _stretch(t: float) -> float:
 def certify(
     estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
-    """Bound on ``||ref + step - theta_hat||_H``.
+    """Returns a bound on ``||ref + step - theta_hat||_H``.
 
     Where M grows with |z| it must hold at ref, ref + step and theta_hat. On the ball all three lie
     within ``radius``. Elsewhere M is taken up to ``MARGIN`` beyond ref + step, and the bound counts
     only if it puts theta_hat nearer than that: were theta_hat farther, the point of the segment at
     distance MARGIN would satisfy the same bound, a contradiction. Infinite where nothing is proved.
-    What the optimality condition is off by is left in ``work[OFF]``.
+    The residual of the optimality condition is left in ``work[OFF]``.
     """
     X, nu = fit.scalars[LONGEST], fit.scalars[MULTIPLIER]
     off, lmin = work[OFF], fit.scalars[EIGENVALUE]
@@ -147,7 +147,7 @@ def certify(
 def _objective(
     estimator: LazyNewton, family: Any, theta: Vector, history: History, n: int
 ) -> float:
-    """F(theta)."""
+    """Returns F(theta)."""
     total = 0.5 * estimator.lam * estimator.kappa * dot(theta, theta)
     for row in range(n):
         y = history.y[row]
@@ -167,7 +167,7 @@ def _line_search(
     n: int,
     theta: Vector,
 ) -> float:
-    """Largest share 1, 1/2, 1/4, ... of the step that lowers F as it should (Armijo); or 0."""
+    """The largest share 1, 1/2, 1/4, ... of the step that lowers F enough (Armijo); or 0."""
     here, slope = _objective(estimator, family, fit.ref, history, n), dot(fit.gradient, step)
     share = 1.0
     for _ in range(20):
@@ -195,7 +195,7 @@ def _minimise_model(
 def _refine(
     estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector, work: Matrix
 ) -> float:
-    """The inverse is only as good as its updates: one step of iterative refinement, if needed."""
+    """Refines ``step`` iteratively once, if needed: the inverse is only as good as its updates."""
     off, product, theta = work[OFF], work[PRODUCT], work[THETA]
     if (
         error <= estimator.tol
@@ -218,7 +218,7 @@ def _refine(
 def _propose(
     estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector, work: Matrix
 ) -> float:
-    """Fill ``step`` with the best that the Taylor coefficients give; returns its certificate."""
+    """Fill ``step`` with the best one that the Taylor model gives; returns its certificate."""
     error = _minimise_model(estimator, family, fit, step, work)
     return _propose_better(estimator, family, fit, error, step, work)
 
@@ -227,7 +227,7 @@ def _propose(
 def _propose_better(
     estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector, work: Matrix
 ) -> float:
-    """``step`` minimises the model, ``error`` is its certificate: better ones, where it is no good.
+    """Improves a ``step`` that minimises the model but whose certificate ``error`` is too large.
 
     The step becomes the anchor and the model is minimised again, as long as that helps.
     """
@@ -255,7 +255,7 @@ def _propose_better(
 
 @inlined_kernel
 def _drift(estimator: LazyNewton, family: Any, fit: NewtonFit, step: Vector) -> float:
-    """M X ||step||, by which the logarithm of mu' may have changed between ref and ref + step."""
+    """Returns M X ||step||, by which log mu' may have changed between ref and ref + step."""
     length = math.sqrt(dot(step, step))
     reach = math.sqrt(dot(fit.ref, fit.ref)) + length
     M = self_concordance(family, fit.scalars[LONGEST] * min(reach, estimator.radius))

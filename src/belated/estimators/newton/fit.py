@@ -1,4 +1,4 @@
-"""What certified lazy Newton keeps: the Taylor coefficients of F at a reference point.
+"""The state of certified lazy Newton: the Taylor coefficients of F at a reference point.
 
 The exact penalised MLE of a generalised linear model, without recomputing it. The estimate
 minimises, over all theta or over a ball of radius m1,
@@ -65,7 +65,7 @@ class LazyNewton(NamedTuple):
     tol
         Largest certified distance to the exact estimate, in the norm of the Hessian.
     order
-        Of the Taylor model, 2 or 3. Order 3 costs O(d^3) a reward and needs far fewer passes.
+        Order of the Taylor model, 2 or 3. 3 costs O(d^3) per reward and needs far fewer passes.
     drift
         Largest ``M X ||theta - ref||``: the Hessian kept, that at ref, is within the factors
         ``e^-drift`` and ``e^drift`` of the one at the estimate.
@@ -79,7 +79,7 @@ class LazyNewton(NamedTuple):
     drift: float = math.inf
 
     def new_fit(self, dim: int) -> "NewtonFit":
-        """No reward has returned yet: F is the penalty alone, minimal at zero."""
+        """Returns the fit without any reward: F is the penalty alone, minimal at zero."""
         rho = self.lam * self.kappa
         return NewtonFit(
             ref=np.zeros(dim),
@@ -104,7 +104,7 @@ class NewtonFit(NamedTuple):
     H: Matrix  # (d, d) Hessian of F at ref
     H_inv: Matrix  # (d, d) inverse of H + shift I
     # third derivative of F at ref, packed: third_derivative.py; without the rewards that wait. For
-    # order 2 these, and what waits, are empty.
+    # order 2 it is empty, and so are the arrays of waiting rewards.
     T3: Matrix
     anchor: Vector  # (d,)   an earlier step; zero for order 2
     bent: Vector  # (d,)   T3[anchor, anchor] / 2
@@ -120,7 +120,7 @@ class NewtonFit(NamedTuple):
 
 @kernel
 def move_anchor(fit: NewtonFit, step: Vector) -> None:
-    """The anchor becomes ``step``, at the price of reading all of T3."""
+    """Makes ``step`` the anchor, at the cost of reading all of T3."""
     copy(step, fit.anchor)
     third_form(fit.T3, step, fit.bent)
     add_waiting(fit.waiting, fit.bends, int(fit.scalars[WAITING]), step, fit.bent)
@@ -129,7 +129,7 @@ def move_anchor(fit: NewtonFit, step: Vector) -> None:
 
 @kernel
 def invert(fit: NewtonFit) -> None:
-    """Inverse of H + shift I made anew, the shift being the present multiplier."""
+    """Computes the inverse of H + shift I anew; the shift is the present multiplier."""
     fit.scalars[SHIFT] = fit.scalars[MULTIPLIER]
     inverse_and_log_det(fit.H, fit.scalars[SHIFT], fit.H_inv)
 
@@ -138,7 +138,7 @@ def invert(fit: NewtonFit) -> None:
 def _sum_up(
     estimator: LazyNewton, family: Any, fit: NewtonFit, x: Vector, y: float
 ) -> tuple[float, float]:
-    """Add a reward to the gradient, and for order 3 to those that wait; mu' and mu'' at ref."""
+    """Adds a reward to the gradient, for order 3 to those that wait; returns mu', mu'' at ref."""
     mu, slope, bend = derivatives(family, dot(x, fit.ref))
     for i in range(x.shape[0]):
         fit.gradient[i] += (mu - y) * x[i]
@@ -183,7 +183,7 @@ def _revise(
 def pass_over_data(
     estimator: LazyNewton, family: Any, fit: NewtonFit, history: History, n: int
 ) -> None:
-    """Taylor coefficients at ``fit.ref`` from all returned rewards, in the order of decisions."""
+    """Computes the coefficients at ``fit.ref`` from all returned rewards, in order of decisions."""
     rho, d = estimator.lam * estimator.kappa, fit.ref.shape[0]
     for i in range(d):
         fit.gradient[i] = rho * fit.ref[i]
@@ -204,7 +204,7 @@ def pass_over_data(
 def _sum_over_data(
     estimator: LazyNewton, family: Any, fit: NewtonFit, history: History, n: int, slopes: Vector
 ) -> None:
-    """Add all returned rewards to gradient, Hessian and T3; of the latter some may wait."""
+    """Adds all returned rewards to gradient, Hessian and T3; for T3 some may wait."""
     for row in range(n):
         x, y = history.x[row], history.y[row]
         if y == y:  # returned
@@ -227,7 +227,7 @@ def _sum_over_data(
 
 @allocating_kernel
 def renew_eigenvalue(fit: NewtonFit, rho: float) -> None:
-    """Lower bound on the eigenvalues of H, what rounding may have added taken off."""
+    """Renews the lower bound on the eigenvalues of H, less what rounding may have added."""
     d, shift, trace = fit.ref.shape[0], fit.scalars[SHIFT], 0.0
     v = np.empty(d)  # any direction would do: actions that are played often point where theta does
     known = dot(fit.ref, fit.ref) > 1e-100

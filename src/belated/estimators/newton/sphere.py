@@ -24,7 +24,7 @@ from belated.numerics.lowered.products import dot, matvec
 def minimise_quadratic(
     fit: NewtonFit, gradient: Vector, radius: float, tol: float, step: Vector, work: Matrix
 ) -> None:
-    """``step`` minimises ``gradient'step + step'H step / 2`` over ``||ref + step|| <= radius``.
+    """Sets ``step``: argmin ``gradient'step + step'H step / 2`` over ``||ref + step|| <= radius``.
 
     ``step`` comes in as a first guess.
     """
@@ -55,10 +55,10 @@ def settle_on_sphere(
 ) -> bool:
     """Solve ``(H + nu I) theta = right`` with ``||theta|| = radius``, or inside it with nu = 0.
 
-    ``base`` is ``(H + shift I)^-1 right``, and theta a first guess. By the fixed point ``theta =
-    base + (shift - nu) (H + shift I)^-1 theta``, with nu from the norm. A round leaves ``|shift -
-    nu|`` times the change of theta to be made up, so one knows when to stop; the change shrinks by
-    ``|shift - nu| / (lmin + shift)`` a round. False where that is slow.
+    ``base`` is ``(H + shift I)^-1 right``, and theta a first guess. It iterates ``theta = base +
+    (shift - nu) (H + shift I)^-1 theta``, with nu from the norm. A round leaves ``|shift - nu|``
+    times the change of theta to be made up, so one knows when to stop; the change shrinks by
+    ``|shift - nu| / (lmin + shift)`` per round. Returns False where that is slow.
     """
     d, shift = theta.shape[0], fit.scalars[SHIFT]
     bb, enough = dot(base, base), (tol * tol) * 1e-3 * fit.scalars[EIGENVALUE]
@@ -91,7 +91,7 @@ def settle_on_sphere(
 def _solve_on_sphere(
     fit: NewtonFit, right: Vector, radius: float, theta: Vector, work: Matrix
 ) -> None:
-    """The same from any distance."""
+    """Solves the same equation from any first guess."""
     fit.scalars[MULTIPLIER] = minimise_on_ball(
         fit.H, right, radius, fit.scalars[MULTIPLIER], theta, work[PRODUCT], work[WORK:]
     )
@@ -101,7 +101,7 @@ def _solve_on_sphere(
 def minimise_on_ball(
     H: Matrix, right: Vector, radius: float, nu: float, theta: Vector, product: Vector, U: Matrix
 ) -> float:
-    """``theta`` minimises ``theta'H theta / 2 - right'theta`` over the ball; its multiplier.
+    """``theta`` minimises ``theta'H theta / 2 - right'theta`` in the ball; returns the multiplier.
 
     Newton's method on 1 / ||theta(nu)|| (More and Sorensen 1983), from the guess ``nu``: from the
     left it climbs monotonically, from the right one step leads to the left.

@@ -1,5 +1,5 @@
-"""Loops that most of the time is spent in, written in Python and in the compiler's own terms.
+"""The loops that take most of the time, written in Python and in the compiler's own terms.
 
-The modules here hold the plain functions, under whose names both are called. ``builders/`` says how
-a kernel does the same where the machine can do better than a compiler makes of a loop.
+The modules here hold the plain functions; both versions are called by their names. ``builders/``
+has the version for kernels, where the machine can do better than a compiler makes of a loop.
 """

@@ -1,7 +1,7 @@
-"""Functions that a kernel takes from ``builders/``, or compiles as they stand where it cannot.
+"""Functions that a kernel takes from ``builders/``, or compiles as they stand where that fails.
 
 The two agree bit for bit (``bound_all``, in single precision, to its rounding), and so does plain
-Python. Which of them it is, ``core/compiler/plain.py`` says.
+Python. ``core/compiler/plain.py`` decides which of them is used.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ BUILDERS = "belated.numerics.lowered.builders"
 
 
 def hand_built(result: Any, *kinds: Any, allocating: bool = False) -> Callable[[F], F]:
-    """Decorator: in a kernel the builder of this name does what the function does.
+    """Decorator: in a kernel the builder of this name takes the place of the function.
 
-    Kinds are Numba's types of the arguments, the only ones that are taken. An ``allocating``
+    ``kinds`` are the only Numba types of the arguments that are accepted. An ``allocating``
     function makes arrays where it is compiled itself.
     """
 

@@ -1,4 +1,4 @@
-"""Products of short vectors and small symmetric matrices: what a reward costs is mostly these.
+"""Products of short vectors and small symmetric matrices: most of the cost of a reward.
 
 A sum has the order in which a machine with registers of eight numbers adds it up: eight sums, of
 every eighth term each, then halves on halves.
@@ -16,7 +16,7 @@ PANEL = 20  # columns that are worked on at once
 
 @inlined_kernel
 def strand(a: Vector, b: Vector, start: int, by: int) -> float:
-    """The sum of ``a[i] b[i]`` for ``i`` from ``start`` on by steps of ``by``."""
+    """Returns the sum of ``a[i] b[i]`` for ``i`` from ``start`` on by steps of ``by``."""
     total = 0.0
     for i in range(start, a.shape[0], by):
         total += a[i] * b[i]
@@ -77,7 +77,7 @@ def inner_products(
     """Add ``gradient + bent + nu (ref + step)`` to ``off``, which comes in as ``H step``.
 
     Returns the squared lengths of the gradient, of H step, of what off became, of step, ref and
-    step - anchor; then step'H anchor and anchor'H anchor.
+    step - anchor, then step'H anchor and anchor'H anchor.
     """
     H_step = off.copy()
     off += (gradient + bent) + nu * (ref + step)

@@ -29,9 +29,9 @@ def bound_all(
     m: np.float32,
     work: Coarse,
 ) -> None:
-    """Rows of ``work``: x'theta, the square under the root, and the bound, of all actions.
+    """Fills rows of ``work`` with x'theta, the square under the root, and the bound of each action.
 
-    From one builder or plain Python to another last bits differ, for which callers leave room.
+    Last bits differ between builders and plain Python; callers leave room for that.
     """
     d = theta.shape[0]
     estimates, squares, bounds = work[0], work[1], work[2]
@@ -46,20 +46,20 @@ def bound_all(
 
 @hand_built(types.int64, COARSE_ROW, types.int64)
 def highest(bounds: Coarse, K: int) -> int:
-    """The first of ``K`` rows with the largest bound; bounds beyond them become minus infinity."""
+    """Returns the first of ``K`` rows with the largest bound; sets bounds beyond K to -infinity."""
     bounds[K:] = -np.inf
     return int(np.argmax(bounds))
 
 
 @hand_built(types.int64, COARSE_ROW, types.float32, allocating=True)
 def count_reaching(bounds: Coarse, level: np.float32) -> int:
-    """How many bounds are ``level`` or more."""
+    """Returns the number of bounds that are ``level`` or more."""
     return int(np.count_nonzero(bounds >= level))
 
 
 @hand_built(types.int64, COARSE_ROW, types.int64, types.float32)
 def reaching(bounds: Coarse, start: int, level: np.float32) -> int:
-    """Which of sixteen from ``start`` on are: one bit each, that of the first the lowest."""
+    """Returns a bit for each of 16 bounds from ``start`` on, the lowest first: does it reach?"""
     bits = 0
     for k in range(SIXTEEN):
         if bounds[start + k] >= level:
@@ -69,7 +69,7 @@ def reaching(bounds: Coarse, start: int, level: np.float32) -> int:
 
 @hand_built(types.int64, types.int64)
 def lowest(bits: int) -> int:
-    """Place of the lowest bit that is set; one is."""
+    """Returns the place of the lowest bit that is set; at least one must be."""
     place = 0
     while not bits >> place & 1:
         place += 1

@@ -2,8 +2,8 @@
 
 Each triple j <= i <= k is stored once: row k, one column for each pair (i, j) in order, so that
 loops run along pairs. Columns of a row beyond its own pairs are never used. Rewards are added eight
-at a time, which saves most of the way to memory and back: the next eight rows are scratch for the
-pairs of theirs, the last one for the second derivative, packed in the same way.
+at a time, which saves most of the way to memory and back: the next eight rows are scratch for their
+pairs, and the last row is scratch for the second derivative, packed in the same way.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ BATCH = 8  # rewards that are added at once
 
 
 def new_third(dim: int) -> Matrix:
-    """Zero, with room for the scratch rows, and for a last pack that is hardly begun."""
+    """Returns zeros, with room for the scratch rows and for a last pack that is partly used."""
     pairs = dim * (dim + 1) // 2
     return np.zeros((dim + BATCH + 1, pairs + -pairs % EIGHT + EIGHT))
 
@@ -28,7 +28,7 @@ def new_third(dim: int) -> Matrix:
 def multiply_pairs(x: Vector, pairs: Vector) -> None:
     """``pairs`` becomes x_i x_j for j <= i, in order.
 
-    It is longer by a pack: its builder writes too much, then overwrites it or leaves it at the end.
+    ``pairs`` is longer by a pack: the builder writes beyond each row, then overwrites most of that.
     """
     p = 0
     for i in range(x.shape[0]):
@@ -39,7 +39,7 @@ def multiply_pairs(x: Vector, pairs: Vector) -> None:
 
 @inlined_kernel
 def multiply_all_pairs(x: Matrix, T3: Matrix) -> None:
-    """The pairs of the rows of ``x``, a whole batch, into the scratch of ``T3``."""
+    """Writes the pairs of the rows of ``x``, a whole batch, into the scratch of ``T3``."""
     for b in range(BATCH):
         multiply_pairs(x[b], T3[x.shape[1] + b])
 
@@ -56,7 +56,7 @@ def add_thirds(x: Matrix, weights: Vector, T3: Matrix) -> None:
 
 @hand_built(types.none, VECTOR, MATRIX)
 def add_squares(weights: Vector, T3: Matrix) -> None:
-    """The packed second derivative of the same: plus the sum of weight x x'."""
+    """Adds the sum of weight x x' over the same rows to the packed second derivative."""
     d = T3.shape[0] - BATCH - 1
     count = d * (d + 1) // 2
     for b in range(BATCH):
@@ -109,9 +109,9 @@ def third_form(T3: Matrix, step: Vector, out: Vector) -> None:
 
 @hand_built(types.none, MATRIX, VECTOR, VECTOR)
 def sweep(T3: Matrix, step: Vector, out: Vector) -> None:
-    """All rows once: ``out[k]`` is row k times the pairs in the first row of scratch.
+    """Goes over all rows once: ``out[k]`` is row k times the pairs in the first row of scratch.
 
-    The second becomes, for each pair j <= i, the sum of ``step[k] T3[k]`` over the rows k > i.
+    The second row becomes, for each pair j <= i, the sum of ``step[k] T3[k]`` over the rows k > i.
     """
     d, p = step.shape[0], 0
     pairs, sums = T3[d], T3[d + 1]
@@ -131,5 +131,5 @@ def sweep(T3: Matrix, step: Vector, out: Vector) -> None:
 
 @inlined_kernel
 def _two(a: Vector, b: Vector, k: int) -> float:
-    """Two packs of eight are added up apart: what both have in place ``k``."""
+    """Returns the sum of place ``k`` of two packs of eight, which are added up apart."""
     return strand(a, b, k, 16) + strand(a, b, k + 8, 16)

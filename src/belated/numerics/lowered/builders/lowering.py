@@ -1,4 +1,4 @@
-"""What the builders have in common: packs of numbers, loaded, stored and rearranged.
+"""Tools that the builders share: packs of numbers, loaded, stored and rearranged.
 
 Pointers have no type of their own: every access says what it reads or writes.
 """
@@ -17,7 +17,7 @@ NOTHING = ir.VoidType()
 
 
 def has_feature(name: str) -> bool:
-    """Return whether this machine has a set of instructions. If not known: no."""
+    """Return whether this machine has a set of instructions; False where that is not known."""
     try:
         return bool(get_host_cpu_features().get(name))
     except RuntimeError:
@@ -28,7 +28,7 @@ MASKED_LOADS = has_feature("avx")  # part of a pack in one instruction
 
 
 class Array(NamedTuple):
-    """Where the numbers of an array are, and how many along each axis."""
+    """The address of the numbers of an array, and their count along each axis."""
 
     data: Any
     shape: tuple[Any, ...]
@@ -42,7 +42,7 @@ class Variable:
         self._place = cgutils.alloca_once_value(builder, value)
 
     def get(self) -> Any:
-        """The present value."""
+        """Returns the present value."""
         return self._builder.load(self._place, typ=self._kind)
 
     def set(self, value: Any) -> None:
@@ -51,7 +51,7 @@ class Variable:
 
 
 def lower(build: Callable[..., Any], context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """Have ``build`` do a call of this signature in a kernel; it is given arrays as ``Array``."""
+    """Has ``build`` build a call of this signature in a kernel; it is given arrays as ``Array``."""
     arguments = []
     for value, kind in zip(args, sig.args, strict=True):
         if isinstance(kind, types.Array):
@@ -64,7 +64,7 @@ def lower(build: Callable[..., Any], context: Any, builder: Any, sig: Any, args:
 
 
 def try_out(lower: Callable[..., Any], sig: Any) -> None:
-    """Raise where a call of this signature cannot be built, or LLVM refuses what was."""
+    """Raises where a call of this signature cannot be built, or LLVM refuses the code."""
     context, module = cpu_target.target_context, ir.Module()
     kinds = [context.get_value_type(kind) for kind in sig.args]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "try_out")
@@ -77,14 +77,14 @@ def try_out(lower: Callable[..., Any], sig: Any) -> None:
 def called(
     name: str, result: Any, build: Callable[..., None], numbers: Callable[..., list[Any]]
 ) -> Callable[..., Any]:
-    """A builder of calls: of a function that is built where the module has none, never copied.
+    """Returns a builder of calls to a function, which is built once per module and never copied.
 
-    ``numbers`` says what of the arguments is handed over.
+    ``numbers`` says which numbers of the arguments are handed over.
     """
 
     def builds(builder: Any, *arguments: Any) -> Any:
         given = numbers(*arguments)
-        # of one name only one is ever linked
+        # of several functions with one name only one is ever linked
         full = f"belated.{name}.masked" if MASKED_LOADS else f"belated.{name}"
         function = builder.module.globals.get(full)
         if function is None:
@@ -99,13 +99,13 @@ def called(
 
 
 def shuffled(builder: Any, pack: Any, *places: int) -> Any:
-    """The numbers of ``pack`` in these places."""
+    """Returns the numbers of ``pack`` in these places."""
     chosen = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
     return builder.shuffle_vector(pack, ir.Constant(pack.type, ir.Undefined), chosen)
 
 
 def spread(builder: Any, number: Any, width: int) -> Any:
-    """``number`` in all of ``width`` places; itself, where that is one."""
+    """Returns ``number`` in all of ``width`` places; the number itself where ``width`` is 1."""
     if width == 1:
         return number
     vector = ir.VectorType(number.type, width)
@@ -114,7 +114,7 @@ def spread(builder: Any, number: Any, width: int) -> Any:
 
 
 def halved(builder: Any, pack: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Lower half joined with upper half until one number is left."""
+    """Joins the lower half with the upper half until one number is left, and returns that."""
     width = getattr(pack.type, "count", 1)
     if width == 1:
         return pack
@@ -126,12 +126,12 @@ def halved(builder: Any, pack: Any, join: Callable[[Any, Any], Any]) -> Any:
 
 
 def at(builder: Any, pointer: Any, index: Any, kind: Any = DOUBLE) -> Any:
-    """Where the number ``index`` of those at ``pointer`` is."""
+    """Returns the address of number ``index`` of those at ``pointer``."""
     return builder.gep(pointer, [index], source_etype=kind)
 
 
 def load(builder: Any, pointer: Any, index: Any, width: int, kind: Any = DOUBLE) -> Any:
-    """``width`` numbers from ``pointer[index]`` on."""
+    """Loads ``width`` numbers from ``pointer[index]`` on."""
     address = at(builder, pointer, index, kind)
     if width == 1:
         return builder.load(address, typ=kind)
@@ -139,7 +139,7 @@ def load(builder: Any, pointer: Any, index: Any, width: int, kind: Any = DOUBLE)
 
 
 def load_up_to(builder: Any, pointer: Any, index: Any, left: Any) -> Any:
-    """Eight doubles, with zeros in place of all but the first ``left``."""
+    """Loads eight doubles, with zeros in place of all but the first ``left``."""
     vector = ir.VectorType(DOUBLE, 8)
     zeros = ir.Constant(vector, [0.0] * 8)
     if MASKED_LOADS:
@@ -168,15 +168,15 @@ def load_up_to(builder: Any, pointer: Any, index: Any, left: Any) -> Any:
 
 
 def store(builder: Any, pack: Any, pointer: Any, index: Any) -> None:
-    """``pointer[index]`` and those after it become ``pack``."""
+    """Stores ``pack`` at ``pointer[index]`` and the places after it."""
     kind = getattr(pack.type, "element", pack.type)
     builder.store(pack, at(builder, pointer, index, kind), align=_size(kind))
 
 
 def store_up_to(builder: Any, pack: Any, pointer: Any, index: Any, left: Any) -> None:
-    """The first ``left`` of eight doubles, less than all, by fours, twos and ones.
+    """Stores the first ``left`` of eight doubles, fewer than all, by fours, twos and ones.
 
-    Not by a mask: such a store is slow, and so is reading back what it stored.
+    A store with a mask would be slow, and so would reading back what it stored.
     """
     place, rest = Variable(builder, index), Variable(builder, pack)
     for width in (4, 2, 1):

@@ -32,7 +32,7 @@ PANELS = {20: (8, 8, 4), 16: (8, 8), 12: (8, 4), 8: (8,), 4: (4,), 2: (2,), 1: (
 
 
 def _for_each_panel(builder: Any, d: Any, act: Callable[[Any, Any], None]) -> None:
-    """``act(starts, widths)`` for all panels of ``d`` columns, with where its packs start."""
+    """Calls ``act(starts, widths)`` for each panel of ``d`` columns: where its packs start."""
     place = Variable(builder, INT(0))
 
     def panel(columns: int) -> None:
@@ -127,7 +127,7 @@ def _build_inner(builder: Any, *arguments: Any) -> None:
     sums = [Variable(builder, zeros) for _ in range(COUNT)]
 
     def take(packs: Any) -> Any:
-        """Add eight places of each vector to all sums; returns what ``off`` becomes there."""
+        """Add eight places of each vector to all sums; returns the new numbers of ``off`` there."""
         gradient, bent, ref, anchor, H_anchor, step, H_step = packs
         theta = builder.fadd(ref, step)
         off = builder.fadd(builder.fadd(gradient, bent), builder.fmul(nus, theta))

@@ -48,7 +48,7 @@ def _build(
     place = Variable(builder, INT(0))
 
     def some(packs: int) -> None:
-        """Sixteen columns for each of ``packs``."""
+        """Bounds sixteen columns for each of ``packs``."""
         start = place.get()
         starts = [builder.add(start, INT(SIXTEEN * k)) for k in range(packs)]
         zeros = ir.Constant(ir.VectorType(FLOAT, SIXTEEN), [0.0] * SIXTEEN)

@@ -32,7 +32,7 @@ def _build_pairs(builder: Any, x: Any, pairs: Any, d: Any) -> None:
             store(builder, product, pairs, builder.add(start, INT(EIGHT * k)))
 
     def begin(i: Any) -> tuple[Any, Any]:
-        """x_i and where its pairs begin."""
+        """Returns x_i and where its pairs begin."""
         start = place.get()
         place.set(builder.add(start, builder.add(i, INT(1))))
         return load(builder, x, i, 1), start
@@ -96,7 +96,7 @@ def _build_sweep(builder: Any, T3: Any, step: Any, out: Any, d: Any, columns: An
 
 
 def _add_weighted(builder: Any, pairs: Any, q: Any, rows: Any, weights: Any) -> None:
-    """Eight columns of each of ``rows`` plus those of all ``pairs``, weighted, in their order."""
+    """Adds all ``pairs``, weighted and in their order, to eight columns of each of ``rows``."""
     sums = [load(builder, row, q, EIGHT) for row in rows]
     for b, pair in enumerate(pairs):
         numbers = load(builder, pair, q, EIGHT)
@@ -111,7 +111,7 @@ def _build_thirds(builder: Any, x: Any, weights: Any, T3: Any, d: Any, columns: 
         return at(builder, T3, builder.mul(k, columns))
 
     def weighted(k: Any) -> Any:
-        """Weights times the k-th number of their rows."""
+        """Returns the weights times the k-th number of their rows."""
         packs = []
         for b in range(BATCH):
             place = builder.add(builder.mul(INT(b), d), k)

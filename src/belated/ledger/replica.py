@@ -113,7 +113,7 @@ class Replica:
         # Counts of zeros by bandit: a fold may be rebuilt, and its counts must go on.
         self.unmatched: dict[str, UnmatchedCounts] = {}
         self.at_once = AT_ONCE  # events that are read and taken in at a time
-        self.rebuilds_beside = False  # whether a caller looks at ``rebuilding``
+        self.rebuilds_beside = False  # whether a caller acts on ``rebuilding``; else at once
         self.rebuilding: dict[str, Rebuild] = {}
         # Where this replica began to read, and the last erasure that had been made by then.
         self._began, self._erased_by_then = START, START

@@ -48,7 +48,7 @@ class Bandit:
     family
         Law of the reward, such as ``Bernoulli()``, or its name: ``"bernoulli"``.
     policy
-        How to choose, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``, or its name and parameters:
+        The rule of choice, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``, or name and parameters:
         ``"thompson"``, ``"delayed-ofu-glm:m1=1,delta=0.05"``. `belated list` shows all names.
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
@@ -142,7 +142,7 @@ class Bandit:
         else:
             self._backend = InMemory(Learner(*parts), own, rng)
 
-    # ------------------------------------------------------------------------------- the loop
+    # ------------------------------------------------------------------- deciding and learning
 
     def decide(self, actions: Any, context: Any = None) -> Decision:
         """Choose one of ``actions``.
@@ -175,7 +175,7 @@ class Bandit:
         Returns
         -------
         int
-            How many rewards were new.
+            The number of rewards that were new.
         """
         pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
         with self._lock:
@@ -244,7 +244,7 @@ class Bandit:
 
     @property
     def features(self) -> FeatureMap | None:
-        """The features, which turn raw actions into vectors: a copy of those given, or grown."""
+        """The features that turn raw actions into vectors: a copy of those given, grown since."""
         return self._backend.features
 
     @property
@@ -326,9 +326,9 @@ class Bandit:
 
     @property
     def unmatched(self) -> dict[Unmatched, int]:
-        """Counts, by kind, the calls of this process in which a part of the input became zeros.
+        """The parts of actions and contexts that became zeros, each with its number of calls.
 
-        The kinds are an unknown category, a key that no column uses, and a missing column.
+        A part is an unknown category, an unused key or a missing column, in calls of this process.
 
         Examples
         --------
@@ -361,7 +361,7 @@ class Bandit:
 
     @property
     def certificate(self) -> Certificate:
-        """The proven distance of ``theta`` from the exact estimate, and the work it took."""
+        """A proven bound on the distance of ``theta`` to the exact estimate, and its cost."""
         with self._lock:
             return reading.certificate(self._backend.present())
 

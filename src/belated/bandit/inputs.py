@@ -10,7 +10,7 @@ from belated.core.types import Matrix
 from belated.features import FeatureMap, UnmatchedCounts, UnmatchedFeaturesWarning
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
-USUAL = {"window": None, "default_reward": None, "late": "keep"}  # of a new bandit
+USUAL = {"window": None, "default_reward": None, "late": "keep"}  # the settings of a new bandit
 
 
 class AsInLog(Enum):

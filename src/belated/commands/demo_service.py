@@ -24,7 +24,7 @@ from belated.service.service import Service
 from belated.service.serving import DRAIN_SECONDS, free_port
 
 HOST, PORT = "127.0.0.1", 8788  # not the port of ``belated serve``
-Delay = Callable[[random.Random, float], float | None]  # of a reward; None: it never comes
+Delay = Callable[[random.Random, float], float | None]  # seconds, by reward; None: it never comes
 
 
 @dataclass(frozen=True)

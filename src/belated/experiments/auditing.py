@@ -88,7 +88,7 @@ FULL = Size(
     bayesian_runs=paper.FULL["runs"],
     bayesian_rounds=50,  # the paper's 100,000
 )
-BAYESIAN_DELAYS = (0.0025, 0.005, 0.01)  # of the rounds; 250, 500 and 1000 of the paper's
+BAYESIAN_DELAYS = (0.0025, 0.005, 0.01)  # shares of the rounds; 250, 500 and 1000 of the paper's
 
 
 class Plan(NamedTuple):
@@ -182,7 +182,7 @@ def _refusal(policy: Any, family: Family, dims: Sequence[int], horizon: int) -> 
 
 
 def _bayesian(families: list[Family], dim: int, rounds: int, runs: int, seed: int) -> Experiment:
-    """Returns Thompson sampling beside Delayed OFU-GLM, with theta_star drawn anew in every run."""
+    """Returns Thompson sampling beside Delayed OFU-GLM; every run draws theta_star in the ball."""
     prior_sd = (dim + 2.0) ** -0.5  # the covariance of that law is I / (d + 2)
     delays = [Exponential(share * rounds) for share in BAYESIAN_DELAYS]
     options = Options(

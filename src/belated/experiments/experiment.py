@@ -65,7 +65,7 @@ class Experiment:
         return [(p, f, d) for p in self.policies for f in self.families for d in self.delays]
 
     def identity(self) -> dict[str, Any]:
-        """Returns what makes two experiments the same, as JSON can hold it. More runs do not."""
+        """Returns the settings that make two experiments the same, as JSON; runs are left out."""
         identity = {
             "policies": {k: _described("POLICIES", v) for k, v in self.policies.items()},
             "families": {k: _described("FAMILIES", v) for k, v in self.families.items()},

@@ -112,7 +112,7 @@ class Folder:
         return sound
 
     def read_part(self, name: str) -> pa.Table:
-        """Returns the table of a finished world; raises ``ValueError`` if the file is damaged."""
+        """Returns a finished world's table; raises ``ValueError`` if it is damaged or foreign."""
         path = self._part(name)
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -353,7 +353,7 @@ def check_invalid_rewards(new: NewLedger) -> None:
 
 
 def check_stale_memory(new: NewLedger) -> None:
-    """What a follower remembers of a decision counts for nothing once the log has gone on."""
+    """A follower's memory of a decision counts for nothing once the log has gone on."""
     writer = _Writer(new())
     id = writer.decide()
     log = _log(writer.ledger)

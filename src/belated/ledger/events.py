@@ -39,7 +39,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     due: int | None = None  # of a decision: the time at which its window closes
     body: bytes = b""  # everything that the ledger need not understand
     request: str = ""  # of a decision: the caller's name for it, unique in its bandit
-    digest: bytes = b""  # of the request's content
+    digest: bytes = b""  # digest of the request's content
     subject: str = ""  # of a decision: the person or thing it concerns
 
 
@@ -110,7 +110,7 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     eligible: tuple[str, ...] | None = None  # names among the registered actions; None: all
     proposal: str = ""  # in shadow mode: what the bandit would have played
     names: tuple[str, ...] | None = None  # names of actions that came with the request
-    matrix: bytes = b""  # their features, where the bandit logs them
+    matrix: bytes = b""  # their features, if the bandit logs them
     request: str = ""
     subject: str = ""
 
@@ -125,7 +125,7 @@ class ActionsChange(msgspec.Struct, array_like=True, frozen=True):
 class Erasure(msgspec.Struct, array_like=True, frozen=True):
     """Body of a FORGOTTEN event."""
 
-    decisions: int  # how many were erased
+    decisions: int  # number of decisions that were erased
     first: Position | None  # the earliest of them
 
 

@@ -131,9 +131,9 @@ class Ledger(Protocol):
         """
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
-        """Returns the next ``limit`` rewards that wait for a decision, by its id after ``after``.
+        """Returns the next ``limit`` parked rewards whose decision has an id after ``after``.
 
-        Ids begin with a time, so the oldest come first.
+        They are sorted by that id, which begins with a time, so the oldest come first.
         """
 
     def end_parked(self, before: int) -> int:

@@ -1,6 +1,6 @@
 """All bandits of a ledger, kept up to date with its log; they decide, learn and close windows.
 
-Data flow one way: a decision is drawn up from the present state, written into the log, and
+Data flows one way: a decision is drawn up from the present state, written into the log, and
 changes the state only when it is read back from there. A process that follows the log of others
 learns the same way; being behind is one more delay.
 """
@@ -67,7 +67,7 @@ class Proposal(NamedTuple):
 class Rebuild:
     """A bandit that has to be rebuilt without what was erased, beside the live one.
 
-    Whoever rebuilds it replays the log up to ``end``, applies ``since`` and calls ``Replica.swap``.
+    The rebuilder replays the log up to ``end``, applies ``since`` and calls ``Replica.swap``.
     """
 
     end: Position

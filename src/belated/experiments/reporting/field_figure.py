@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LINE = 0.17  # inches between two labels
 LETTER = 0.068  # inches per letter of a label, about
 LEFT, TOP, BOTTOM = 0.75, 0.45, 0.55  # margins in inches
-WIDTH = 5.5  # of a panel, in inches
+WIDTH = 5.5  # inches of a panel
 
 
 def draw_field(frame: pd.DataFrame) -> "Figure":

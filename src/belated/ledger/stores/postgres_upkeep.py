@@ -40,7 +40,7 @@ def problems_of(db: Connection) -> list[str]:
 def blank_old(
     db: Connection, before: int, after: Position, *, dry_run: bool
 ) -> tuple[Retained, Position | None]:
-    """Take from the next old decisions what retention takes; returns the place of the last, too."""
+    """Take from the next old decisions what retention takes; returns counts and the last place."""
     rows = db.execute(_OLD, [*after, before, RETAIN_ROWS], binary=True).fetchall()
     if not rows:
         return Retained(), None

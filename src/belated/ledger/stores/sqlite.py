@@ -316,7 +316,7 @@ class SQLiteLedger:
             raise LedgerError(f"{self.path}: journal mode {mode!r}, expected 'wal'")
         self._db.execute("pragma synchronous = full")
         self._db.execute("pragma fullfsync = on")  # else macOS leaves commits in the disk's cache
-        self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
+        self._db.execute("pragma secure_delete = on")  # erased data must not stay in free pages
         self._file = self._file_now()
 
     def _set_patience(self) -> None:

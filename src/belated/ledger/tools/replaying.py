@@ -98,7 +98,7 @@ def compare(
 
 
 def _first_fold(ledger: Ledger, name: str, policy: str | None, family: str | None) -> Fold:
-    """Returns the other model before the first event, with the features of that time."""
+    """Returns the other model before the first event, with that time's features, which may grow."""
     first = next(e for e in events_of(ledger) if e.kind == Kind.CONFIGURED and e.bandit == name)
     spec = other_spec(msgspec.json.decode(first.body, type=Spec), policy, family)
     return Fold(name, spec, (), NoFeatures.for_spec(spec))

@@ -1,4 +1,4 @@
-"""What goes over the wire: requests that are refused unless they fit, and answers."""
+"""The requests and answers that go over the wire. A request that does not fit is refused."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_NUL)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 LONGEST_WINDOW = 1e10  # seconds: a store holds the end of a window in microseconds, in 64 bits
 Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
-# beyond this a float is not exact, and the log cannot hold much larger ones
+# Beyond this a float is not exact, and the log cannot hold much larger numbers.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value]  # features by name
@@ -29,7 +29,7 @@ LONGEST_PAGE, USUAL_PAGE = 10_000, 1_000  # entries of a list in one answer
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a caller sends."""
+    """The base of everything that a caller sends."""
 
 
 # --------------------------------------------------------------------------------- parameters
@@ -187,7 +187,7 @@ class BanditState(msgspec.Struct):
     certified_error: float | None
     width: float | None  # radius of the confidence set; null where the policy has none
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
-    waiting: str = ""  # of a conversion loop that has learnt nothing yet: what it waits for
+    waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
 
 
 class BanditList(msgspec.Struct):
@@ -260,7 +260,7 @@ class DecisionAnswer(msgspec.Struct):
     estimate: float | None = None
     width: float | None = None
     model_version: int | None = None
-    proposal: str | None = None  # in shadow mode: what the bandit would have done
+    proposal: str | None = None  # in shadow mode: the action that the bandit would have chosen
     retried: bool = False  # the request had been made before: this is its decision
 
 

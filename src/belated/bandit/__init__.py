@@ -32,7 +32,7 @@ _NO_REWARD = object()
 
 
 def _stream(seed: Any) -> np.random.Generator:
-    """Always PCG64, whose state a snapshot can hold."""
+    """Returns a stream of PCG64, whose state a snapshot can hold."""
     if seed is not None and not isinstance(seed, np.random.SeedSequence):
         seed = whole("seed", seed, least=0)
     return np.random.Generator(np.random.PCG64(seed))
@@ -48,7 +48,7 @@ class Bandit:
     family
         Law of the reward, such as ``Bernoulli()``, or its name: ``"bernoulli"``.
     policy
-        How to choose, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``, or its name and parameters:
+        The rule of choice, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``, or name and parameters:
         ``"thompson"``, ``"delayed-ofu-glm:m1=1,delta=0.05"``. `belated list` shows all names.
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
@@ -59,32 +59,32 @@ class Bandit:
         ``belated.features.Features``. The bandit keeps a copy: fitting it again elsewhere would
         change what the numbers mean.
     ledger
-        Where to keep every decision and reward, such as ``"sqlite:///shop.db"``: nothing that was
-        returned from ``decide`` or ``learn`` is lost when the process is killed, and another
-        process that opens the same ledger goes on with the same bandit.
+        Where every decision and reward is kept, such as ``"sqlite:///shop.db"``: nothing that
+        ``decide`` or ``learn`` returned is lost when the process is killed, and another process
+        that opens the same ledger goes on with the same bandit.
     name
-        Of the bandit in the ledger.
+        Name of the bandit in the ledger.
     window
-        With a ledger: seconds for which a reward is waited for; None: for ever. Where it is not
-        named, it stays as the log has it; a new bandit waits for ever.
+        With a ledger: seconds for which a reward is waited for; None: for ever. If it is not given,
+        the log's value stays; a new bandit waits for ever.
     default_reward
-        With a ledger: what no reward within the window means. Every decision is then held until
-        its window closes, whichever way it went, so that early rewards do not count twice. Nothing
-        is learnt before the first window closes: until then actions are drawn uniformly, and
-        ``waiting`` says how long that takes. Where it is not named, as the log has it; a new bandit
-        has None.
+        With a ledger: the reward of a decision that got none within its window. Every decision is
+        then held until its window closes, with or without a reward, so that early rewards do not
+        count twice. Nothing is learnt before the first window closes: until then actions are drawn
+        uniformly, and ``waiting`` says how long that takes. If it is not given, the log's value
+        stays; a new bandit has None.
     late
-        With a ledger: what a reward after the window does: "keep" it in the log, or "revise". Where
-        it is not named, as the log has it; a new bandit keeps it.
+        With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
+        ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
 
     Notes
     -----
     A bandit may be shared between threads: calls wait for each other.
 
-    With a ledger, ``decide``, ``learn`` and all that tells what the bandit knows (``theta``,
-    ``n_observed``, ``interval`` ...) first take in what other processes have written, one query
-    each, and raise ``StoreUnavailableError`` where the ledger cannot be read. Two of them may
-    therefore rest on different states. After ``close`` they tell what was known last.
+    With a ledger, ``decide``, ``learn`` and everything that shows the state (``theta``,
+    ``n_observed``, ``interval`` ...) first take in what other processes have written, with one
+    query each, and raise ``StoreUnavailableError`` if the ledger cannot be read. Two such calls
+    may therefore see different states. After ``close`` they show the last state that was read.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class Bandit:
         else:
             self._backend = InMemory(Learner(*parts), own, rng)
 
-    # ------------------------------------------------------------------------------- the loop
+    # ------------------------------------------------------------------- deciding and learning
 
     def decide(self, actions: Any, context: Any = None) -> Decision:
         """Choose one of ``actions``.
@@ -175,7 +175,7 @@ class Bandit:
         Returns
         -------
         int
-            How many rewards were new.
+            The number of rewards that were new.
         """
         pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
         with self._lock:
@@ -185,9 +185,9 @@ class Bandit:
         """Go on with features that have further categories; what was learnt stays.
 
         The history is taken in again with longer vectors, which are zero in the new features, and
-        the estimate is brought up to date once: a pass over all decisions. The estimate is then
-        that of a bandit which knew all categories from the start, to its certificate; of a policy
-        that learns in one pass, as if the rewards had returned in the order of the decisions.
+        the estimate is brought up to date once: a pass over all decisions. The estimate is then, up
+        to its certificate, that of a bandit which knew all categories from the start. For a policy
+        that learns in one pass, it is as if the rewards had returned in the order of the decisions.
         Parameters of the policy that depend on the number of features are derived anew, unless the
         bandit was read from a file, which holds them as they were.
 
@@ -196,7 +196,7 @@ class Bandit:
         Parameters
         ----------
         features
-            Those of the bandit with more categories, such as
+            The features of the bandit with more categories, such as
             ``bandit.features.with_categories({"banner": ["spring"]})``.
 
         Examples
@@ -244,7 +244,7 @@ class Bandit:
 
     @property
     def features(self) -> FeatureMap | None:
-        """What turns raw actions into vectors: a copy of what was given, or what it grew into."""
+        """The features that turn raw actions into vectors: a copy of those given, grown since."""
         return self._backend.features
 
     @property
@@ -254,12 +254,12 @@ class Bandit:
 
     @property
     def policy(self) -> ResolvedPolicy:
-        """How actions are chosen, with every parameter filled in."""
+        """The policy that chooses actions, with every parameter filled in."""
         return self._learner.policy
 
     @property
     def estimator(self) -> Estimator:
-        """How theta follows from the rewards."""
+        """The estimator that computes theta from the rewards."""
         return self._learner.estimator
 
     @property
@@ -296,29 +296,29 @@ class Bandit:
 
     @property
     def n_decided(self) -> int:
-        """Decisions made: t."""
+        """Number of decisions made: t."""
         with self._lock:
             return self._backend.present().n_decided
 
     @property
     def n_observed(self) -> int:
-        """Rewards that have returned."""
+        """Number of rewards that have returned."""
         with self._lock:
             return self._backend.present().n_observed
 
     @property
     def n_missing(self) -> int:
-        """Rewards that have not: G_t."""
+        """Number of rewards that have not returned: G_t."""
         with self._lock:
             learner = self._backend.present()
             return learner.n_decided - learner.n_observed
 
     @property
     def waiting(self) -> str:
-        """What a bandit with a ``default_reward`` that has learnt nothing yet waits for, in words.
+        """Tells, in words, when a bandit with a ``default_reward`` will begin to learn.
 
-        Such as "60 rewards held, 0 learnt; the first window closes in 47 hours". Until then actions
-        are drawn uniformly. Empty for other bandits, and once something is learnt.
+        An example is "60 rewards held, 0 learnt; the first window closes in 47 hours". Until then
+        actions are drawn uniformly. Empty for other bandits, and once something is learnt.
         """
         with self._lock:
             self._backend.present()
@@ -326,9 +326,9 @@ class Bandit:
 
     @property
     def unmatched(self) -> dict[Unmatched, int]:
-        """What of actions and contexts became zeros, and in how many calls of this process.
+        """The parts of actions and contexts that became zeros, each with its number of calls.
 
-        A category that the features do not know, a key that no column uses, a missing column.
+        A part is an unknown category, an unused key or a missing column, in calls of this process.
 
         Examples
         --------
@@ -354,14 +354,14 @@ class Bandit:
     def radius(self) -> float:
         """Width in use: ``sqrt_beta`` plus the certified slack of the estimate, scaled.
 
-        That of a confidence set, unless the policy has a parameter ``guaranteed`` that is False.
+        It belongs to a confidence set, unless the policy's parameter ``guaranteed`` is False.
         """
         with self._lock:
             return reading.width(self._backend.present(), radius)
 
     @property
     def certificate(self) -> Certificate:
-        """How close ``theta`` is, provably, to the exact estimate, and what that took."""
+        """A proven bound on the distance of ``theta`` to the exact estimate, and its cost."""
         with self._lock:
             return reading.certificate(self._backend.present())
 
@@ -373,7 +373,7 @@ class Bandit:
         more). "posterior", for all others: the central 95 % of the mean reward given the rewards
         that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
         normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
-        approximation for others. It holds for this action and this time; nothing is proved of it.
+        approximation for others. It holds for this action and this time, without a proof.
 
         Parameters
         ----------
@@ -408,19 +408,19 @@ class Bandit:
         return self._learner.interval_kind
 
     def ranking(self, actions: Any, context: Any = None) -> Ranking:
-        """Which of ``actions`` is best, and how sure that is; nothing is decided.
+        """Ranks ``actions`` and tells how sure the best is; nothing is decided.
 
         Parameters
         ----------
         actions, context
-            As of ``decide``.
+            As in ``decide``.
 
         Returns
         -------
         Ranking
             The best first, each with its estimated mean reward, the interval of ``interval``, and
-            how many decisions for this very vector there were and have a reward. Counting those
-            takes a look at all decisions so far.
+            the numbers of decisions and of rewards for this very vector. Counting these takes a
+            look at all decisions so far.
 
         Examples
         --------
@@ -446,7 +446,7 @@ class Bandit:
             return learner.ranking(names, matrix, reading.played(learner, matrix))
 
     def fingerprint(self) -> str:
-        """Digest of everything the bandit knows: equal for two that will act and learn alike."""
+        """Returns a digest of all that is known, equal for two that will act and learn alike."""
         with self._lock:
             return reading.fingerprint(self._backend.present())
 
@@ -474,13 +474,13 @@ class Bandit:
         path
             A file that ``save`` wrote.
         seed
-            Of the random stream the policy draws from. A fresh one by default, so that twins
+            Seed of the random stream the policy draws from. A fresh one by default, so that twins
             loaded from one file do not explore alike.
         same_stream
             Go on with the saved random stream instead.
         features
-            What cannot be stored as plain data, where the saved bandit had it: the fitted
-            scikit-learn transformer inside ``Transformed``, or a feature map of your own.
+            The parts of the saved bandit that plain data cannot hold: the fitted scikit-learn
+            transformer inside ``Transformed``, or a feature map of your own.
         types
             Policy and family types of your own that the saved bandit uses.
         """

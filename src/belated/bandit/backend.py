@@ -1,4 +1,4 @@
-"""What a ``Bandit`` stands on: a learner in memory, or one that follows the log of a ledger."""
+"""The backend of a ``Bandit``: a learner in memory, or one that follows the log of a ledger."""
 
 from typing import Any, Protocol
 
@@ -11,22 +11,22 @@ from belated.learner.learner import Learner
 
 
 class Backend(Protocol):
-    """Decides, learns and keeps what is known. ``Bandit`` holds its lock during every call."""
+    """Decides, learns and holds the state. ``Bandit`` holds its lock during every call."""
 
     @property
     def learner(self) -> Learner:
-        """What is known; nothing is read from a store."""
+        """The state as it is; nothing is read from a store."""
 
     @property
     def features(self) -> FeatureMap | None:
-        """What turns raw actions into vectors; None where actions are vectors."""
+        """The features, which turn raw actions into vectors; None where actions are vectors."""
 
     @property
     def rng(self) -> np.random.Generator:
         """The stream from which the policy draws."""
 
     def present(self) -> Learner:
-        """Return what is known, after taking in what other processes wrote."""
+        """Return the state, after taking in what other processes wrote."""
 
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""

@@ -1,4 +1,4 @@
-"""A bandit whose every decision and reward is in a ledger: what ``Bandit(ledger=...)`` uses."""
+"""A bandit whose every decision and reward is in a ledger, behind ``Bandit(ledger=...)``."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ _GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "late"}
 
 
 class _AllOrNone(NamedTuple):
-    """A follower that raises where a draft is refused, so that none is written."""
+    """A follower that raises if a draft is refused, so that nothing is written."""
 
     position: Position
     accepts: Accepts
@@ -44,17 +44,17 @@ class Durable:
     Parameters
     ----------
     ledger
-        Where to write, or its URL.
+        The ledger to write into, or its URL.
     name
-        Of the bandit there; it is made where there is none.
+        Name of the bandit in the ledger; the bandit is made if there is none.
     dim, family, policy, max_norm
-        As of ``Bandit``.
+        As in ``Bandit``.
     features
-        Of the bandit, as objects: a log cannot hold all of them.
+        Feature map of the bandit, as an object: a log cannot hold every feature map.
     rng
         The stream from which the policy draws.
     settings
-        Those of ``window``, ``default_reward`` and ``late`` that were named.
+        Those of ``window``, ``default_reward`` and ``late`` that were given.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Durable:
 
     @property
     def learner(self) -> Learner:
-        """What is known, as far as the log has been taken in."""
+        """The state, as far as the log has been taken in."""
         return self._fold.learner
 
     @property
@@ -122,7 +122,7 @@ class Durable:
         self._replica.configure(self._name, new)
 
     def present(self) -> Learner:
-        """Return what is known, after taking in what others wrote; once closed, what was known."""
+        """Return the state, after taking in what others wrote; once closed, the last state."""
         if not self._closed:
             self._replica.catch_up()
         return self.learner
@@ -174,7 +174,7 @@ class Durable:
 
 
 def _fields(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What settings of a ``Bandit`` are in a ``Spec``."""
+    """Returns the fields of a ``Spec`` that the settings of a ``Bandit`` stand for."""
     fields = {**USUAL, **settings}
     if fields["window"] is not None:
         fields["window"] = positive("window", fields["window"])
@@ -185,7 +185,7 @@ def _fields(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
-    """``new``, and all that was not named as in ``old``."""
+    """Returns ``new``, with everything that was not given as in ``old``."""
     default = old.default_reward if old.loop == "conversion" else None
     if settings.get("default_reward", default) != default:
         raise wrong(
@@ -201,16 +201,16 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
     with suppress(ValueError):  # the features have grown since they were written down here
         new.changed_to(old)
         return msgspec.structs.replace(new, features=old.features, dim=old.dim)
-    return new  # which cannot be: ``configure`` says why
+    return new  # this change cannot be made: ``configure`` says why
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of NumPy's numbers, and of whatever one's own feature map takes."""
+    """Returns NumPy's numbers, and the input of a user's own feature map, as JSON can hold them."""
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 def _refuse(pairs: list[tuple[Any, Any]], outcomes: Sequence[Outcome]) -> None:
-    """Raise where the log, or an earlier reward of the same call, speaks against a reward."""
+    """Raise if the log, or an earlier reward of the same call, contradicts a reward."""
     for (id, y), outcome in zip(pairs, outcomes, strict=True):
         if outcome.status == Status.UNKNOWN:
             raise UnknownDecisionError(

@@ -1,4 +1,4 @@
-"""What the file of a bandit holds, and the parts that come out of it again."""
+"""The contents of a bandit's file, and the parts of a bandit that are read back from it."""
 
 from collections.abc import Iterable
 from os import PathLike
@@ -13,15 +13,15 @@ from belated.model.protocols import Family, Policy
 
 
 class Parts(NamedTuple):
-    """Of a bandit; see ``Bandit``."""
+    """The parts of a bandit; see ``Bandit``."""
 
     dim: int
     max_norm: float
     family: Family
     policy: Policy
     features: FeatureMap | None
-    stream: dict[str, Any]  # where the random stream stood
-    arrays: dict[str, Any]  # all that was known
+    stream: dict[str, Any]  # state of the random stream
+    arrays: dict[str, Any]  # the whole state and history
 
 
 def write_parts(
@@ -30,7 +30,7 @@ def write_parts(
     features: FeatureMap | None,
     rng: np.random.Generator,
 ) -> None:
-    """Write all that a bandit is made of to ``path``, all of it or nothing."""
+    """Write all parts of a bandit to ``path``, all of them or nothing."""
     header = {
         "dim": learner.dim,
         "max_norm": learner.max_norm,
@@ -43,7 +43,7 @@ def write_parts(
 
 
 def read_parts(path: str | PathLike[str], features: Any, types: Iterable[type]) -> Parts:
-    """Read back what ``write_parts`` wrote; ``features`` and ``types`` as of ``Bandit.load``."""
+    """Read back what ``write_parts`` wrote; for ``features`` and ``types`` see ``Bandit.load``."""
     header, arrays = files.read(path)
     own = list(types)
     family = files.rebuild("FAMILIES", header["family"], own)

@@ -1,4 +1,4 @@
-"""What users pass to a bandit: actions to choose from, rewards, settings that are not named."""
+"""The input of users to a bandit: actions to choose from, rewards, settings that are not given."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,12 @@ from belated.core.arguments import array_of_numbers, shown, wrong_type
 from belated.core.types import Matrix
 from belated.features import FeatureMap, UnmatchedCounts, UnmatchedFeaturesWarning
 
-MOST_WARNINGS = 20  # of one bandit; more are counted only
-USUAL = {"window": None, "default_reward": None, "late": "keep"}  # of a new bandit
+MOST_WARNINGS = 20  # of one bandit; further ones are only counted
+USUAL = {"window": None, "default_reward": None, "late": "keep"}  # the settings of a new bandit
 
 
 class AsInLog(Enum):
-    """The value of a setting that is not named."""
+    """The value of a setting that is not given."""
 
     AS_IN_LOG = "as in the log"
 
@@ -44,13 +44,13 @@ def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: 
 
 
 def counts_of(features: FeatureMap | None) -> UnmatchedCounts:
-    """What features turned into zeros; nothing where a map of one's own does not count."""
+    """Returns the counts of zeros that the features keep; empty for a map that does not count."""
     counts = getattr(features, "unmatched", None)
     return counts if isinstance(counts, UnmatchedCounts) else UnmatchedCounts()
 
 
 def _warn_of(unmatched: UnmatchedCounts) -> None:
-    """Warn of what became zeros for the first time, in the name of who called the bandit."""
+    """Warn of inputs that became zeros for the first time, at the line that called the bandit."""
     new = unmatched.take_new()
     left = MOST_WARNINGS - (len(unmatched.counts) - len(new))
     for what in new[: max(left, 0)]:

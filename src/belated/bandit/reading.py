@@ -1,4 +1,4 @@
-"""What is worked out of a learner to be shown: how sure it is, what it has played, its digest."""
+"""Facts computed from a learner to be shown: how sure it is, what it has played, its digest."""
 
 from collections import Counter
 from hashlib import sha256
@@ -51,6 +51,6 @@ def played(learner: Learner, matrix: Matrix) -> list[tuple[int, int]]:
 
 
 def _as_keys(matrix: Matrix) -> list[bytes]:
-    """The bytes of each row; adding zero gives 0.0 and -0.0 the same."""
+    """Returns the bytes of each row; adding zero makes 0.0 and -0.0 the same."""
     width = matrix.shape[1] * matrix.itemsize
     return [row.tobytes() for row in (matrix + 0.0).view(f"V{width}").ravel()]

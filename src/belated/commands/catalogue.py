@@ -1,4 +1,4 @@
-"""The page on all algorithms, made of what each says of itself: ``docs/algorithms.md``."""
+"""The page on all algorithms, ``docs/algorithms.md``, made from their docstrings."""
 
 import re
 from inspect import getdoc
@@ -22,7 +22,7 @@ which nothing is proved. `belated compare` plays them all on the same worlds.
 
 
 def sections(thing: Any) -> dict[str, str]:
-    """The parts of a numpydoc docstring by title; what comes before the first has the title "".
+    """Returns the parts of a numpydoc docstring by title; the part before the first has "".
 
     >>> class Thing:
     ...     '''Does little.
@@ -41,7 +41,7 @@ def sections(thing: Any) -> dict[str, str]:
 
 
 def page() -> str:
-    """All policies of the registry in Markdown."""
+    """Returns all policies of the registry in Markdown."""
     kinds = {name: registry.load(registry.POLICIES, name) for name in registry.POLICIES}
     lines = ["| policy | what it does | feedback | set |", "|---|---|---|---|"]
     for name, kind in kinds.items():
@@ -80,7 +80,7 @@ def _claim(kind: Any) -> str:
 
 
 def _learns_from(kind: Any) -> list[str]:
-    """Families that the policy accepts with its defaults."""
+    """Returns the families that the policy accepts with its defaults."""
     families = {name: registry.load(registry.FAMILIES, name)() for name in registry.FAMILIES}
     policy = registry.example_policy(kind, families["gaussian"])
     return [name for name, family in families.items() if _accepts(policy, family)]
@@ -97,7 +97,7 @@ def _accepts(policy: Any, family: Family) -> bool:
 
 
 def _listed(parameters: str) -> str:
-    """The names, which stand at the margin, as items of a list."""
+    """Returns the names, which stand at the margin, as items of a list."""
     return re.sub(r"^(\S.*)\n +", _item, parameters, flags=re.MULTILINE).replace("\n    ", "\n  ")
 
 

@@ -1,4 +1,4 @@
-"""A small simulated run that ends in a picture: what does lateness cost?"""
+"""A small simulated run that ends in a picture of the cost of lateness."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def run_demo(out: Path, *, rounds: int, runs: int, seed: int) -> Path:
 
 
 def _draw(path: Path, regret: dict[str, Matrix]) -> Path:
-    """Regret, and regret beyond that without delay on the same worlds; bands: standard errors."""
+    """Draw regret, and the regret beyond that without delay; bands are standard errors."""
     import matplotlib
 
     matplotlib.use("Agg")

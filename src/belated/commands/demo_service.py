@@ -1,9 +1,9 @@
 """``belated demo-service``: the service with a simulated world behind it, so that the page moves.
 
-The world uses the service as anybody would: over HTTP, through the client. Rewards are seconds
+The world uses the service as any program would: over HTTP, through the client. Rewards are seconds
 late. In the world ``demo-checkout`` good news travels faster than bad, which the dashboard finds
-out. Port and names are the demo's own, so that it gets in nobody's way; whoever looks around may
-make bandits and actions beside it, which the world leaves alone.
+out. Port and names are the demo's own, so that it is in nobody's way; visitors may make bandits and
+actions beside it, which the world leaves alone.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from belated.service.app import new_app
 from belated.service.service import Service
 from belated.service.serving import DRAIN_SECONDS, free_port
 
-HOST, PORT = "127.0.0.1", 8788  # not that of ``belated serve``
-Delay = Callable[[random.Random, float], float | None]  # by the reward; None: it never comes
+HOST, PORT = "127.0.0.1", 8788  # not the port of ``belated serve``
+Delay = Callable[[random.Random, float], float | None]  # seconds, by reward; None: it never comes
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class World:
     success: dict[str, float]  # probability of a reward of 1, by action
     delay: Delay
     per_second: float
-    liked: dict[str, str] = field(default_factory=dict)  # what a context's first value prefers
+    liked: dict[str, str] = field(default_factory=dict)  # action liked by a context's first value
 
 
 def _shop(rng: random.Random, reward: float) -> float | None:
@@ -46,7 +46,7 @@ def _shop(rng: random.Random, reward: float) -> float | None:
 
 
 def _newsletter(rng: random.Random, reward: float) -> float | None:
-    return rng.lognormvariate(1.0, 0.6) if reward else None  # nobody tells that he will not buy
+    return rng.lognormvariate(1.0, 0.6) if reward else None  # nobody reports that he will not buy
 
 
 def _checkout(rng: random.Random, reward: float) -> float | None:
@@ -108,7 +108,7 @@ WORLDS = (
 
 
 def run_demo(*, port: int = PORT, seconds: float | None = None, seed: int = 1) -> None:
-    """Serve, and simulate, until told to stop or for some ``seconds``."""
+    """Serve, and simulate, until told to stop or for this many ``seconds``."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn stops, and then hands the signal on
     with TemporaryDirectory(prefix="belated-demo-") as folder:
@@ -132,7 +132,7 @@ async def _demo(folder: Path, port: int, seconds: float | None, seed: int) -> No
     await asyncio.wait([serving, playing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     playing.cancel()
     with suppress(asyncio.CancelledError):
-        await playing  # raises what went wrong in the world
+        await playing  # raises the error that ended the world, if any
     server.should_exit = True
     await serving
 
@@ -143,7 +143,7 @@ async def _play(url: str, seed: int, service: Service) -> None:
         for world in WORLDS:
             await client.put_bandit(world.name, world.settings)
             await client.change_actions(world.name, world.actions)
-        while service.replica.held:  # else everybody who comes meanwhile would come again and again
+        while service.replica.held:  # else everybody who comes meanwhile would try again and again
             await asyncio.sleep(0.05)
         print(f"dashboard: {url} (Ctrl-C stops)", flush=True)
         async with asyncio.TaskGroup() as group:
@@ -152,7 +152,7 @@ async def _play(url: str, seed: int, service: Service) -> None:
 
 
 async def _live(world: World, client: AsyncClient, rng: random.Random) -> None:
-    """People come one after the other, and answer each in his own time."""
+    """Let people come one after the other, and answer each in his own time."""
     refusals: set[str] = set()
     async with asyncio.TaskGroup() as group:
         while True:
@@ -161,7 +161,7 @@ async def _live(world: World, client: AsyncClient, rng: random.Random) -> None:
 
 
 async def _one(world: World, client: AsyncClient, rng: random.Random, refusals: set[str]) -> None:
-    """One person is shown something and answers, or is refused by what a visitor has set up.
+    """Show one person something and send the answer, or note a refusal caused by a visitor.
 
     A visitor may have made a key or withdrawn all actions, say: each such reason is printed once.
     """

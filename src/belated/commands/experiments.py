@@ -1,7 +1,7 @@
-"""The commands that play rounds: the paper, one's own settings, a comparison, a plan, an audit.
+"""The commands that play rounds: the paper, the user's settings, a comparison, a plan, an audit.
 
-Heavy imports are inside the functions, so that help is quick. What a command needs to draw its
-figures is imported before anything is played.
+Heavy imports are inside the functions, so that help is quick. Libraries that draw the figures of a
+command are imported before anything is played.
 """
 
 from collections.abc import Iterator
@@ -237,7 +237,7 @@ def demo(
 
 @contextmanager
 def _extra(name: str) -> Iterator[None]:
-    """Around imports that need an extra with Matplotlib, which is asked for first."""
+    """Wraps imports that need an extra with Matplotlib, which is asked for first."""
     with extra(name):
         import matplotlib  # noqa: F401 - the figures at the end need it
 
@@ -246,7 +246,7 @@ def _extra(name: str) -> Iterator[None]:
 
 @contextmanager
 def _resumable() -> Iterator[None]:
-    """Ctrl-C ends what is played here in a way that can be resumed."""
+    """Ends the command on Ctrl-C in a way that can be resumed."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""``belated ledger``: thin, heavy imports inside the commands."""
+"""``belated ledger``: thin commands with heavy imports inside."""
 
 from pathlib import Path
 from typing import Annotated, Any

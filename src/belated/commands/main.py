@@ -24,7 +24,7 @@ app.add_typer(service.keys, name="keys")
 
 
 class Kind(StrEnum):
-    """What there is to list."""
+    """The kinds of things to list."""
 
     policies = "policies"
     families = "families"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 def main() -> None:
-    """Run the program. An error is printed as one line without a traceback, and so is a warning."""
+    """Run the program. Errors and warnings are printed as one line each, without a traceback."""
     warnings.showwarning = lambda message, *where: typer.echo(f"belated: {message}", err=True)
     try:
         app()

@@ -72,7 +72,7 @@ def _kind(hint: Any) -> Any:
 
 
 def _option(kind: Any, hint: Any) -> Any:
-    """Return what typer has to know of an option."""
+    """Return typer's description of an option."""
     meta: Meta = hint.__metadata__[0]
     lines = [meta.description or ""]
     if meta.examples:

@@ -1,7 +1,7 @@
 """The commands around the service: serve it, try it out, make its bandits and its keys.
 
-Bandits and keys are written into the log, so that no service has to run; one that does reads them
-there. Heavy imports are inside the functions, so that help is quick.
+Bandits and keys are written into the log, so that no service has to run; a service that runs reads
+them there. Heavy imports are inside the functions, so that help is quick.
 """
 
 import json
@@ -196,12 +196,12 @@ def revoke_key(
     typer.echo(f"revoked {id}")
 
 
-# ---------------------------------------------------------------------------------- for all of them
+# -------------------------------------------------------------------------------------- shared
 
 
 @contextmanager
 def _opened(url: str, must_exist: bool = True) -> "Iterator[Ledger]":
-    """The ledger; a mistyped name must not make a new one where nothing is to be written."""
+    """Yields the ledger; if nothing is to be written, a mistyped name must not make a new one."""
     from belated.core.arguments import wrong
     from belated.ledger import open_ledger
 
@@ -213,7 +213,7 @@ def _opened(url: str, must_exist: bool = True) -> "Iterator[Ledger]":
 
 
 def _replica(store: "Ledger", url: str) -> "Replica":
-    """All bandits as of now; a snapshot beside the file makes it quick."""
+    """Returns all bandits as of now; a snapshot beside the file makes it quick."""
     from belated.ledger import snapshots
     from belated.ledger.replica import Replica
 

@@ -1,4 +1,4 @@
-"""Compiling ahead of time: one small job for each thing in the registry."""
+"""Compiling ahead of time: one small job per entry of the registry."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +22,7 @@ from belated.model.steps import covers
 from belated.worlds.delays import Constant
 from belated.worlds.environments import FixedArms, UnitBall, sample
 
-# Compiling all policies with all families would take hours: these are the ones most will use.
+# Compiling all policies with all families would take hours; most users need only these.
 COMMON = ("delayed-ofu-glm", "ducb-ridge", "ducb-literal", "thompson", "greedy", "uniform")
 # The paper's policies and families are compiled for the engine and for a ledger, too.
 IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")

@@ -1,9 +1,9 @@
 """The theory put to the test: ``belated audit``.
 
 An audit plays ordinary experiments, each in a folder of its own, so the same command resumes them:
-coverage (one for each family, since not every policy accepts every family), the inequalities R1 to
-R9 along runs of Delayed OFU-GLM, and the Bayesian regret of Thompson sampling beside it. What comes
-out is judged claim by claim, in ``audit_claims``, and written to ``audit.html``.
+coverage (one per family, since not every policy accepts every family), the inequalities R1 to R9
+along runs of Delayed OFU-GLM, and the Bayesian regret of Thompson sampling beside it. The results
+are judged claim by claim, in ``audit_claims``, and written to ``audit.html``.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from belated.worlds.delays import Constant, Exponential, Informative, is_informa
 from belated.worlds.feedback import Identified
 
 TITLE = "Delayed feedback in generalised linear bandits: the theory, audited"
-ACTIONS = 10  # K: what is claimed does not depend on it, the time does
+ACTIONS = 10  # K: the claims do not depend on it, the time does
 CHECKED = pa.schema(
     [
         ("family", pa.string()),
@@ -45,14 +45,14 @@ CHECKED = pa.schema(
         ("dim", pa.int64()),
         ("run", pa.int64()),
         ("statement", pa.string()),  # R1 to R9
-        ("ratio", pa.float64()),  # largest of left to right side
-        ("t", pa.int64()),  # its round; 0 where there was nothing to check
+        ("ratio", pa.float64()),  # largest ratio of the left to the right side
+        ("t", pa.int64()),  # its round; 0 if there was nothing to check
     ]
 )
 
 
 class Size(NamedTuple):
-    """What an audit plays where the user does not say."""
+    """The settings of an audit that the user does not give."""
 
     policies: Sequence[str]
     families: Sequence[str]
@@ -88,20 +88,20 @@ FULL = Size(
     bayesian_runs=paper.FULL["runs"],
     bayesian_rounds=50,  # the paper's 100,000
 )
-BAYESIAN_DELAYS = (0.0025, 0.005, 0.01)  # of the rounds; 250, 500 and 1000 of the paper's
+BAYESIAN_DELAYS = (0.0025, 0.005, 0.01)  # shares of the rounds; 250, 500 and 1000 of the paper's
 
 
 class Plan(NamedTuple):
-    """What an audit plays."""
+    """The experiments of an audit."""
 
     coverage: dict[str, Experiment]  # by family
     lemmas: Experiment | None  # of Delayed OFU-GLM; None where it accepts no family
-    bayesian: list[Experiment]  # one for each dimension
+    bayesian: list[Experiment]  # one per dimension
     refused: dict[str, str]  # policies with families that they do not accept, and why
 
 
 class Measured(NamedTuple):
-    """What came out: a frame for each part of the plan, without rows where there is no part."""
+    """The results of an audit: a frame per part of the plan, without rows if there is no part."""
 
     covered: pd.DataFrame  # columns of ``SCHEMA``
     checked: pd.DataFrame  # columns of ``CHECKED``
@@ -125,9 +125,9 @@ def plan_audit(
     full
         Every policy with a confidence set, every family, more delays, rounds and runs.
     policies, families, delays
-        Names, as in ``belated simulate``; what is not given is chosen by ``full``.
+        Names, as in ``belated simulate``; ``full`` chooses those that are not given.
     horizon, runs, seed
-        Rounds in a run, runs of every cell, and what makes them repeatable.
+        Rounds per run, runs per cell, and the seed that makes them repeatable.
     """
     size = FULL if full else QUICK
     T = whole("horizon", size.horizon if horizon is None else horizon)
@@ -167,7 +167,7 @@ def plan_audit(
 
 
 def _with_a_set(named: Sequence[str] | None, default: Sequence[str]) -> list[Any]:
-    """The policies that were named, or those among ``default`` that have a confidence set."""
+    """Returns the policies that were named, or those of ``default`` that have a confidence set."""
     policies = [registry.parse(registry.POLICIES, text) for text in named or default]
     for policy in policies:
         if named and not has_set(policy):
@@ -176,13 +176,13 @@ def _with_a_set(named: Sequence[str] | None, default: Sequence[str]) -> list[Any
 
 
 def _refusal(policy: Any, family: Family, dims: Sequence[int], horizon: int) -> str:
-    """Why the policy does not play with this family; empty where it does."""
+    """Says why the policy does not play with this family; empty if it does."""
     reasons = (why_not(policy, family, dim, horizon, 1.0, Identified()) for dim in dims)
     return next(filter(None, reasons), "")
 
 
 def _bayesian(families: list[Family], dim: int, rounds: int, runs: int, seed: int) -> Experiment:
-    """Thompson sampling beside Delayed OFU-GLM, theta_star uniform in the ball in every run."""
+    """Returns Thompson sampling beside Delayed OFU-GLM; every run draws theta_star in the ball."""
     prior_sd = (dim + 2.0) ** -0.5  # the covariance of that law is I / (d + 2)
     delays = [Exponential(share * rounds) for share in BAYESIAN_DELAYS]
     options = Options(
@@ -206,7 +206,7 @@ def play_audit(
     executor: str | None = None,
     say: Callable[[str], None] = lambda name: None,
 ) -> Measured:
-    """Play what is not in the folders yet; ``say`` is told the name of each part."""
+    """Play the worlds that are not in the folders yet; ``say`` gets the name of each part."""
 
     def play(name: str, experiment: Experiment, **other: Any) -> pd.DataFrame:
         say(name)
@@ -257,7 +257,7 @@ def write_audit(plan: Plan, measured: Measured, out: Path) -> list[Claim]:
 
 
 def _stated(plan: Plan) -> dict[str, Any]:
-    """What was run and what was not, for the last table."""
+    """Returns what was run and what was not, for the last table."""
     any_one = next(iter(plan.coverage.values()))
     settings: dict[str, Any] = {
         "rounds T": any_one.horizon,

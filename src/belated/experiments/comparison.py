@@ -1,4 +1,4 @@
-"""The field on the same worlds: who is best, by how much, who kept its promise, at what cost."""
+"""Many policies on the same worlds: their rank, their regret, their coverage and their cost."""
 
 import math
 import os
@@ -30,22 +30,22 @@ from belated.worlds.feedback import feedback_named
 
 SAME_ARMS = "arms are rows: it needs the same actions in every round, --environment one-hot:10"
 GROUPS = {"all": None, "all-linear": "gaussian", "all-logistic": "bernoulli"}
-TIMED_ROUNDS = 2000  # enough to see the price of a round, few enough not to be waited for
-COPIES, REPEATS = 2, 3  # of a lane in the timed world; of the timed world
+TIMED_ROUNDS = 2000  # enough to see the price of a round, and soon over
+COPIES, REPEATS = 2, 3  # copies of a lane in the timed world; repeats of the timed world
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out of ``compare``.
+    """The result of ``compare``.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        A row for each delay and policy, the best first: ``regret`` after the last round and its
+        One row per delay and policy, the best first: ``regret`` after the last round and its
         ``standard_error``; how far it is ``behind`` the best, the mean of the differences run by
         run, with its 95% interval ``behind_low`` to ``behind_high``; ``coverage``, the share of
-        runs whose confidence set held in all rounds, missing where there is no set;
-        ``microseconds`` a round.
+        runs whose confidence set held in all rounds, missing if there is no set; and
+        ``microseconds`` per round.
     left_out : dict
         Policies of a group that could not play, and why.
     results : Results
@@ -57,7 +57,7 @@ class Comparison:
     results: Results
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Regret against rounds, a panel for each delay, every line labelled; returns a figure."""
+        """Draw regret against rounds, one panel per delay, lines labelled; returns the figure."""
         figure = draw_field(self.results.frame())
         if path is not None:
             figure.savefig(path)
@@ -133,7 +133,7 @@ def compare(
 
 
 def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
-    """Return what to play, and why each policy that is left out cannot play; see ``compare``.
+    """Return the experiment, and why each policy that is left out cannot play; see ``compare``.
 
     ``options`` holds names of groups among its policies, one family or none, and one dimension.
     """
@@ -157,7 +157,7 @@ def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
         reasons = [why_not(policy, one, dim, horizon, max_norm, feedback) for one in families]
         if any(reasons):
             left_out[name] = next(filter(None, reasons))
-        elif not any(policy == other for other in chosen):  # under a label, it is another one
+        elif not any(policy == other for other in chosen):  # a label makes it another policy
             chosen.append(policy)
     played = replace(options, policies=chosen, families=[family], environment=environment)
     return new_experiment(played), left_out
@@ -171,7 +171,7 @@ def play_comparison(
     executor: str | Executor | None = None,
     progress: bool = True,
 ) -> Comparison:
-    """Time every policy, then play what is not in the folder yet."""
+    """Time every policy, then play the worlds that are not in the folder yet."""
     times: dict[tuple[str, str], float] = {}
     results = play_experiment(
         experiment,
@@ -185,7 +185,7 @@ def play_comparison(
 
 
 def _asked(policies: str | Iterable[Any]) -> list[Any]:
-    """Policies and groups one by one: a text may hold several, with a comma between them."""
+    """Returns policies and groups one by one: a text may hold several, separated by commas."""
     if isinstance(policies, Mapping):
         return labelled_policies(policies)
     found: list[Any] = []
@@ -195,7 +195,7 @@ def _asked(policies: str | Iterable[Any]) -> list[Any]:
 
 
 def _names(text: str) -> list[str]:
-    """The policies of a text; "field=value" after a comma belongs to the policy before it.
+    """Returns the policies of a text; "field=value" after a comma belongs to the policy before.
 
     >>> _names("all-linear, ducb-ridge:delta=0.1,c=2, wide=thompson:scale=2")
     ['all-linear', 'ducb-ridge:delta=0.1,c=2', 'wide=thompson:scale=2']
@@ -213,7 +213,7 @@ def _names(text: str) -> list[str]:
 
 
 def _family(groups: Sequence[str], family: Any = None) -> Any:
-    """The family asked for, or that of the groups."""
+    """Returns the family asked for, or that of the groups."""
     if family is not None:
         return _parsed_family(family)
     names = sorted({GROUPS[group] or "" for group in groups} - {""})
@@ -243,10 +243,10 @@ def _parsed_family(family: Any) -> Any:
 
 
 def time_lanes(experiment: Experiment, progress: bool = False) -> dict[tuple[str, str], float]:
-    """Microseconds of CPU time that a round costs each policy, by policy and delay.
+    """Returns the microseconds of CPU time per round of each policy, by policy and delay.
 
     One thread plays the first rounds of the first world with one policy, after a play that
-    compiles. What drawing the world costs, which all policies of a world share, is taken off.
+    compiles. The cost of drawing the world, which all policies share, is subtracted.
     """
     settings = experiment.tasks()[0].settings()
     rounds = min(experiment.horizon, TIMED_ROUNDS)
@@ -270,10 +270,10 @@ def _cut(world: WorldSettings, rounds: int) -> WorldSettings:
 
 
 def _least_time(world: WorldSettings) -> float:
-    """Seconds of CPU time of all rounds but the first, which bears the cost of starting."""
+    """Returns the CPU seconds of all rounds but the first, which bears the cost of starting."""
     short, best = _cut(world, 1), [math.inf, math.inf]
     play_world(short)
-    for _ in range(REPEATS):  # the least of some: every disturbance adds
+    for _ in range(REPEATS):  # the least of several: every disturbance adds time
         for i, part in enumerate((short, world)):
             start = time.thread_time()
             play_world(part)
@@ -282,7 +282,7 @@ def _least_time(world: WorldSettings) -> float:
 
 
 def field_table(frame: pd.DataFrame, times: dict[tuple[str, str], float]) -> pd.DataFrame:
-    """The table of a ``Comparison``, from the rows of one family and dimension."""
+    """Returns the table of a ``Comparison``, from the rows of one family and dimension."""
     rows = []
     for delay, part in frame[frame["t"] == frame["t"].max()].groupby("delay", sort=False):
         regret = part.pivot(index="run", columns="policy", values="regret")

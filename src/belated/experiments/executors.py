@@ -1,4 +1,4 @@
-"""What plays the worlds: threads of this process, Dask, Ray, or any executor of the user's."""
+"""Executors that play the worlds: threads of this process, Dask, Ray, or one of the user's own."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM cannot 
 def open_executor(
     spec: str | Executor | None = None, threads: int = 1
 ) -> AbstractContextManager[Executor]:
-    """The executor that ``spec`` names, to be used in a ``with`` statement.
+    """Returns the executor that ``spec`` names, to be used in a ``with`` statement.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def open_executor(
     Returns
     -------
     context manager of a concurrent.futures.Executor
-        Leaving it ends what it has started.
+        Leaving it ends everything that it has started.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def _dask(workers: int) -> Iterator[Executor]:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches every process of the terminal; it is for the one that started the others."""
+    """Ignore Ctrl-C, which reaches every process of the terminal: the parent handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _close_at_once(client: Any, cluster: Any) -> None:
-    """Dask would wait seconds for the worlds under way, and complain of each at length."""
+    """Kill the workers: Dask would wait seconds for their worlds, and complain of each."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -126,7 +126,7 @@ def _ray(workers: int) -> Iterator[Executor]:
             num_cpus=workers,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level=logging.ERROR,  # what it tells on starting is no news to the user
+            logging_level=logging.ERROR,  # its messages on starting are no news to the user
         )
     try:
         yield RayExecutor(ray)
@@ -149,7 +149,7 @@ class RayExecutor(Executor):
         self._call = ray.remote(max_retries=3)(_call)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a function in a worker process; cancelling ends it there even when it has begun."""
+        """Call a function in a worker process; cancelling ends it there even after it has begun."""
         reference = self._call.remote(fn, args, kwargs)
         future: Future[T] = Future()
         reference.future().add_done_callback(partial(_hand_over, future))
@@ -167,7 +167,7 @@ def _call(function: Callable[..., T], args: Any, kwargs: Any) -> T:
 
 
 def _hand_over(future: Future[T], done: Future[T]) -> None:
-    """Give ``future`` the outcome of ``done``, with the error that was raised, not Ray's shell."""
+    """Give ``future`` the outcome of ``done``; an error is the one raised, not Ray's wrapper."""
     if not future.set_running_or_notify_cancel():
         return
     error = done.exception()

@@ -1,4 +1,4 @@
-"""An experiment as data: who plays which worlds, and what is recorded."""
+"""An experiment as data: its policies, its worlds, and what is recorded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Experiment:
     """Every policy with every family and delay, in every dimension, ``runs`` times.
 
     All lanes of a dimension and run share one world: decision sets, luck and lateness. theta_star
-    is drawn once for a dimension and fixed over runs, as in the paper, unless ``bayesian``.
+    is drawn once per dimension and fixed over runs, as in the paper, unless ``bayesian``.
     """
 
     policies: dict[str, Any]  # by label
@@ -49,23 +49,23 @@ class Experiment:
     max_norm: float
     feedback: Feedback
     bayesian: bool = False
-    # by labels of policy and family: what plays such lanes in the place of the policy
+    # By labels of policy and family: a policy that plays such lanes in place of the labelled one.
     variants: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
     def policy(self, label: str, family: str) -> Any:
-        """The policy of a label as it plays a family."""
+        """Returns the policy of a label as it plays a family."""
         return self.variants.get((label, family), self.policies[label])
 
     def tasks(self) -> list["WorldTask"]:
-        """One world for each dimension and run."""
+        """Returns one world per dimension and run."""
         return [WorldTask(self, dim, run) for dim in self.dims for run in range(self.runs)]
 
     def lanes(self) -> list[tuple[str, str, str]]:
-        """Labels of the lanes of a world: policy, family, delay."""
+        """Returns the labels of the lanes of a world: policy, family, delay."""
         return [(p, f, d) for p in self.policies for f in self.families for d in self.delays]
 
     def identity(self) -> dict[str, Any]:
-        """What makes two experiments the same, as JSON can hold it. More runs do not change it."""
+        """Returns the settings that make two experiments the same, as JSON; runs are left out."""
         identity = {
             "policies": {k: _described("POLICIES", v) for k, v in self.policies.items()},
             "families": {k: _described("FAMILIES", v) for k, v in self.families.items()},
@@ -78,7 +78,7 @@ class Experiment:
             "max_norm": self.max_norm,
             "feedback": _described("FEEDBACK", self.feedback),
         }
-        # absent where they are not used: folders of earlier versions can still be gone on with
+        # These are absent if unused, so that folders of earlier versions can still be resumed.
         if self.bayesian:
             identity["bayesian"] = True
         if self.variants:
@@ -97,16 +97,16 @@ class WorldTask:
 
     @property
     def name(self) -> str:
-        """Names the part of the results."""
+        """Name of the world's part of the results."""
         return f"d{self.dim}-run{self.run:04d}"
 
     @property
     def work(self) -> float:
-        """Rounds times what one costs, roughly."""
+        """Number of rounds times the rough cost of one."""
         return self.experiment.horizon * (1.0 + self.dim**2 / 40.0)
 
     def settings(self) -> WorldSettings:
-        """What the engine needs."""
+        """Returns the settings that the engine needs."""
         e = self.experiment
         lanes = [Lane(e.policy(p, f), e.families[f], e.delays[d]) for p, f, d in e.lanes()]
         return WorldSettings(
@@ -165,7 +165,7 @@ def _is_family(value: Any) -> bool:
 
 
 def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:
-    """Rounds after which totals are recorded; the last is always among them."""
+    """Returns the rounds after which totals are recorded; the last is always among them."""
     if spacing not in SPACINGS:
         raise wrong("spacing", spacing, " or ".join(SPACINGS))
     if isinstance(checkpoints, int | np.integer) and not isinstance(checkpoints, bool):
@@ -182,7 +182,7 @@ def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:
 
 
 def _check_fit(experiment: Experiment) -> None:
-    """Refuse what would fail in the middle of a run."""
+    """Raises for combinations that would fail in the middle of a run."""
     environment, max_norm = experiment.environment, experiment.max_norm
     if type(environment) not in draw_actions.cases:
         raise wrong_type("environment", environment, "an environment, such as UnitBall(100)")
@@ -208,7 +208,7 @@ def _check_fit(experiment: Experiment) -> None:
 def why_not(
     policy: Any, family: Family, dim: int, horizon: int, max_norm: float, feedback: Feedback
 ) -> str:
-    """Why the policy cannot play such a world; empty where it can."""
+    """Says why the policy cannot play such a world; empty if it can."""
     try:
         refuse_extremes(policy, family)
         check_feedback(policy, family, feedback)
@@ -223,7 +223,7 @@ def why_not(
 
 
 def _described(kind: str, thing: Any) -> dict[str, Any]:
-    """Type and values, as JSON can hold them."""
+    """Returns type and values, as JSON can hold them."""
     name = registry.name_of(getattr(registry, kind), thing)
     if name is None:
         name = f"{type(thing).__module__}.{type(thing).__qualname__}"
@@ -239,5 +239,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [type(value).__name__, *map(_plain, value)]
     if isinstance(value, float) and not np.isfinite(value):
-        return str(value)  # JSON has no word for it
+        return str(value)  # JSON has no such value
     return value if isinstance(value, bool | int | float | str | None) else repr(value)

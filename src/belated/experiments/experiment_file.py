@@ -22,13 +22,13 @@ from belated.experiments.options import Options
 
 
 def experiment_of(file: Path | None, given: dict[str, Any]) -> Experiment:
-    """Return the experiment of a file; the options in ``given`` go before those of the file."""
+    """Return the experiment of a file; the options in ``given`` take precedence over the file."""
     settings = read_config(file) if file is not None else {}
     return new_experiment(Options(**settings | given))
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file."""
+    """Returns the settings in a TOML file."""
     try:
         settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -43,7 +43,7 @@ def read_config(file: Path) -> dict[str, Any]:
 
 
 def delta_of(experiment: Experiment) -> float:
-    """The largest delta among the policies: what coverage is judged against."""
+    """Returns the largest delta among the policies, against which coverage is judged."""
     deltas = [p.delta for p in experiment.policies.values() if hasattr(p, "delta")]
     if any(not 0.0 < delta < 1.0 for delta in deltas):
         raise wrong("delta", deltas, "numbers between 0 and 1")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Estimate(NamedTuple):
-    """A number and its 95% confidence interval; NaN where it cannot be had."""
+    """A number and its 95% confidence interval; NaN if it cannot be computed."""
 
     value: float
     low: float
@@ -64,9 +64,9 @@ def student_tail(t: float, df: int) -> float:
 
 
 def stratified_mean(strata: Sequence[ArrayLike]) -> tuple[Estimate, int]:
-    """Mean of the means of independent strata, each counted alike; and its degrees of freedom.
+    """Returns the mean of the means of independent strata, and its degrees of freedom.
 
-    Unknown where a stratum has a single run.
+    Every stratum counts alike. The interval is unknown if a stratum has a single run.
     """
     runs = [np.asarray(stratum, float) for stratum in strata]
     mean = float(np.mean([stratum.mean() for stratum in runs]))
@@ -101,7 +101,7 @@ def jackknife(
 ) -> Estimate:
     """Interval of a statistic of the mean over ``runs`` (runs, columns), leaving out one at a time.
 
-    Unknown where the statistic is not defined (NaN) on one of the means.
+    The interval is unknown if the statistic is not defined (NaN) on one of the means.
     """
     n = len(runs)
     if n < 2:

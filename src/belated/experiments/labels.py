@@ -13,7 +13,7 @@ from belated.model.protocols import choose
 OFU = "delayed-ofu-glm"
 PAPER_FAMILIES = {"gaussian": "linear", "bernoulli": "logistic"}
 PARETO_LAWS = {"lomax": "Pareto (Lomax)", "pareto": "Pareto (type I)"}
-LABEL = re.compile(r"[^\W_][^$\x00-\x1f]{0,59}")  # what figures can show: no TeX, nothing hidden
+LABEL = re.compile(r"[^\W_][^$\x00-\x1f]{0,59}")  # figures can show these: no TeX, nothing hidden
 
 
 def family_name(family: str) -> str:
@@ -27,7 +27,7 @@ def law_name(law: str) -> str:
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """The values as a list; one that stands alone is a list of one."""
+    """Returns the values as a list; a single value becomes a list of one."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         values = [values]
     values = list(values)
@@ -48,8 +48,8 @@ class Labelled(NamedTuple):
 
 
 def labelled_policies(policies: Any) -> list[Any]:
-    """The policies one by one: those of a mapping, and texts such as ``"wide=thompson:scale=2"``,
-    as ``Labelled``; all others as they are.
+    """Returns the policies one by one; those of a mapping, and texts with a label such as
+    ``"wide=thompson:scale=2"``, are ``Labelled``.
 
     >>> labelled_policies(["greedy", "wide=thompson:scale=2"])
     ['greedy', Labelled(label='wide', policy='thompson:scale=2')]
@@ -68,7 +68,7 @@ def _read_label(policy: Any) -> Any:
 
 
 def policies_by_label(policies: Any) -> dict[str, Any]:
-    """All policies by label: the user's where there is one."""
+    """Returns all policies by label: the user's own label if there is one."""
     given = labelled_policies(policies)
     own = [thing.label if isinstance(thing, Labelled) else None for thing in given]
     for label in own:
@@ -92,9 +92,9 @@ def labelled(
     fits: Any,
     own: Sequence[str | None] | None = None,
 ) -> dict[str, Any]:
-    """The things by label: the short name where that tells them apart, all parameters elsewhere.
+    """Returns the things by label: the short name if it tells them apart, else all parameters.
 
-    ``own`` are the labels that the user chose, None where there is none.
+    ``own`` has the labels that the user chose, None for a thing without one.
     """
     things = [_checked(name, known, value, fits) for value in listed(name, values)]
     short = [_short_name(known, thing) for thing in things]
@@ -123,7 +123,7 @@ def _spelled(known: dict[str, str], thing: Any) -> str:
 
 
 def _attributes(known: dict[str, str], thing: Any) -> str:
-    """A policy in plain Python as its name and the numbers and texts that it was made with."""
+    """Returns a plain policy's name with the numbers and texts that it was made with."""
     values = [
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in getattr(thing, "__dict__", {}).items()

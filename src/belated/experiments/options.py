@@ -9,7 +9,7 @@ from msgspec import Meta
 
 @dataclass(frozen=True)
 class Options:
-    """What to play and what to record; see ``simulate`` for what each field means.
+    """The settings of a simulation; see ``simulate`` for the meaning of each field.
 
     The fields are parameters of ``simulate``, the keys of an experiment's TOML file and the options
     of ``belated simulate``, whose defaults these are.

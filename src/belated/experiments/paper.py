@@ -2,8 +2,8 @@
 
 T = 100,000 rounds, K = 100 actions from the unit ball, d in {5, 10, 20}, 30 runs, delta = 0.05 / 3,
 linear and logistic rewards; exponential, uniform and Pareto delays of mean 100, 250, 500 and 1000.
-Its text says that the actions are drawn in each round; its figures are those of one draw for a run.
-What it does not say was found by comparing with the figures: see docs/published.md.
+Its text says that the actions are drawn in each round; its figures are those of one draw per run.
+Choices that it does not state were found by comparing with the figures: see docs/published.md.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ PARETO = {"lomax": Lomax, "pareto": Pareto}
 
 
 class Choices(NamedTuple):
-    """What the paper leaves open, or says otherwise than its figures show; see ``stated``."""
+    """The choices that the paper leaves open, or states otherwise than its figures show."""
 
     sets: str = "per-run"
     noise: float = 0.5
@@ -44,7 +44,7 @@ class Choices(NamedTuple):
     theta_per_run: bool = False
 
     def checked(self) -> "Choices":
-        """Raise where a choice is none."""
+        """Return the choices; raises if one of them does not exist."""
         if self.sets not in SETS:
             raise wrong("sets", self.sets, "per-run (the figures) or per-round (the text)")
         if self.pareto not in PARETO:
@@ -64,17 +64,17 @@ def paper_experiment(
     seed: int = 1,
     others: Sequence[str] = (),
 ) -> Experiment:
-    """The grid, or the part of it that ``only`` names.
+    """Returns the grid, or the part of it that ``only`` names.
 
     Parameters
     ----------
     choices
-        What the paper leaves open; by default as its figures were found to have been made.
+        The choices that the paper leaves open; by default those that its figures were made with.
     only
         Any of ``linear``, ``logistic``, ``exponential``, ``uniform``, ``pareto``, ``d=5`` and
-        ``E=100``; what is not mentioned of a kind is not narrowed.
+        ``E=100``; a kind that is not mentioned is not narrowed.
     horizon, runs, seed
-        Rounds, runs, and what makes them repeatable.
+        Rounds, runs, and the seed that makes them repeatable.
     others
         More policies by name, such as ``thompson``.
     """
@@ -93,7 +93,7 @@ def paper_experiment(
     options = Options(
         [Labelled(OFU, ours), Labelled(DUCB, theirs), *others],
         [rewards[family] for family in families],
-        [Constant(0.0), *delays],  # no delay: what the penalty is measured against
+        [Constant(0.0), *delays],  # no delay, against which the penalty is measured
         dims=dims,
         horizon=horizon,
         runs=runs,
@@ -109,7 +109,7 @@ def paper_experiment(
 def narrowed(
     only: Sequence[str],
 ) -> tuple[list[str], list[str], list[int], list[float]]:
-    """Families, laws, dimensions and means of the grid that ``only`` leaves.
+    """Returns the families, laws, dimensions and means of the grid that ``only`` leaves.
 
     >>> narrowed(["linear", "E=100", "E=250", "d=5"])
     (['linear'], ['exponential', 'uniform', 'pareto'], [5], [100.0, 250.0])
@@ -133,7 +133,7 @@ def narrowed(
 
 
 def stated_choices(experiment: Experiment, choices: Choices) -> dict[str, Any]:
-    """What was run, for the report: a value, or a value and why it was chosen."""
+    """Returns what was run, for the report: a value, or a value and why it was chosen."""
     once = choices.sets == "per-run"
     theta_star = ("uniform in the unit ball, drawn once for a dimension", "as in the paper")
     if choices.theta_per_run:

@@ -64,7 +64,7 @@ class Reading(NamedTuple):
 
 @cache
 def readings() -> tuple[Reading, ...]:
-    """All 792 numbers, in the order of the figures."""
+    """Returns all 792 numbers, in the order of the figures."""
     text = files(__package__).joinpath("published.csv").read_text("utf-8")
     return tuple(_reading(row) for row in csv.DictReader(text.splitlines()))
 
@@ -72,7 +72,7 @@ def readings() -> tuple[Reading, ...]:
 def printed(
     family: str, delays: str, d: int, mean_delay: float, policy: str, round: int = LAST_ROUND
 ) -> Reading | None:
-    """The paper's regret, from the figure with the smaller error; None if no figure shows it.
+    """Returns the paper's regret, from the figure with the smaller error; None if none shows it.
 
     >>> printed("linear", "exponential", 5, 1000, "delayed-ofu-glm").regret
     707.5

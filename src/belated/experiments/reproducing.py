@@ -1,8 +1,8 @@
 """The paper's experiments beside the paper's own numbers, in one report.
 
-A folder may hold both readings of the decision sets: drawn once for a run, as the printed figures
-show, and in each round, as the text says. The report is about the one that was just played, and
-puts the other beside it where that was played before.
+A folder may hold both readings of the decision sets: drawn once per run, as the printed figures
+show, and in each round, as the text says. The report is about the reading that was just played,
+and puts the other beside it if that was played before.
 """
 
 import json
@@ -30,7 +30,7 @@ def write_reproduction(
 ) -> list[str]:
     """Judge, then draw the figures and write ``published.csv`` and ``report.html``.
 
-    Returns what to tell the user, line by line.
+    Returns the lines to show to the user.
     """
     frames = {sets: results.frame()} | _other_readings(out, sets)
     judged = {reading: judge_claims(frame, delta) for reading, frame in frames.items()}
@@ -54,7 +54,7 @@ def write_reproduction(
 
 
 def printed_numbers() -> pd.DataFrame:
-    """All numbers of the paper's figures, under the names that results have."""
+    """Returns all numbers of the paper's figures, under the names that results have."""
     table = pd.DataFrame(readings())
     families = {named: family for family, named in PAPER_FAMILIES.items()}
     table["family"] = table["family"].map(families)
@@ -64,7 +64,7 @@ def printed_numbers() -> pd.DataFrame:
 
 
 def _other_readings(out: Path, sets: str) -> dict[str, pd.DataFrame]:
-    """Results of the readings of the decision sets that were played before."""
+    """Returns the results of other readings of the decision sets that were played before."""
     paths = {other: out / other / "results.parquet" for other in SETS if other != sets}
     return {other: Results.load(path).frame() for other, path in paths.items() if path.exists()}
 
@@ -76,7 +76,7 @@ def _played(folder: Path) -> dict[str, Any]:
 
 
 def _unlike(out: Path, frames: dict[str, pd.DataFrame]) -> list[str]:
-    """Returns in what but the decision sets the first reading and another one differ, in words."""
+    """Returns how two readings differ apart from the decision sets, in words."""
     runs = {sets: frame["run"].nunique() for sets, frame in frames.items()}
     played = {sets: _played(out / sets) | {"runs": int(runs[sets])} for sets in frames}
     here, *others = frames
@@ -92,9 +92,9 @@ def _unlike(out: Path, frames: dict[str, pd.DataFrame]) -> list[str]:
 
 
 def beside_print(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Every printed number that was also measured: mean, standard error and measured / printed.
+    """Returns every printed number that was also measured, with mean, standard error and ratio.
 
-    ``frames`` by reading of the decision sets; a curve that a reading lacks is missing there.
+    ``frames`` is by reading of the decision sets; a curve that a reading lacks is missing there.
     """
     table = printed_numbers().rename(columns={"regret": "printed"})
     keys = [*CURVE, "t"]
@@ -110,9 +110,9 @@ def beside_print(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def compare_verdicts(judged: dict[str, list[Claim]]) -> list[Row]:
-    """One row per claim: its verdict in each reading of the decision sets, and whether they differ.
+    """Returns one row per claim: its verdict in each reading of the sets, and whether they differ.
 
-    No rows where there is one reading only.
+    There are no rows if there is one reading only.
     """
     rows: list[Row] = []
     for claims in zip(*judged.values(), strict=True) if len(judged) > 1 else ():
@@ -156,7 +156,7 @@ def _told(claim: Claim) -> str:
 
 
 def _told_differences(verdicts: list[Row]) -> list[str]:
-    """A line for each claim on which the readings of the decision sets disagree."""
+    """Returns one line per claim on which the readings of the decision sets disagree."""
     lines = []
     for row in verdicts:
         if row["differs"] == "yes":
@@ -166,7 +166,7 @@ def _told_differences(verdicts: list[Row]) -> list[str]:
 
 
 def _told_ratios(beside: pd.DataFrame, sets: str) -> list[str]:
-    """How measured and printed numbers compare after the last round, for each policy and family."""
+    """Compares measured and printed final numbers, one line per policy and family."""
     last = beside[beside["t"] == beside["t"].max()]
     return [
         f"measured / printed, {family_name(family)}, {policy}: "

@@ -37,15 +37,15 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """Letters, digits, ``.``, ``_`` and ``-``: the part is named after it."""
+        """Name of the part, made of letters, digits, ``.``, ``_`` and ``-``."""
 
     @property
     def work(self) -> float:
-        """How much there is to do, in any unit."""
+        """The amount of work, in any unit."""
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
-AfterBlock: TypeAlias = Callable[[float], None]  # told the work done since it was last called
+AfterBlock: TypeAlias = Callable[[float], None]  # gets the work done since it was last called
 Play: TypeAlias = Callable[[AnyTask, AfterBlock], pa.Table]
 
 
@@ -64,7 +64,7 @@ def run(
     """Play the worlds that are not finished yet, and join all into ``results.parquet``.
 
     Every world that finishes is on disk at once. After Ctrl-C, an error or a kill, the same call
-    plays what is missing.
+    plays the worlds that are missing.
 
     Parameters
     ----------
@@ -72,16 +72,16 @@ def run(
         The worlds; the results stand in this order, whichever finishes first.
     play : function of a task and ``after_block``
         A module-level function that plays one world and returns its table. It calls
-        ``after_block`` now and then with the work done since the last call, and lets what that
-        raises pass.
+        ``after_block`` now and then with the work done since the last call, and does not catch
+        the errors of ``after_block``.
     folder : Folder
-        Where the parts go.
+        The folder of the parts.
     executor : concurrent.futures.Executor
-        What plays the worlds. It is not shut down.
+        The executor that plays the worlds. It is not shut down.
     progress : bool
-        Whether to show a bar, where ``console`` is a terminal.
+        Whether to show a bar, if ``console`` is a terminal.
     console : rich.console.Console, optional
-        Where to show it; standard error by default.
+        The console of the bar; standard error by default.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def _follower(task: Task, bar: "Bar", stop: Event) -> AfterBlock:
 
 
 def _play_elsewhere(play: Callable[..., pa.Table], task: Task, source: str) -> pa.Table:
-    """Play in another process, perhaps on another machine, if the same source lies there."""
+    """Play in another process, perhaps on another machine, if it has the same source."""
     if source_digest() != source:
         raise RuntimeError("a worker has another version of belated; install this one there")
     return play(task, _ignore)
@@ -159,18 +159,18 @@ def _ignore(amount: float) -> None:
 
 
 class Bar:
-    """Progress over all worlds, measured in work; what was finished before is no part of the speed.
+    """Progress over all worlds, measured in work; worlds finished before do not count as speed.
 
     Parameters
     ----------
     tasks : sequence of Task
         All worlds.
     finished : set of str
-        The names of those that an earlier run has played.
+        The names of the worlds that an earlier run has played.
     console : rich.console.Console
-        Where to show it.
+        The console of the bar.
     shown : bool
-        Whether to show it.
+        Whether to show the bar.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class _TimeLeft(ProgressColumn):
     """Time left at the mean speed of this run; rich's own column forgets after half a minute."""
 
     def render(self, task: Row) -> Text:
-        """Text of the column."""
+        """Returns the text of the column."""
         played = task.completed - task.fields["resumed"]
         if task.remaining is None or task.elapsed is None or played <= 0:
             return Text("-:--:-- left")

@@ -1,4 +1,4 @@
-"""Playing an experiment and keeping what came out of it."""
+"""Playing an experiment and keeping its results."""
 
 import os
 import tempfile
@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
     [
         ("policy", pa.string()),
         ("family", pa.string()),
-        ("delay", pa.string()),  # as one would type it
+        ("delay", pa.string()),  # as a user would type it
         ("law", pa.string()),  # its name alone
         ("expected", pa.float64()),  # the number on the paper's axis; 0 for no delay
         ("dim", pa.int64()),
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 
 
 class Results:
-    """A tidy table: one row for each setting, run and checkpoint.
+    """A tidy table: one row per setting, run and checkpoint.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Results:
         self.table = table
 
     def frame(self) -> Any:
-        """The rows as a pandas data frame; ``covered`` is missing for policies without a set."""
+        """Returns a pandas data frame; ``covered`` is missing for policies without a set."""
         import pandas as pd
 
         return self.table.to_pandas(types_mapper={pa.bool_(): pd.BooleanDtype()}.get)
@@ -68,11 +68,11 @@ class Results:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Results":
-        """Read what ``save`` or a command wrote."""
+        """Read a file that ``save`` or a command wrote."""
         return cls(pq.read_table(path))
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Cumulative regret against rounds, a panel for each setting; returns the figure."""
+        """Draw cumulative regret against rounds, one panel per setting; returns the figure."""
         figure = draw(self.frame())
         if path is not None:
             figure.savefig(path)
@@ -118,23 +118,23 @@ def simulate(
     dims
         Dimensions, each a setting of its own.
     horizon, runs, seed
-        Rounds in a run, runs of every setting, and what makes them repeatable.
+        Rounds per run, runs per setting, and the seed that makes them repeatable.
     n_actions, environment
-        K fresh actions a round from the unit ball; or another environment, or its name.
+        K fresh actions per round from the unit ball; or another environment, or its name.
     checkpoints, spacing
-        How many rounds to record, spread ``"linear"`` or ``"logarithmic"``; or the rounds.
+        Number of rounds to record, spread ``"linear"`` or ``"logarithmic"``; or the rounds.
     max_norm
         Bound on the norm of an action.
     feedback
-        What is seen of a reward: ``"identified"``, ``"conversions:window=50"``, ``"aggregated"``,
-        or the object from ``belated.worlds.feedback``. A policy must be made for it.
+        The part of a reward that is seen: ``"identified"``, ``"conversions:window=50"``,
+        ``"aggregated"``, or an object of ``belated.worlds.feedback``. A policy must be made for it.
     bayesian
         Whether theta_star is drawn anew in every run, from the unit ball; the mean over runs is
-        then Bayesian regret. By default it is drawn once for a dimension, as in the paper.
+        then Bayesian regret. By default it is drawn once per dimension, as in the paper.
     out
         A folder for the results, which makes the run resumable; none by default.
     threads, executor
-        Worlds are played side by side: by so many threads (as many as there are cores), or by
+        Worlds are played side by side: by that many threads (as many as there are cores), or by
         ``"dask"``, ``"tcp://scheduler:8786"``, ``"ray"`` or any ``concurrent.futures.Executor``.
         The results are the same.
     progress
@@ -185,9 +185,9 @@ def play_experiment(
     play: Play[WorldTask] | None = None,
     schema: pa.Schema = SCHEMA,
 ) -> Results:
-    """Play what is not in the folder yet; see ``simulate``.
+    """Play the worlds that are not in the folder yet; see ``simulate``.
 
-    ``before`` is called once the folder and the executor are found to be in order; ``play`` takes
+    ``before`` is called after the folder and the executor were found to be in order; ``play`` takes
     the place of ``play_task``, for other tables of the same worlds.
     """
     if threads is None:
@@ -203,7 +203,7 @@ def play_experiment(
 
 
 def play_task(task: WorldTask, after_block: Callable[[float], None]) -> pa.Table:
-    """Play one world and tabulate it."""
+    """Play one world and return its table."""
     settings = task.settings()
     share = task.work / settings.horizon
     record = play_world(settings, after_block=lambda rounds: after_block(share * rounds))

@@ -36,7 +36,7 @@ _locks: set[IO[bytes]] = set()
 
 
 def _close_inherited_locks() -> None:
-    """A forked worker that outlives its killed parent must not keep the parent's folder locked."""
+    """Close the parent's lock: a forked worker may outlive its parent, and must not hold it."""
     for file in _locks:
         file.close()
 
@@ -48,18 +48,18 @@ if hasattr(os, "register_at_fork"):
 class Folder:
     """The output folder of one experiment, held by one process at a time.
 
-    An absent or empty folder is begun; a folder of the same experiment is gone on with; anything
-    else is refused and left as it is.
+    An absent or empty folder is begun; a folder of the same experiment is resumed; any other folder
+    is refused and left as it is.
 
     Parameters
     ----------
     path : path
         The folder; it is made if it does not exist.
     settings : dict
-        What makes this the same experiment, as JSON can hold it. The number of worlds need not be
-        part of it: an experiment may grow.
+        The settings that make this the same experiment, as JSON can hold them. The number of worlds
+        need not be part of them: an experiment may grow.
     schema : pyarrow.Schema
-        The columns of the table that every world gives.
+        The columns of the table of every world.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class Folder:
         self.path, self.parts = Path(path), Path(path) / "parts"
         self.schema = schema
         text = json.dumps(settings, sort_keys=True, allow_nan=False)
-        self.settings: dict[str, Any] = json.loads(text)  # as they come back: no tuples
+        self.settings: dict[str, Any] = json.loads(text)  # as they are read back: no tuples
         self.digest = sha256(text.encode()).hexdigest()[:16]
         self.versions = current_versions()
         self._refuse_others()  # before the lock: a folder that is not ours gets no file of ours
@@ -99,7 +99,7 @@ class Folder:
         self._lock.close()
 
     def finished(self, names: Iterable[str]) -> set[str]:
-        """Those of the named worlds whose part is there and sound; damaged ones are warned of."""
+        """Returns the named worlds whose part is there and sound; warns of damaged parts."""
         sound = set()
         for name in names:
             if not self._part(name).exists():
@@ -112,7 +112,7 @@ class Folder:
         return sound
 
     def read_part(self, name: str) -> pa.Table:
-        """The table of a finished world; ``ValueError`` if the file is damaged or not of ours."""
+        """Returns a finished world's table; raises ``ValueError`` if it is damaged or foreign."""
         path = self._part(name)
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -149,20 +149,20 @@ class Folder:
         return {"belated.experiment": self.digest, "belated.task": name}
 
     def _write(self, path: Path, table: pa.Table, marks: dict[str, str]) -> None:
-        # One chunk a column: the bytes then do not tell how the table was put together.
+        # One chunk per column: the bytes then do not tell how the table was put together.
         whole = table.replace_schema_metadata(marks).combine_chunks()
         with replacing(path) as file:
             pq.write_table(whole, file, compression="zstd", write_page_checksum=True)
 
     def _refuse_others(self) -> dict[str, Any] | None:
-        """The manifest of this experiment, or None where the folder is to be begun."""
+        """Returns the manifest of this experiment, or None if the folder is to be begun."""
         if not self.path.exists():
             return None
         if not self.path.is_dir():
             raise ValueError(f"{self.path} is not a folder; choose another --out")
         manifest_path = self.path / "manifest.json"
         if not manifest_path.exists():
-            # Killed before the manifest was written, we leave the lock and a temporary file.
+            # A run that is killed before it writes the manifest leaves the lock and a temp file.
             if any(f.name != LOCK and not LEFTOVER.fullmatch(f.name) for f in self.path.iterdir()):
                 raise ValueError(
                     f"{self.path} is not empty and holds no experiment; choose another --out"
@@ -181,7 +181,7 @@ class Folder:
         for folder in (self.path, self.parts):
             for leftover in folder.glob(f"{TEMPORARY}*"):
                 if LEFTOVER.fullmatch(leftover.name):
-                    leftover.unlink()  # of a run that was killed
+                    leftover.unlink()  # left by a run that was killed
         if manifest is None:
             manifest = {"format": FORMAT, "version": VERSION}
             manifest |= {"settings": self.settings, "versions": self.versions}
@@ -198,7 +198,7 @@ class Folder:
 
 
 def current_versions() -> dict[str, str]:
-    """What the numbers of an experiment may depend on besides its settings."""
+    """Returns the versions that the numbers of an experiment may depend on."""
     return {
         "belated": __version__,
         "numba": version("numba"),
@@ -209,7 +209,7 @@ def current_versions() -> dict[str, str]:
 
 
 def first_difference(there: Any, here: Any, name: str = "") -> str:
-    """Where two trees of settings first differ, in words; empty where they do not.
+    """Says where two trees of settings first differ, in words; empty if they do not.
 
     >>> first_difference({"seed": 1, "delay": {"mean": 5}}, {"seed": 1, "delay": {"mean": 9}})
     'delay.mean is 5 there, 9 here'
@@ -221,7 +221,7 @@ def first_difference(there: Any, here: Any, name: str = "") -> str:
             if found:
                 return found
         return ""
-    # Compared as text, for True == 1 and 1 == 1.0 would pass and yet change the digest.
+    # They are compared as text, for True == 1 and 1 == 1.0 would pass and yet change the digest.
     values = ["absent" if value is ABSENT else shown(value) for value in (there, here)]
     return "" if repr(there) == repr(here) else f"{name} is {values[0]} there, {values[1]} here"
 
@@ -244,7 +244,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _locked(folder: Path) -> IO[bytes]:
-    """The open lock file; closing it, or the death of this process, ends the lock."""
+    """Returns the open lock file; closing it, or the death of this process, ends the lock."""
     file = (folder / LOCK).open("ab")
     _locks.add(file)
     try:

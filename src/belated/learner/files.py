@@ -44,7 +44,7 @@ def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, A
 
 @contextmanager
 def reading(path: str | PathLike[str]) -> Iterator[None]:
-    """Whatever goes wrong with the contents of a file is a ``SnapshotError`` that names it."""
+    """Raises every error with the contents of a file as a ``SnapshotError`` that names the file."""
     try:
         yield
     except Exception as error:  # damaged bytes can break a reader anywhere
@@ -55,7 +55,7 @@ def reading(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of a file that ``write`` made."""
+    """Returns the header and the arrays of a file that ``write`` made."""
     with (
         open(path, "rb") as raw,
         reading(path),
@@ -65,7 +65,7 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         if header["format"] != FORMAT:
             raise ValueError(f"format {header['format']!r}")
         version = header["version"]
-        # another version may hold anything: look no further
+        # A file of another version may hold anything, so nothing else is looked at.
         arrays = {k: file[k] for k in file.files if k != "header" and version == VERSION}
         if version == VERSION:
             missing = {"dim", "max_norm", "family", "policy", "features", "stream"} - {*header}
@@ -80,13 +80,13 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def describe(kind: str, params: Any) -> dict[str, Any]:
-    """Type and values of a NamedTuple of parameters, as JSON can hold them."""
+    """Returns the type and the values of a NamedTuple of parameters, as JSON can hold them."""
     name = registry.name_of(getattr(registry, kind), params)
     return {"type": name or type(params).__qualname__, "values": registry.values_of(params)}
 
 
 def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> Any:
-    """The NamedTuple that ``describe`` described; ``types`` are the user's own."""
+    """Returns the NamedTuple that ``describe`` described; ``types`` are the user's own."""
     own: dict[str, Any] = {}
     for t in types:
         if not isinstance(t, type):
@@ -108,7 +108,7 @@ def rebuild(kind: str, description: dict[str, Any], types: Iterable[type]) -> An
 
 
 def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
-    """The feature map that was saved; ``given`` is what the file cannot hold of it."""
+    """Returns the feature map that was saved; ``given`` is the part that the file cannot hold."""
     description = header["features"]
     kind = description.get("kind") if isinstance(description, dict) else None
     if given is not None and (description is None or kind == "features"):
@@ -127,7 +127,7 @@ def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
 
 
 def flatten(state: State, history: History) -> dict[str, Any]:
-    """All arrays but scratch, by name; of the history, the decisions made."""
+    """Returns all arrays except scratch, by name; the history is cut to the decisions made."""
     n = int(state.counts[DECIDED])
     parts = ("fit", "memory", "work")
     arrays = {k: value for k, value in state._asdict().items() if k not in parts}

@@ -1,4 +1,4 @@
-"""A policy at work: what it knows, what it has done, and the steps that change both."""
+"""A policy at work: its state, its history, and the steps that change both."""
 
 import logging
 import math
@@ -45,12 +45,12 @@ log = logging.getLogger(__name__)
 
 MANY = 100_000  # decisions: taking them in again may take a second or more
 BLOCK = 65_536  # decisions that are taken over at a time
-EXACT = 1e-12  # to which ``exact_theta`` is brought, in the norm of the certificate
+EXACT = 1e-12  # distance to which ``exact_theta`` is brought, in the norm of the certificate
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a policy would play; see ``Decision``."""
+    """The choice of a policy that is not recorded yet; see ``Decision``."""
 
     index: int
     score: float
@@ -63,7 +63,7 @@ def resolved(
 ) -> tuple[ResolvedPolicy, Estimator]:
     """Return ``policy`` with every parameter filled in, and its estimator.
 
-    Raises where the parts of a learner are not what they should be or do not fit.
+    Raises if the parts of a learner are not what they should be or do not fit together.
     """
     if not 1e-50 <= max_norm <= 1e50:
         raise wrong("max_norm", max_norm, "a number from 1e-50 to 1e50")
@@ -87,7 +87,7 @@ class Learner:
     Parameters
     ----------
     dim, family, policy, max_norm
-        As of ``Bandit``.
+        As in ``Bandit``.
     """
 
     def __init__(self, dim: int, family: Family, policy: Policy, max_norm: float) -> None:
@@ -99,12 +99,12 @@ class Learner:
 
     @property
     def n_decided(self) -> int:
-        """Decisions made: t."""
+        """Number of decisions made: t."""
         return int(self.state.counts[DECIDED])
 
     @property
     def n_observed(self) -> int:
-        """Rewards that have returned."""
+        """Number of rewards that have returned."""
         return int(self.state.counts[OBSERVED])
 
     @property
@@ -118,7 +118,7 @@ class Learner:
         return claims_set(self.policy)
 
     def stream(self, rng: np.random.Generator) -> np.random.Generator | None:
-        """``rng`` for a policy that draws from it, None for the others: they are faster so."""
+        """Returns ``rng`` for a policy that draws from it, and None for others, which is faster."""
         return rng if getattr(self.policy, "randomised", True) else None
 
     def make_room(self, more: int) -> None:
@@ -135,7 +135,7 @@ class Learner:
         )
         if row < 0:
             raise self.too_long(actions)
-        # plain numbers, whatever the kernel was: they go into JSON and logs
+        # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
         return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
 
     def learn(self, rewards: Mapping[int, float]) -> None:
@@ -144,7 +144,7 @@ class Learner:
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
 
     def choose(self, actions: Matrix, rng: np.random.Generator) -> Choice:
-        """What the policy would play now; nothing is recorded."""
+        """Returns the choice that the policy would make now; nothing is recorded."""
         limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
         index, *numbers = choose_step(self.policy, self.state, self.history, actions, limit, stream)
         if index < 0:
@@ -152,7 +152,7 @@ class Learner:
         return Choice(int(index), *map(float, numbers))
 
     def options(self, actions: Matrix) -> DecisionSet:
-        """Actions to choose from again and again, checked once."""
+        """Returns actions that can be chosen from again and again, checked once."""
         self.check_norms(actions)
         return decision_set(actions)
 
@@ -163,7 +163,7 @@ class Learner:
                 raise self.too_long(actions[k : k + 1], name.format(k))
 
     def choose_from(self, options: DecisionSet, rng: np.random.Generator) -> Choice:
-        """``choose`` for actions that were prepared."""
+        """Does the same as ``choose``, for actions that were prepared by ``options``."""
         index, *numbers = choose_from_step(
             self.policy, self.state, self.history, options, self.stream(rng)
         )
@@ -177,18 +177,18 @@ class Learner:
         fold_step(*self._to_fold(), moves, X, rows, rewards, last)
 
     def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, History]:
-        """First arguments of ``fold_step``."""
+        """Returns the first arguments of ``fold_step``."""
         return self.policy, self.estimator, self.family, self.state, self.history
 
     def take_over(self, other: "Learner", places: Integers) -> None:
-        """Take in all that a learner of fewer features has done, in the order of its decisions.
+        """Take in the history of a learner with fewer features, in the order of its decisions.
 
-        Feature k of ``other`` is feature ``places[k]`` of this one; further features are zero in
-        what is taken over. Costs a pass over the history, and one refit.
+        Feature k of ``other`` is feature ``places[k]`` of this one; the vectors that are taken over
+        are zero in the further features. Costs a pass over the history, and one refit.
         """
         n, y = other.n_decided, other.history.y
         if n == 0:
-            return  # nothing to take over; what would do it may not be compiled yet
+            return  # nothing to take over, and the kernel for it may not be compiled yet
         if n >= MANY:
             log.warning(
                 "features grow from %d to %d: %d decisions are taken in again",
@@ -220,29 +220,29 @@ class Learner:
         self.warm_up_learning()
 
     def warm_up_choosing(self) -> None:
-        """Compile what a decision needs, and what shows a bandit."""
+        """Compile the kernels that decide, and those that show a bandit."""
         choose_step(*self._to_choose())
         x = np.zeros((1, self.dim))
         self.choose_from(self.options(x), np.random.default_rng(0))
         self.intervals(x)
 
     def warm_up_learning(self) -> None:
-        """Compile what takes in decisions and rewards."""
+        """Compile the kernels that take in decisions and rewards."""
         self.make_room(1)
         fold_step(*self._to_learn())
 
     def _to_choose(self) -> tuple[Any, ...]:
-        """Arguments of a first decision."""
+        """Returns the arguments of a first decision."""
         stream = self.stream(np.random.default_rng(0))
         return self.policy, self.state, self.history, np.zeros((1, self.dim)), 1.0, stream
 
     def _to_learn(self) -> tuple[Any, ...]:
-        """Arguments of a first decision and its reward, taken in together."""
+        """Returns the arguments of a first decision and its reward, taken in together."""
         zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
         return *self._to_fold(), one, np.zeros((1, self.dim)), zero, np.zeros(2), one
 
     def exact_theta(self) -> Vector:
-        """The estimate that ``theta`` is certified to be near, to rounding.
+        """Returns the estimate that ``theta`` is certified to be near, to rounding.
 
         It depends on the rewards that have returned, not on the order or the batches they came
         in. Costs a few passes over the data where the estimate has no closed form.
@@ -255,11 +255,11 @@ class Learner:
         return state.theta
 
     def interval_width(self, x: Vector) -> float:
-        """Half the confidence interval of ``x'theta_star``; NaN without a confidence set."""
+        """Returns half the confidence interval of ``x'theta_star``; NaN if there is no set."""
         return float(self._half_widths(x[np.newaxis])[0]) if self.has_set else math.nan
 
     def _half_widths(self, X: Matrix) -> Vector:
-        """Half the interval of ``x'theta_star``, of either kind, for each row ``x`` of ``X``."""
+        """Returns half the interval of ``x'theta_star``, of either kind, for each row of ``X``."""
         if not self.has_set:
             return posterior_widths(self.policy, self.family, self.state, X)
         widths = np.empty(len(X))
@@ -267,17 +267,17 @@ class Learner:
         return widths
 
     def mean(self, z: float) -> float:
-        """Expected reward at ``z = x'theta``, as the policy models it.
+        """Returns the expected reward at ``z = x'theta``, as the policy models it.
 
-        A linear model of rewards between 0 and 1 may expect one beyond them: it says so.
+        A linear model of rewards between 0 and 1 may return a number outside that range.
         """
         return float(z if getattr(self.policy, "linear_mean", False) else mean(self.family, z))
 
-    # ------------------------------------------------------------------------- which is best?
+    # ------------------------------------------------------------------------------ ranking
 
     @property
     def interval_kind(self) -> IntervalKind:
-        """Of the intervals: by a confidence set where the policy has one, else by the posterior."""
+        """The kind of the intervals: by the policy's confidence set if it has one, or posterior."""
         return "confidence" if self.has_set else "posterior"
 
     @property
@@ -289,7 +289,7 @@ class Learner:
         return None if delta is None else 1.0 - delta
 
     def intervals(self, X: Matrix) -> list[tuple[float, float, float]]:
-        """Estimate of the mean reward and both ends of its interval, for each row of ``X``."""
+        """Returns the estimated mean reward and both ends of its interval, for each row of X."""
         z, widths = X @ self.state.theta, self._half_widths(X)
         ends = zip(z, z - widths, z + widths, strict=True)
         return [(self.mean(middle), self.mean(low), self.mean(high)) for middle, low, high in ends]
@@ -300,9 +300,9 @@ class Learner:
         X: Matrix,
         played: Sequence[tuple[int | None, int | None]],
     ) -> Ranking:
-        """The actions with these vectors, the best first.
+        """Returns the actions with these vectors, the best first.
 
-        ``played`` has the decisions and the rewards of each, None where they are not known.
+        ``played`` has the decisions and the rewards of each action, None if they are not known.
         """
         self.check_norms(X)
         rows = [

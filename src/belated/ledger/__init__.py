@@ -17,7 +17,7 @@ EXPECTED = "sqlite:///file.db, postgresql://host/database or memory://"
 
 
 def open_ledger(url: str, *, waits: bool = True) -> Ledger:
-    """The ledger at ``url``; a SQLite file is made where there is none.
+    """Returns the ledger at ``url``; a SQLite file is made if there is none.
 
     Parameters
     ----------

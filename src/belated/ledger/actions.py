@@ -1,4 +1,4 @@
-"""The actions that a bandit knows by name, and vectors of those in a request."""
+"""The registered actions of a bandit, and the vectors of the actions in a request."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,23 +28,23 @@ class Actions:
 
     def __init__(self, dim: int, features: FeatureMap | None) -> None:
         self.dim, self.features = dim, features
-        self.listed: dict[str, Any] = {}  # features by name, as JSON has them
+        self.listed: dict[str, Any] = {}  # features by name, as in JSON
         self._forget()
 
     def count_in(self, counts: UnmatchedCounts) -> None:
-        """Let the features count there what they turn into zeros."""
+        """Let the features count in ``counts`` what they turn into zeros."""
         if isinstance(self.features, Features):
             self.features.unmatched = counts
 
     def exchange(self, features: Features) -> None:
-        """Go on with other features, which count where the old ones did."""
+        """Go on with other features, which count zeros where the old ones did."""
         if isinstance(self.features, Features):
             features.unmatched = self.features.unmatched
         self.dim, self.features = features.dim, features
         self._forget()
 
     def _forget(self) -> None:
-        """What is worked out of the registered actions, once and for all of them."""
+        """Drop what was computed once from all registered actions."""
         self._matrix: Matrix | None = None
         self._prepared: Prepared | None = None
         self._options: DecisionSet | None = None
@@ -58,12 +58,12 @@ class Actions:
         self._forget()
 
     def restore(self, listed: dict[str, Any]) -> None:
-        """Take over what a snapshot holds."""
+        """Take over the actions that a snapshot holds."""
         self.listed = listed
         self._forget()
 
     def matrix(self, names: Sequence[str] | None, context: Any) -> Matrix:
-        """Vectors of the registered actions of these names, or of all."""
+        """Returns the vectors of the registered actions of these names, or of all."""
         matrix = self._all(context)
         if names is None:
             return matrix
@@ -83,13 +83,13 @@ class Actions:
         return self._matrix
 
     def options(self, learner: "Learner") -> "DecisionSet":
-        """All registered actions of a bandit without features, ready to be chosen from."""
+        """Returns all registered actions of a bandit without features, ready to be chosen from."""
         if self._options is None:
             self._options = learner.options(self.matrix(None, None))
         return self._options
 
     def vectors(self, rows: Sequence[Any], context: Any) -> Matrix:
-        """Vectors of actions that come with their features."""
+        """Returns the vectors of actions that come with their features."""
         if self.features is not None:
             matrix = array_of_numbers("features", self.features.transform(rows, context))
         elif context is not None:
@@ -101,13 +101,13 @@ class Actions:
         return matrix
 
     def check(self, put: Mapping[str, Any], max_norm: float) -> None:
-        """Raise where something cannot be registered."""
+        """Raises if an action cannot be registered."""
         for name, features in put.items():
             if not name or len(name) > 200:
                 raise wrong("action", name, "a name of 1 to 200 characters")
             if self.features is None:
                 vector = self.vectors([features], None)[0]
-                norm = math.hypot(*vector)  # which does not overflow
+                norm = math.hypot(*vector)  # hypot does not overflow
                 if not norm <= max_norm * NORM_ROUNDING:
                     raise ValueError(
                         f"action {shown(name)} has norm {norm:.9g}: expected at most max_norm = "
@@ -120,7 +120,7 @@ class Actions:
 
 
 def _check_columns(name: str, action: Mapping[str, Any], features: Features) -> None:
-    """Raise where strict features would refuse the action in every decision."""
+    """Raises if strict features would refuse the action in every decision."""
     try:
         features.check_action(action)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a batch of events comes to: moves for the learner, and rows for the statistics."""
+"""A batch of events as moves for the learner and rows for the statistics."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ class Plan:
     rewarded: int = -1  # the move that brought the last reward of the present transaction
 
     def decide(self, rows: Sequence[int], xs: Iterable[bytes]) -> None:
-        """Decisions more."""
+        """Plan to take in decisions."""
         self.xs += xs
         self._add(DECIDE, rows, [0.0] * len(rows))
 
     def learn(self, rows: Sequence[int], rewards: Iterable[float], move: int = LEARN) -> None:
-        """Rewards more."""
+        """Plan to take in rewards."""
         self._add(move, rows, rewards)
         self.rewarded = len(self.moves) - 1 if rows else self.rewarded
 
@@ -36,7 +36,7 @@ class Plan:
         self.last += [0] * len(rows)
 
     def end_transaction(self) -> None:
-        """Rewards that came together are learnt together."""
+        """Let the learner learn the rewards of this transaction together."""
         if self.rewarded >= 0:
             self.last[self.rewarded] = 1
             self.rewarded = -1
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Noted:
-    """What the statistics are told at the end of a batch: rows of their arguments."""
+    """Rows of arguments that the statistics are given at the end of a batch."""
 
     decided: list[tuple[bytes, int, str, float | None, float | None]] = field(default_factory=list)
     returned: list[tuple[bytes, int, int, str, float]] = field(default_factory=list)
@@ -52,10 +52,10 @@ class Noted:
     cancelled: list[tuple[bytes, int, int]] = field(default_factory=list)
     revised: list[tuple[int, int, float | None, float]] = field(default_factory=list)
     late: int = 0
-    settled: list[int] = field(default_factory=list)  # when decisions that wait no more were made
+    settled: list[int] = field(default_factory=list)  # times of decisions that no longer wait
 
     def tell(self, statistics: Statistics, played: "array[int]") -> None:
-        """Decisions first: a batch may hold a decision and what became of it."""
+        """Pass the rows on, decisions first: a batch may hold a decision and what became of it."""
         if self.decided:
             played.extend(statistics.decided(*zip(*self.decided, strict=True)))
         for name in ("returned", "expired", "cancelled"):

@@ -1,8 +1,8 @@
-"""What every ledger must do: for ours, and for yours.
+"""Checks that every ledger must pass: for ours, and for yours.
 
-``check_ledger`` runs everything and raises ``AssertionError`` at the first violation, with what a
-store must do and what it did instead; ``LEDGER_CHECKS`` lists the single checks. Each gets a
-function that makes an empty ledger.
+``check_ledger`` runs everything and raises ``AssertionError`` at the first violation; its message
+says what a store must do and what it did instead. ``LEDGER_CHECKS`` lists the single checks. Each
+gets a function that makes an empty ledger.
 
 >>> from belated.ledger.stores.memory import MemoryLedger
 >>> check_ledger(MemoryLedger)
@@ -37,13 +37,13 @@ NOW = 1_700_000_000 * SECOND
 
 
 def _expect(found: object, wanted: object, rule: str) -> None:
-    """Raise ``AssertionError`` with the rule where a store did not do what it asks for."""
+    """Raises ``AssertionError`` with the rule if a store did not do what the rule asks for."""
     if found != wanted:
         raise AssertionError(f"{rule}: found {shown(found)}, expected {shown(wanted)}")
 
 
 class _Writer:
-    """Drafts with ids from a clock that only moves when told to."""
+    """Makes drafts with ids from a clock that moves only when it is told to."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.now = ledger, NOW
@@ -112,7 +112,7 @@ class _Memory:
 
 
 def _log(ledger: Ledger, limit: int = 100_000) -> list[Event]:
-    """The whole log, as a reader that starts now sees it."""
+    """Returns the whole log, as a reader that starts now sees it."""
     events: list[Event] = []
     position = START
     while True:
@@ -181,7 +181,7 @@ def check_follow_is_exact(new: NewLedger) -> None:
 
 
 def check_rewards(new: NewLedger) -> None:
-    """Duplicates, conflicts, strangers and late comers."""
+    """Duplicates, conflicts, unknown decisions and late rewards get their statuses."""
     writer = _Writer(new())
     id = writer.decide(due=NOW + SECOND)
     foreign = writer.reward(id, 0.5, bandit="other")
@@ -206,7 +206,7 @@ def check_rewards(new: NewLedger) -> None:
 
 
 def check_zeros_have_no_sign(new: NewLedger) -> None:
-    """A store may not keep the sign of -0.0: so it never gets one, live or read again."""
+    """No sign of -0.0 is written, live or read again: a store may be unable to keep it."""
     writer = _Writer(new())
     ledger = writer.ledger
     id = writer.decide()
@@ -237,7 +237,7 @@ def check_one_batch(new: NewLedger) -> None:
 
 
 def check_endings(new: NewLedger) -> None:
-    """Expiry, cancellation and revision."""
+    """Expiry, cancellation and revision end a decision as the rules say."""
     writer = _Writer(new())
     a, b, c = writer.decide(), writer.decide(), writer.decide()
     stranger = Ids(lambda: NOW, seed=3)()
@@ -353,7 +353,7 @@ def check_invalid_rewards(new: NewLedger) -> None:
 
 
 def check_stale_memory(new: NewLedger) -> None:
-    """What a follower remembers of a decision counts for nothing once the log has gone on."""
+    """A follower's memory of a decision counts for nothing once the log has gone on."""
     writer = _Writer(new())
     id = writer.decide()
     log = _log(writer.ledger)
@@ -373,7 +373,7 @@ def check_stale_memory(new: NewLedger) -> None:
 
 
 def check_approval(new: NewLedger) -> None:
-    """A follower that does not want what would be written leaves the log as it was."""
+    """A follower that does not approve of the outcomes leaves the log as it was."""
     writer = _Writer(new())
     id, other = writer.decide(), writer.decide()
     _expect(writer.reward(id, 1.0), Status.ACCEPTED, "the first reward must be written")
@@ -392,7 +392,7 @@ def check_approval(new: NewLedger) -> None:
 
 
 def check_forgetting(new: NewLedger) -> None:
-    """What is erased cannot be found, and the log says that something was."""
+    """Erased events cannot be found, and the log says that something was erased."""
     writer = _Writer(new())
     kept = writer.decide()
     gone = [writer.decided(subject="me", request=f"r{k}") for k in range(2)]
@@ -466,7 +466,7 @@ def check_batches(new: NewLedger) -> None:
 
 
 def check_retention(new: NewLedger) -> None:
-    """Old decisions lose what the state does not depend on, and nothing else does."""
+    """Old decisions lose what the state does not depend on; nothing else is lost."""
     writer = _Writer(new())
     ledger = writer.ledger
     old = [writer.decided(subject="me", request=f"r{k}") for k in range(3)]

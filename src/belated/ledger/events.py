@@ -1,7 +1,7 @@
 """Events, the content of a ledger. Each is written once; only erasure and retention take from it.
 
-The state of a bandit is a fold over its events, in the order of the log. Whatever a process knows
-and another one needs (a bandit's settings, its actions, API keys) is an event, too.
+The state of a bandit is a fold over its events, in the order of the log. Everything that one
+process knows and another one needs (a bandit's settings, its actions, API keys) is an event, too.
 """
 
 from enum import IntEnum
@@ -32,15 +32,15 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     """An event before it is written."""
 
     kind: Kind
-    bandit: str  # "" for a reward, cancellation or revision: that of the decision
+    bandit: str  # "" for a reward, cancellation or revision, which belongs to the decision's bandit
     id: bytes  # 16 bytes, or NOBODY
     time: int  # microseconds since 1970
     value: float | None = None  # the reward
-    due: int | None = None  # of a decision: when its window closes
-    body: bytes = b""  # all that the ledger need not understand
+    due: int | None = None  # of a decision: the time at which its window closes
+    body: bytes = b""  # everything that the ledger need not understand
     request: str = ""  # of a decision: the caller's name for it, unique in its bandit
-    digest: bytes = b""  # of the request's content
-    subject: str = ""  # of a decision: whom it concerns
+    digest: bytes = b""  # digest of the request's content
+    subject: str = ""  # of a decision: the person or thing it concerns
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -68,12 +68,12 @@ class Facts(msgspec.Struct, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a draft."""
+    """The ledger's answer to a draft."""
 
     status: Status
     bandit: str = ""
-    earlier: Event | None = None  # of a request that was made before: the decision it got then
-    facts: Facts | None = None  # of a CONFLICT over what became of a decision: as it was judged
+    earlier: Event | None = None  # for a request that was made before: the decision it got then
+    facts: Facts | None = None  # for a CONFLICT over a decision's story: the facts at that time
 
 
 class Waiting(NamedTuple):
@@ -101,16 +101,16 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     action: str
     index: int  # its row among the actions that could be chosen
     propensity: float | None
-    version: int  # events the model had taken in
+    version: int  # number of events that the model had taken in
     policy: str
     score: float
     estimate: float
     width: float
     context: bytes = b""  # JSON, as it came
-    eligible: tuple[str, ...] | None = None  # of the registered actions; None: all
+    eligible: tuple[str, ...] | None = None  # names among the registered actions; None: all
     proposal: str = ""  # in shadow mode: what the bandit would have played
-    names: tuple[str, ...] | None = None  # of actions that came with the request
-    matrix: bytes = b""  # their features, where the bandit logs them
+    names: tuple[str, ...] | None = None  # names of actions that came with the request
+    matrix: bytes = b""  # their features, if the bandit logs them
     request: str = ""
     subject: str = ""
 
@@ -125,7 +125,7 @@ class ActionsChange(msgspec.Struct, array_like=True, frozen=True):
 class Erasure(msgspec.Struct, array_like=True, frozen=True):
     """Body of a FORGOTTEN event."""
 
-    decisions: int  # how many were erased
+    decisions: int  # number of decisions that were erased
     first: Position | None  # the earliest of them
 
 
@@ -135,7 +135,7 @@ class KeyChange(msgspec.Struct, array_like=True, frozen=True):
     id: str  # the part of the key that is not secret
     name: str
     secret_hash: str
-    bandit: str  # for which it is good; "" for all
+    bandit: str  # the bandit for which the key is good; "" for all
     scopes: tuple[str, ...]
     revoked: bool = False
 

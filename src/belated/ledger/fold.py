@@ -1,7 +1,7 @@
-"""The state of a bandit as a fold over its events: the one way it ever changes.
+"""The state of a bandit as a fold over its events, which is the only way it ever changes.
 
 Live, after a crash, on another machine and in an audit, the same events in the same order give the
-same bytes. The estimate is brought up to date once a transaction, where it brought rewards.
+same bytes. The estimate is brought up to date once per transaction that brought rewards.
 """
 
 from array import array
@@ -34,7 +34,7 @@ from belated.monitoring.moments import SECOND_US, Moments
 from belated.monitoring.statistics import Statistics
 from belated.monitoring.words import nothing_learnt
 
-PART = 1_000  # decisions that a snapshot is written and read by: other threads want to run, too
+PART = 1_000  # decisions per step of writing or reading a snapshot: other threads want to run, too
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
 
@@ -57,7 +57,7 @@ _pending = msgspec.msgpack.Decoder(dict[bytes, Pending])
 
 
 class Counts(msgspec.Struct):
-    """How many there were of each."""
+    """The number of events of each kind."""
 
     rewarded: int = 0
     expired: int = 0
@@ -73,11 +73,11 @@ class Fold:
     Parameters
     ----------
     name
-        Of the bandit.
+        Name of the bandit.
     spec
-        From the event that made it.
+        Settings from the event that made the bandit.
     types, features
-        What of the settings a log cannot hold: see ``Replica``.
+        Parts of the settings that a log cannot hold: see ``Replica``.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class Fold:
         self.learner: Learner = spec.learner(self._types)
         self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
-        self.version = 0  # events taken in
+        self.version = 0  # number of events taken in
         self.pending: dict[bytes, Pending] = {}  # oldest first
-        self._waiting_since = Moments()  # when those of them without a reward were decided
+        self._waiting_since = Moments()  # times of the pending decisions without a reward
         self.counts = Counts()
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
-        self.played = array("H")  # the place in the statistics of each row's action
-        self.last_context = b""  # JSON, to be shown: neither in the digest nor in snapshots
-        self._windows: list[tuple[int, bytes]] = []  # a heap: when each closes, soonest first
+        self.played = array("H")  # for each row, the place of its action in the statistics
+        self.last_context = b""  # JSON, only shown: neither in the digest nor in snapshots
+        self._windows: list[tuple[int, bytes]] = []  # a heap of closing times, soonest first
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
         self._noted = Noted()
@@ -130,7 +130,7 @@ class Fold:
 
     @property
     def repeatable(self) -> bool:
-        """Return whether a decision depends on nothing but what is known and what is asked."""
+        """Returns whether a decision depends only on the state and on the request."""
         spec = self.spec
         randomised = getattr(self.learner.policy, "randomised", True)
         at_random = randomised or self.spreads or spec.exploration > 0.0
@@ -140,14 +140,14 @@ class Fold:
     def spreads(self) -> bool:
         """True while actions are drawn uniformly: a conversion loop has learnt nothing yet.
 
-        It learns nothing before the first window closes, and a policy that draws nothing would
-        play the same action until then.
+        A conversion loop learns nothing before the first window closes, and a policy that draws
+        nothing would play the same action until then.
         """
         return self.spec.loop == "conversion" and self.learner.n_observed == 0
 
     @property
     def n_rows(self) -> int:
-        """Decisions taken in."""
+        """Number of decisions taken in."""
         return len(self.ids) // 16
 
     def pending_by_age(self, now: int) -> Histogram:
@@ -167,23 +167,23 @@ class Fold:
             window = heappop(self._windows)
             if window[1] in self.pending:
                 found.append(window)
-        for window in found:  # still due, until the log says that they have expired
+        for window in found:  # they stay due until the log says that they have expired
             heappush(self._windows, window)
         return [id for _, id in found]
 
     def first_due(self) -> int | None:
-        """When the first window of a pending decision closes; None where none does."""
+        """Returns when the first window of a pending decision closes; None if none does."""
         while self._windows and self._windows[0][1] not in self.pending:
             heappop(self._windows)
         return self._windows[0][0] if self._windows else None
 
     def waiting_words(self, now: int) -> str:
-        """What a conversion loop that has learnt nothing waits for; "" for any other."""
+        """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
         due = self.first_due() if self.spreads else None
         return "" if due is None else nothing_learnt(self.n_held, (due - now) / 1e6)
 
     def digest(self) -> str:
-        """Of everything that is known: equal for two folds of the same events."""
+        """Returns a digest of the whole state, equal for two folds of the same events."""
         digest = sha256(msgspec.msgpack.encode([self.header(), self.pending]))
         digest.update(self.ids)
         digest.update(self.played)
@@ -194,7 +194,7 @@ class Fold:
         return digest.hexdigest()
 
     def header(self) -> dict[str, Any]:
-        """All but the arrays, as JSON can hold it."""
+        """Returns everything but the arrays, as JSON can hold it."""
         return {
             "name": self.name,
             "spec": self.spec,
@@ -207,7 +207,7 @@ class Fold:
         }
 
     def arrays(self) -> dict[str, Any]:
-        """What a snapshot keeps besides the header and the actions that were played."""
+        """Returns the arrays that a snapshot keeps besides the actions that were played."""
         learner = self.learner
         known = files.flatten(learner.state, learner.history)
         del known["history.x"]
@@ -246,7 +246,7 @@ class Fold:
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
 
     def let_go(self) -> None:
-        """Free what is pending bit by bit: a million decisions at once would stop all threads."""
+        """Free pending decisions bit by bit: to free a million at once would stop all threads."""
         while self.pending:
             self.pending.popitem()
         while self._windows:
@@ -339,7 +339,7 @@ class Fold:
             if pending is None:
                 self._learn_anew(event, value)
                 continue
-            if pending.held is None:  # of a late reward that was only kept
+            if pending.held is None:  # a late reward was only kept
                 times = pending.time, event.time
                 self._noted.returned.append((event.id, *times, pending.action, value))
             else:
@@ -359,7 +359,7 @@ class Fold:
         pending.held = value
 
     def _done_with(self, id: bytes) -> Pending | None:
-        """Take a decision out of the pending ones, where it is one."""
+        """Remove a decision from the pending ones, and return it if it was one."""
         pending = self.pending.pop(id, None)
         if pending is not None:
             if pending.held is None:
@@ -369,7 +369,7 @@ class Fold:
         return pending
 
     def _learn_anew(self, event: Event, reward: float) -> None:
-        """Another reward for a row, or the first one for a row that had been given up."""
+        """Learn another reward for a row, or the first one for a row that had been given up."""
         self._flush()  # the reward in the history must be the present one
         row = self._row(event.id)
         known = float(self.learner.history.y[row])
@@ -378,7 +378,7 @@ class Fold:
         self._plan.learn([row], [reward], LEARN if before is None else REVISE)
 
     def _row(self, id: bytes) -> int:
-        """Ids sort by time, and so do rows, nearly: look there before looking through all."""
+        """Returns the row of an id. Ids and rows sort by time, nearly: the search begins nearby."""
         ids = self.ids
         near = 16 * bisect_left(
             range(self.n_rows), id, key=lambda k: bytes(ids[16 * k : 16 * k + 16])
@@ -397,7 +397,7 @@ class Fold:
             try:
                 new = self.spec.changed_to(wanted)
             except ValueError:
-                continue  # two made or changed it at the same time, unlike: the first one counts
+                continue  # two processes changed it at once, differently: the first one counts
             if new.features != self.spec.features:
                 self._exchange_features(new)
             self.spec, self.support = new, new.support(self._types)
@@ -409,7 +409,7 @@ class Fold:
             if features.dim != old.dim:
                 self._flush()
                 learner = new.learner(self._types)
-                # depends on the history alone: it is the same wherever the log is read
+                # This depends on the history alone, so it is the same wherever the log is read.
                 learner.take_over(self.learner, self.earlier.grow(old, features))
                 self.learner = learner
             self.actions.exchange(features)
@@ -436,7 +436,7 @@ class Fold:
 
 
 def _parts(arrays: Mapping[str, Any]) -> Iterator[dict[bytes, Pending]]:
-    """The pending decisions of a snapshot; those of version 0.1 are one part."""
+    """Yields the pending decisions of a snapshot; in version 0.1 they were one part."""
     encoded = arrays["pending"].tobytes()
     start = 0
     for length in arrays.get("pending_parts", [len(encoded)]):

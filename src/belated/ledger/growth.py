@@ -10,10 +10,10 @@ from belated.features.growing import places_in
 
 
 class Earlier:
-    """Where the features of a bandit stand that it had when it had fewer.
+    """The places of a bandit's earlier features among its present ones.
 
-    A decision may be drawn up by a process that has not read of the growth yet: its vector is then
-    shorter. Every growth makes vectors longer, so their length tells which features were meant.
+    A decision may be drawn up by a process that has not read of a growth yet: its vector is then
+    shorter. Every growth makes vectors longer, so the length of a vector tells its features.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Earlier:
         self._places: dict[int, Integers] = {len(p): np.array(p, np.int64) for p in places}
 
     def grow(self, old: Features, new: Features) -> Integers:
-        """The features have grown; returns the places of the old ones among the new."""
+        """Take in that the features have grown; returns the places of the old among the new."""
         further = places_in(old, new)
         self._places = {n: further[places] for n, places in self._places.items()}
         self._places[self.dim] = further
@@ -36,7 +36,7 @@ class Earlier:
         return further
 
     def present(self, x: bytes) -> bytes:
-        """A vector of the present length; features that it lacks are zero."""
+        """Returns a vector of the present length; features that ``x`` lacks are zero."""
         if len(x) == 8 * self.dim:
             return x
         vector = np.zeros(self.dim)
@@ -48,5 +48,5 @@ class Earlier:
         return len(x) == 8 * self.dim or (len(x) % 8 == 0 and len(x) // 8 in self._places)
 
     def listed(self) -> list[list[int]]:
-        """What a snapshot keeps."""
+        """Returns the places as a snapshot keeps them."""
         return [places.tolist() for places in self._places.values()]

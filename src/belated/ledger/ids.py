@@ -1,6 +1,6 @@
 """Names of decisions: 16 bytes that sort by time (UUID version 7, RFC 9562), written as UUIDs.
 
-Random ids cost a store four times as much to insert: every one lands on another page.
+Random ids cost a store four times as much to insert: each of them lands on another page.
 """
 
 import random
@@ -24,18 +24,18 @@ class Ids:
     clock
         Tells the time in microseconds.
     seed
-        Of the random bits, for runs that must repeat exactly; from the system otherwise.
+        Seed of the random bits, for runs that must repeat exactly; drawn from the system otherwise.
     """
 
     def __init__(self, clock: Clock, seed: int | None = None) -> None:
         self._clock = clock
-        # ids must differ, not be secret; drawing each from the system costs a call of its own
+        # Ids must differ, not be secret; to draw each from the system costs a call of its own.
         start = random.SystemRandom().getrandbits(256) if seed is None else seed
         self._bits = random.Random(start).getrandbits
         self._last = 0  # milliseconds and counter
 
     def __call__(self) -> bytes:
-        """A new id."""
+        """Returns a new id."""
         now = self._clock() // 1000 << _COUNTER
         self._last = now if now > self._last else self._last + 1
         ms, count = self._last >> _COUNTER, self._last & (1 << _COUNTER) - 1
@@ -44,12 +44,12 @@ class Ids:
 
 
 def time_of(id: bytes) -> int:
-    """When an id was made: microseconds since 1970, to the millisecond."""
+    """Returns when an id was made: microseconds since 1970, to the millisecond."""
     return int.from_bytes(id[:6], "big") * 1000
 
 
 def first_id(time: int) -> bytes:
-    """The least that an id made at this time, or later, can be.
+    """Returns the smallest id that can be made at this time or later.
 
     >>> first_id(2_000_001) <= Ids(lambda: 2_001_000)() < first_id(2_001_001)
     True
@@ -58,7 +58,7 @@ def first_id(time: int) -> bytes:
 
 
 def to_text(id: bytes) -> str:
-    """An id as people and JSON see it.
+    """Returns an id as people and JSON see it.
 
     >>> to_text(bytes(range(16)))
     '00010203-0405-0607-0809-0a0b0c0d0e0f'
@@ -68,7 +68,7 @@ def to_text(id: bytes) -> str:
 
 
 def from_text(text: str) -> bytes | None:
-    """The id that ``text`` stands for; None where it is none.
+    """Returns the id that ``text`` stands for; None if it stands for none.
 
     >>> from_text("00010203-0405-0607-0809-0a0b0c0d0e0f") == bytes(range(16))
     True
@@ -77,7 +77,7 @@ def from_text(text: str) -> bytes | None:
 
 
 def all_from_texts(texts: Sequence[str]) -> list[bytes | None]:
-    """``from_text`` of each, at once where all of them are ids, which is faster.
+    """Returns ``from_text`` of each text, all at once if all of them are ids, which is faster.
 
     >>> all_from_texts(["00010203-0405-0607-0809-0a0b0c0d0e0f", "?"])[1] is None
     True
@@ -87,7 +87,7 @@ def all_from_texts(texts: Sequence[str]) -> list[bytes | None]:
     dashed = all(joined[place::36] == "-" * n for place in _DASHES)
     if dashed and len(digits) == 32 * n and set(map(len, texts)) == {36}:
         with suppress(ValueError):
-            ids = bytes.fromhex(digits)  # takes capitals, and leaves out spaces
+            ids = bytes.fromhex(digits)  # fromhex takes capitals, and leaves out spaces
             if len(ids) == 16 * n and digits == digits.lower():
                 return [ids[start : start + 16] for start in range(0, 16 * n, 16)]
     return [from_text(text) for text in texts]

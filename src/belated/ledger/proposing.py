@@ -1,4 +1,4 @@
-"""One decision: what is asked of a bandit, and what it answers."""
+"""One decision: the request to a bandit, and its answer."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 class Ask(NamedTuple):
     """A request for a decision.
 
-    The actions are those registered (all, or the ``eligible``), or come as ``rows`` of features
+    The actions are the registered ones (all, or the ``eligible``), or come as ``rows`` of features
     or as a ``matrix`` of vectors, with names or without.
     """
 
@@ -26,8 +26,8 @@ class Ask(NamedTuple):
     names: Sequence[str] | None = None
     rows: Sequence[Any] | None = None
     matrix: Matrix | None = None
-    played: str | None = None  # in shadow mode: what the caller plays
-    propensity: float | None = None  # with which the caller played it
+    played: str | None = None  # in shadow mode: the action that the caller plays
+    propensity: float | None = None  # probability with which the caller played it
     request: str = ""
     digest: bytes = b""
     subject: str = ""
@@ -37,7 +37,7 @@ NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 
 
 def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
-    """What a bandit does when it is asked, and why; nothing is written."""
+    """Returns the answer of a bandit to a request, with its reasons; nothing is written."""
     learner, spec = fold.learner, fold.spec
     names, matrix = options(fold, ask)
     registered = ask.rows is None and ask.matrix is None
@@ -82,7 +82,7 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
 def _explored(
     fold: "Fold", best: int, n: int, rng: np.random.Generator
 ) -> tuple[int, float | None]:
-    """The action to take and its probability, where that is known."""
+    """Returns the action to take and its probability, if that is known."""
     if fold.spreads:
         return int(rng.integers(n)), 1.0 / n
     share = fold.spec.exploration
@@ -96,7 +96,7 @@ def _explored(
 
 
 def options(fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
-    """Names and vectors of the actions to choose from."""
+    """Returns names and vectors of the actions to choose from."""
     actions = fold.actions
     if ask.rows is not None:
         matrix = actions.vectors(ask.rows, ask.context)

@@ -1,4 +1,4 @@
-"""What a store must be able to do to be a ledger. ``check_ledger`` tests all of it."""
+"""The interface of a store that is a ledger. ``check_ledger`` tests all of it."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class StoreBusyError(StoreUnavailableError):
 
 
 class NewBanditError(StoreUnavailableError):
-    """Somebody else has made this bandit, and here its beginning has not been read yet."""
+    """Another process has made this bandit, and its first event has not been read here yet."""
 
     def __init__(self, bandit: str) -> None:
         super().__init__(f"bandit {bandit!r} is new here: try again in a moment")
@@ -45,11 +45,11 @@ Accepts = Callable[[str, Kind, float], bool]  # can this bandit have this reward
 
 
 class Follower(Protocol):
-    """A reader of a log that also writes into it, and knows what a store would have to look up."""
+    """A reader of a log that also writes to it, and knows what a store would have to look up."""
 
     @property
     def position(self) -> Position:
-        """Up to where it has taken in the log."""
+        """The place in the log up to which this follower has taken it in."""
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         """Return whether a bandit can have such a reward, or revision."""
@@ -89,40 +89,40 @@ class Ledger(Protocol):
 
     @property
     def identity(self) -> str:
-        """Drawn when the ledger was made: snapshots of another ledger are not taken for its own."""
+        """A name drawn when the ledger was made, by which snapshots of another one are refused."""
 
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
-        """Write what is new, all in one transaction; durable when this returns.
+        """Write the drafts that are new, all in one transaction; durable when this returns.
 
-        A ``follower`` says which rewards a bandit can have; the others are INVALID. What is not
-        ACCEPTED, PARKED or EXPIRED leaves no trace. Raises ``StoreUnavailableError``, and then
+        A ``follower`` says which rewards a bandit can have; the others are INVALID. A draft that is
+        not ACCEPTED, PARKED or EXPIRED leaves no trace. Raises ``StoreUnavailableError``, and then
         nothing was written.
         """
 
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
-        """As ``commit`` of one batch after the other, for whoever has many of them.
+        """Commit one batch after the other, for callers that have many of them.
 
         Each is a transaction of its own in the log. A store may make them durable together: after
         an error, or when the process is killed, the first few of them are there and the others not.
         """
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
-        """The next events in commit order, whole transactions, about ``limit`` of them.
+        """Returns the next events in commit order, whole transactions, about ``limit`` of them.
 
-        Every event is returned exactly once to a reader that passes on the position it got. No
-        events: none was committed after ``after`` by the time of the call.
+        Every event is returned exactly once to a reader that passes on the position it got. If no
+        events are returned, none was committed after ``after`` by the time of the call.
         """
 
     def story(self, id: bytes) -> list[Event]:
-        """All events of a decision, in the order of the log."""
+        """Returns all events of a decision, in the order of the log."""
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
-        """The decision that a request got, and the digest of the request's content."""
+        """Returns the decision that a request got, and the digest of the request's content."""
 
     def subject(self, bandit: str, subject: str) -> list[bytes]:
-        """The decisions that concern a subject."""
+        """Returns the decisions that concern a subject."""
 
     def forget(self, bandit: str, subject: str, time: int) -> int:
         """Erase a subject's decisions, rewards and requests; returns how many decisions.
@@ -131,36 +131,36 @@ class Ledger(Protocol):
         """
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
-        """Rewards that wait for their decision, by its id: the next ``limit`` after ``after``.
+        """Returns the next ``limit`` parked rewards whose decision has an id after ``after``.
 
-        Ids begin with a time, so the oldest come first.
+        They are sorted by that id, which begins with a time, so the oldest come first.
         """
 
     def end_parked(self, before: int) -> int:
         """Delete rewards that wait for a decision made before a time; returns how many."""
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
-        """The events of a rare kind, FORGOTTEN or KEYS, after a position."""
+        """Returns the events of a rare kind, FORGOTTEN or KEYS, after a position."""
 
     def behind(self, after: Position) -> int:
-        """How many committed events there are after a position."""
+        """Returns the number of committed events after a position."""
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
         """Take from decisions made before a time what the state does not depend on.
 
         Their context, subject, request and the features of other actions are blanked, the requests
         that led to them dropped, and so are rewards parked before that time. Vector, action,
-        propensity and rewards stay: every fold of the log is what it was. Interrupted, it is done
-        in part, and can be done again.
+        propensity and rewards stay: every fold of the log is what it was. If it is interrupted, a
+        part is done, and it can be called again.
         """
 
     def problems(self) -> list[str]:
-        """What is wrong with the store itself, in words; what is in the log is not looked at."""
+        """Returns what is wrong with the store itself, in words; the log is not looked at."""
 
     def backup(self, target: Path) -> None:
-        """Copy the whole ledger, as of now, to a new file; it gets an identity of its own.
+        """Copy the whole ledger, as of now, to a new file; the copy gets an identity of its own.
 
-        Raises ``LedgerError`` where the store has tools of its own for that.
+        Raises ``LedgerError`` if the store has tools of its own for that.
         """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""All bandits of a ledger, kept up to date with its log: what decides, learns and closes windows.
+"""All bandits of a ledger, kept up to date with its log; they decide, learn and close windows.
 
-One way data flows: a decision is drawn up from what is known, written into the log, and changes
-what is known only when it is read back from there. A process that follows the log of others
+Data flows one way: a decision is drawn up from the present state, written into the log, and
+changes the state only when it is read back from there. A process that follows the log of others
 learns the same way; being behind is one more delay.
 """
 
@@ -43,16 +43,16 @@ from belated.ledger.spec import Spec
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
-MOST_SEARCHED = 16  # bandits, for a decision: in more of them the store finds it sooner
+MOST_SEARCHED = 16  # bandits to search for a decision: with more of them the store is faster
 AT_ONCE = 100_000  # events
-# looking these up in their enum costs as much as comparing them
+# Looking these up in their enum costs as much as comparing them.
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
 _SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
-Progress = Callable[[int], None]  # told how many events were taken in
+Progress = Callable[[int], None]  # called with the number of events taken in
 
 
 def system_clock() -> int:
-    """Microseconds since 1970."""
+    """Returns the time in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
@@ -67,30 +67,30 @@ class Proposal(NamedTuple):
 class Rebuild:
     """A bandit that has to be rebuilt without what was erased, beside the live one.
 
-    Whoever rebuilds it replays the log up to ``end``, applies ``since`` and calls ``Replica.swap``.
+    The rebuilder replays the log up to ``end``, applies ``since`` and calls ``Replica.swap``.
     """
 
     end: Position
-    since: list[list[Event]] = field(default_factory=list)  # what the live one has taken in since
+    since: list[list[Event]] = field(default_factory=list)  # events that the live one took in since
 
 
 class Replica:
-    """See the module.
+    """All bandits of one ledger in one process; see the module.
 
     Parameters
     ----------
     ledger
-        Where the log is.
+        The ledger that holds the log.
     clock
         Tells the time in microseconds.
     seed
-        Of ids and of all draws, for runs that must repeat exactly.
+        Seed of ids and of all draws, for runs that must repeat exactly.
     only
         The one bandit to follow; all of them by default.
     types
         Policy and family types that are not part of belated.
     features
-        Feature maps of bandits, by name, that a log cannot hold.
+        Feature maps, by name of the bandit, that a log cannot hold.
     """
 
     def __init__(
@@ -110,19 +110,19 @@ class Replica:
         self.keys: dict[str, KeyChange] = {}
         self.keys_changed = False
         self.position = START
-        # What became zeros, by bandit: a fold may be rebuilt, and its counts must go on.
+        # Counts of zeros by bandit: a fold may be rebuilt, and its counts must go on.
         self.unmatched: dict[str, UnmatchedCounts] = {}
         self.at_once = AT_ONCE  # events that are read and taken in at a time
-        self.rebuilds_beside = False  # whether somebody looks at ``rebuilding``; else at once
+        self.rebuilds_beside = False  # whether a caller acts on ``rebuilding``; else at once
         self.rebuilding: dict[str, Rebuild] = {}
-        # where this loop began to read, and the last erasure that had been made by then
+        # Where this replica began to read, and the last erasure that had been made by then.
         self._began, self._erased_by_then = START, START
         self._reads = False
         self._kept: dict[str, tuple[int, Decided, bytes]] = {}
         # Says whether a new bandit can take in decisions and rewards now; if not, it is released.
         self.prepare: Callable[[Fold], bool] = lambda fold: True
         self.held: dict[str, Position] = {}  # bandits that cannot, and where their events begin
-        self.released: set[str] = set()  # of them, those that can now, in the next step
+        self.released: set[str] = set()  # held bandits that can now, from the next step on
         self._torn: set[str] = set()  # bandits that may have taken in a part of the next events
         self._only = only
         self._types, self._features = tuple(types), dict(features or {})
@@ -166,10 +166,10 @@ class Replica:
             self.keys[key.id] = key
             self.keys_changed = True
         erased = {e.bandit for e in events if e.kind is _FORGOTTEN and self._took_in_what(e)}
-        erased -= self.held.keys()  # which have taken in nothing yet
+        erased -= self.held.keys()  # held bandits have taken in nothing yet
         at_once = self._torn if self.rebuilds_beside else erased | self._torn
         to_replay = (at_once & by_bandit.keys()) - self.held.keys() | self.released
-        # first, because the store may fail here, and then nothing must have changed
+        # This comes first: the store may fail here, and then nothing must have changed.
         anew = {
             name: self.replayed(name, position, position=self.held.get(name, START))
             for name in to_replay
@@ -206,11 +206,11 @@ class Replica:
         self.released.add(name)
 
     def new_fold(self, name: str, first: Event) -> "Fold":
-        """A bandit as the event that made it describes it."""
+        """Returns the bandit that its first event describes."""
         return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
 
     def empty_fold(self, name: str, spec: Spec) -> "Fold":
-        """A bandit that has taken in nothing yet."""
+        """Returns a bandit that has taken in nothing yet."""
         from belated.ledger.fold import Fold
 
         fold = Fold(name, spec, self._types, self._features.get(name))
@@ -218,7 +218,7 @@ class Replica:
         return fold
 
     def _took_in_what(self, erasure: Event) -> bool:
-        """Return whether this loop may have taken in decisions before they were erased."""
+        """Return whether this replica may have taken in decisions before they were erased."""
         first = msgspec.msgpack.decode(erasure.body, type=Erasure).first
         if first is None:
             return False  # there were none of the subject
@@ -227,7 +227,7 @@ class Replica:
 
     def swap(self, name: str, fold: "Fold") -> None:
         """Let a bandit go on as ``fold``, which has taken in what the present one has."""
-        fold.actions.count_in(self.unmatched[name])  # another loop may have made it
+        fold.actions.count_in(self.unmatched[name])  # another replica may have made it
         self.folds[name] = fold
         self._kept.pop(name, None)
         self.rebuilding.pop(name, None)
@@ -249,7 +249,7 @@ class Replica:
         return fold
 
     def fold(self, name: str) -> "Fold":
-        """The bandit of this name."""
+        """Returns the bandit of this name."""
         if name not in self.folds:
             known = ", ".join(self.folds) or "none yet"
             raise KeyError(f"bandit = {shown(name)}: expected one of this ledger ({known})")
@@ -260,8 +260,8 @@ class Replica:
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """Write drafts, then take in what is new."""
         outcomes = self.ledger.commit(drafts, follower or self)
-        # Written is written: a caller who is told otherwise does something else than the log says.
-        # What cannot be read back now is taken in by the next call.
+        # A commit is final: a caller who is told otherwise acts against what the log says.
+        # Events that cannot be read back now are taken in by the next call.
         with suppress(StoreUnavailableError):
             while self.take_in_next() >= AT_ONCE:
                 pass  # up to these; to look for more would cost another query
@@ -277,7 +277,7 @@ class Replica:
         return fold.support.contains(reward)
 
     def refusal(self, bandit: str, reward: float) -> str:
-        """Why ``accepts`` refused a reward of this bandit, or a revision, in words."""
+        """Says why ``accepts`` refused a reward of this bandit, or a revision, in words."""
         fold = self.folds[bandit]
         family = fold.spec.family["type"]
         if not fold.support.contains(reward):
@@ -288,7 +288,7 @@ class Replica:
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         """See ``Follower.open_decisions``."""
         found: dict[bytes, Facts] = {}
-        # looked up before the bandits are: another thread may be about to swap one of them
+        # This is read before the bandits are: another thread may be about to swap one of them.
         stale = set(self.rebuilding)
         for name, fold in islice(self.folds.items(), MOST_SEARCHED):
             if name in stale:
@@ -302,7 +302,7 @@ class Replica:
         return found
 
     def approve(self, outcomes: Sequence[Outcome]) -> None:
-        """See ``Follower.approve``: each draft stands for itself."""
+        """See ``Follower.approve``: every draft is judged by itself, so nothing is refused here."""
 
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""
@@ -314,7 +314,7 @@ class Replica:
         return draft is not None
 
     def settings_draft(self, name: str, spec: Spec) -> Draft | None:
-        """What to write to make a bandit or to change it; None where it is like that already."""
+        """Returns the draft that makes or changes a bandit; None if it is like that already."""
         if not re.fullmatch(r"[\w-]{1,100}", name):
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
         spec.learner(self._types)  # checks everything
@@ -329,7 +329,7 @@ class Replica:
         self.commit([self.actions_draft(name, put, drop)])
 
     def actions_draft(self, name: str, put: Mapping[str, Any], drop: Iterable[str]) -> Draft:
-        """What to write to register and withdraw actions."""
+        """Returns the draft that registers and withdraws actions."""
         fold = self.fold(name)
         fold.actions.check(put, fold.spec.max_norm)
         body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
@@ -349,13 +349,13 @@ class Replica:
         return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
 
     def reward(self, rewards: Iterable[tuple[bytes, float]], bandit: str = "") -> list[Status]:
-        """Hand in rewards; a revised late one is as good as one in time."""
+        """Hand in rewards; a late reward that revises gets the status of one in time."""
         now = self.clock()
         drafts = [Draft(Kind.REWARDED, bandit, id, now, float(value)) for id, value in rewards]
         return [self.answer(outcome) for outcome in self.commit(drafts)]
 
     def answer(self, outcome: Outcome) -> Status:
-        """What to tell the caller: a late reward that revises is as good as one in time."""
+        """Returns the caller's status: a late reward that revises is as good as one in time."""
         late = outcome.status == Status.EXPIRED
         if late and self.folds[outcome.bandit].spec.late == "revise":
             return Status.ACCEPTED
@@ -373,9 +373,9 @@ class Replica:
             zeros = self.unmatched[name].total
             body = decide(fold, ask, self.rng)
             encoded = msgspec.msgpack.encode(body)
-            counted = self.unmatched[name].total > zeros  # as it must be the next time, too
+            counted = self.unmatched[name].total > zeros  # the next time must count the same
             if ask is NOTHING_SAID and fold.repeatable and not counted:
-                self._kept[name] = fold.version, body, encoded  # as long as nothing is learnt
+                self._kept[name] = fold.version, body, encoded  # valid until something is learnt
         now, window = self.clock(), fold.spec.window
         draft = Draft(
             Kind.DECIDED,

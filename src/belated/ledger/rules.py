@@ -1,4 +1,4 @@
-"""The rulebook of all stores: what becomes of each draft, given what the log already says."""
+"""The rulebook of all stores: the outcome of each draft, given what the log already says."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -10,7 +10,7 @@ from belated.ledger.ids import time_of
 from belated.ledger.protocol import Accepts, Follower
 
 WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
-# looking these up in their enum costs as much as comparing them
+# Looking these up in their enum costs as much as comparing them.
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
 _ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
 _CONFLICT = Status.CONFLICT
@@ -18,14 +18,14 @@ _CONFLICT = Status.CONFLICT
 
 @dataclass(slots=True)
 class Known:
-    """What the log says of all that a batch of drafts mentions."""
+    """The facts of the log about everything that a batch of drafts mentions."""
 
     facts: dict[bytes, Facts] = field(default_factory=dict)
     requests: dict[tuple[str, str], tuple[Event, bytes]] = field(default_factory=dict)
     parked: dict[bytes, Waiting] = field(default_factory=dict)
 
     def add(self, id: bytes, kind: int, bandit: str, due: int | None, value: float | None) -> None:
-        """One event more about a decision; events of one decision come in the order of the log."""
+        """Take in an event about a decision; its events come in the order of the log."""
         facts = self.facts.get(id)
         if kind == _DECIDED:
             self.facts[id] = Facts(bandit, due)
@@ -41,7 +41,7 @@ class Known:
 
 @dataclass(slots=True)
 class Settled:
-    """What to write, and what to answer."""
+    """The events to write, and the outcomes to return."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Settled:
 
 
 def mentioned(drafts: Iterable[Draft]) -> set[bytes]:
-    """The decisions of which a store must know the facts."""
+    """Returns the decisions whose facts a store must look up."""
     return {draft.id for draft in drafts} - {NOBODY}
 
 
@@ -96,7 +96,7 @@ def settle(
                 known.parked[draft.id] = waiting
                 settled.park.append(waiting)
             if status is _CONFLICT:
-                judged = Outcome(status, bandit, facts=copy(facts))  # later drafts change them
+                judged = Outcome(status, bandit, facts=copy(facts))  # later drafts change the facts
             elif not (status is judged.status and bandit == judged.bandit):  # else as before
                 judged = Outcome(status, bandit)
             outcome = judged
@@ -146,9 +146,9 @@ def judge(
     park_for: int,
     accepts: Accepts | None,
 ) -> Status:
-    """What becomes of a reward, expiry, cancellation or revision."""
+    """Returns the status of a reward, expiry, cancellation or revision."""
     if facts is None:
-        # who may reward one bandit only must not wait for the decision of another
+        # A caller who may reward only one bandit must not wait for the decision of another.
         parkable = draft.kind is _REWARDED and not draft.bandit
         if not parkable or abs(draft.time - time_of(draft.id)) > park_for:
             return Status.UNKNOWN
@@ -156,7 +156,7 @@ def judge(
             return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT
         return Status.PARKED
     if draft.bandit and draft.bandit != facts.bandit:
-        return Status.UNKNOWN  # whether another bandit has it is not the caller's to know
+        return Status.UNKNOWN  # the caller may not know whether another bandit has it
     reward = draft.value
     if not (reward is None or accepts is None or accepts(facts.bandit, draft.kind, reward)):
         return Status.INVALID

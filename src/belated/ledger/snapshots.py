@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 
 log = logging.getLogger(__name__)
 
-Manifest = dict[str, Any]  # what ``save`` writes besides the bandits' arrays
+Manifest = dict[str, Any]  # written by ``save`` besides the bandits' arrays
 
 VERSION = 4
 KEEP = 2  # the newest may be damaged
@@ -54,7 +54,7 @@ def save(replica: Replica, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{_prefix(replica.ledger)}{replica.position.tx:020}-{replica.position.seq:020}"
     target = folder / name
-    remove_leftovers(folder)  # first: they take up room that is needed now
+    remove_leftovers(folder)  # first, because they take up room that is needed now
     if target.exists():
         return target
 
@@ -94,8 +94,8 @@ def _write_parts(replica: Replica, part: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Remove the unfinished snapshots of processes that were killed."""
     for part in folder.glob("*.part"):
-        with suppress(FileNotFoundError):  # finished at this moment
-            # version 0.1 took no locks and named its unfinished snapshots after the process
+        with suppress(FileNotFoundError):  # it was finished at this moment
+            # Version 0.1 took no locks and named its unfinished snapshots after the process.
             young = time.time() - part.stat().st_mtime <= ABANDONED
             if not (young and _OF_0_1.fullmatch(part.name)):
                 remove_if_abandoned(part)
@@ -111,7 +111,7 @@ def drop_erased(ledger: Ledger, folder: Path) -> None:
 
 
 def _prefix(ledger: Ledger) -> str:
-    """Snapshots of another ledger may lie in the same folder: one that was here before."""
+    """Returns the prefix of this ledger's snapshots: the folder may hold those of another one."""
     return f"{ledger.identity[:8]}-"
 
 
@@ -130,7 +130,7 @@ def save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
 
 
 def found(folder: Path) -> list[Path]:
-    """The complete snapshots in a folder, oldest first."""
+    """Returns the complete snapshots in a folder, oldest first."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix != ".part")
@@ -152,7 +152,7 @@ def load(
 def load_one(
     replica: Replica, path: Path, fits: Callable[[Manifest], bool] = lambda _: True
 ) -> bool:
-    """Load this snapshot into a fresh ``replica``; returns whether it is one of its ledger.
+    """Load this snapshot into a fresh ``replica``; returns whether it belongs to its ledger.
 
     A snapshot that contains a subject erased after it was taken is ignored.
     """

@@ -1,4 +1,4 @@
-"""What a bandit of a ledger is: settings that are written into the log."""
+"""The settings of a bandit, as they are written into the log."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
@@ -15,13 +15,13 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
-# A log that holds anything else cannot be read.
+# A log that holds any other value cannot be read.
 CHOICES = {
     name: get_args(kind)
     for name, kind in get_type_hints(Settings).items()
     if get_origin(kind) is Literal
 }
-# Another value would give the past another meaning: a new bandit is needed for it.
+# Another value would give the past another meaning, so it needs a new bandit.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
 
@@ -31,7 +31,7 @@ class Spec(Settings, frozen=True):
     Attributes
     ----------
     family, policy
-        Type and values, as ``files.describe`` gives them.
+        Type and values, as ``files.describe`` returns them.
     features
         ``to_dict`` of a feature map; None where actions are vectors. Categories may be added.
     """
@@ -43,7 +43,7 @@ class Spec(Settings, frozen=True):
 
     @classmethod
     def of(cls, dim: int, family: "Family", policy: "Policy", **settings: Any) -> Self:
-        """The settings of a bandit of these parts, checked."""
+        """Returns the checked settings of a bandit of these parts."""
         from belated.learner import files
 
         refuse_extremes(family, policy)
@@ -57,7 +57,7 @@ class Spec(Settings, frozen=True):
         return cls(dim=dim, **described, **settings)
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
-        """What turns actions into vectors: ``given``, where a log cannot hold it."""
+        """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""
         from belated.learner import files
 
         if given is not None and not _can_grow(self.features):
@@ -65,14 +65,14 @@ class Spec(Settings, frozen=True):
         return files.rebuild_features({"features": self.features}, None)
 
     def support(self, types: Iterable[type] = ()) -> "Support":
-        """The rewards that are accepted."""
+        """Returns the set of rewards that are accepted."""
         from belated.learner import files
 
         support: Support = files.rebuild("FAMILIES", self.family, types).support
         return support
 
     def learner(self, types: Iterable[type] = ()) -> "Learner":
-        """A learner that knows nothing yet, after all settings were checked.
+        """Returns a learner that knows nothing yet, after all settings were checked.
 
         Parameters
         ----------
@@ -121,17 +121,17 @@ class Spec(Settings, frozen=True):
             raise wrong("exploration", self.exploration, "a probability from 0 to 1")
 
     def _lasting(self, name: str) -> Any:
-        """A setting as it is compared: the bound on rewards gives the past no other meaning."""
+        """Returns a setting for comparison; a bound on rewards does not change what was learnt."""
         value = _plain(getattr(self, name))
         if name == "family":
             value.get("values", {}).pop("max_reward", None)
         return value
 
     def changed_to(self, new: "Spec") -> "Spec":
-        """The settings that a bandit with these has after ``new`` were asked for.
+        """Returns the settings of this bandit after a change to ``new`` was asked for.
 
-        Features may get further categories; those there were keep their places. Raises where
-        ``new`` would give the past another meaning.
+        Features may get further categories; the old ones keep their places. Raises if ``new``
+        would give the past another meaning.
         """
         may_grow = _can_grow(self.features) and _can_grow(new.features)
         for name in FIXED:
@@ -153,10 +153,10 @@ class Spec(Settings, frozen=True):
 
 
 def _plain(value: Any) -> Any:
-    """A value as it comes back from the log, for a fair comparison."""
+    """Returns a value as it comes back from the log, for a fair comparison."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _can_grow(features: dict[str, Any] | None) -> bool:
-    """Return whether these are features whose every category the log holds."""
+    """Return whether the log holds every category of these features."""
     return features is not None and features.get("kind") == "features"

@@ -1,4 +1,4 @@
-"""How the story of a decision stands."""
+"""The standing of a decision: pending, rewarded, expired, late or cancelled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Retention: what is taken from old decisions. Shared by all stores.
+"""Retention: the parts that are taken from old decisions. Shared by all stores.
 
-Events themselves are kept: the state of a bandit is a fold over them. What the fold does not read
-(the context, whom a decision concerns, the caller's request, the features of the other actions)
-can go, and the state stays what it was, bit for bit.
+Events themselves are kept: the state of a bandit is a fold over them. The parts that the fold does
+not read (the context, the subject of a decision, the caller's request, the features of the other
+actions) can go, and the state stays the same, bit for bit.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Retained(NamedTuple):
 
 
 class Blanked(NamedTuple):
-    """The body of a decision without what retention takes, and under which names it was found."""
+    """The body of a decision after retention, and the request and subject taken from it."""
 
     body: bytes
     request: str

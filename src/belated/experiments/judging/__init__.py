@@ -1,1 +1,1 @@
-"""Verdicts: what results say about each claim."""
+"""Verdicts on the claims, from results."""

@@ -1,6 +1,6 @@
-"""What the theory claims, judged on the runs of an audit. The rule of each verdict is its method's.
+"""The claims of the theory, judged on the runs of an audit. Each claim states its rule.
 
-Every function below takes measured rows and gives all of a ``Claim`` but its number.
+Every function below takes measured rows and returns all of a ``Claim`` but its number.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def judge_audit(
     covered, checked, regret
         Frames of ``auditing.Measured``; a claim whose frame has no rows cannot be judged.
     deltas
-        What each policy allows itself, by its label in ``covered``.
+        The delta of each policy, by its label in ``covered``.
     """
     rows = coverage_rows(covered, deltas)
     claims = [_coverage(policy, [r for r in rows if r["policy"] == policy]) for policy in deltas]
@@ -51,7 +51,7 @@ def judge_audit(
 
 
 def overall(findings: list[str]) -> str:
-    """Verdict on all cells: one that fails is enough to fail, one that is open leaves it open."""
+    """Returns the verdict on all cells: failed if one fails, open if none fails and one is open."""
     if FAILS in findings:
         return FAILS
     return HOLDS if findings and OPEN not in findings else OPEN
@@ -61,7 +61,7 @@ def overall(findings: list[str]) -> str:
 
 
 def coverage_rows(covered: pd.DataFrame, deltas: Mapping[str, float]) -> list[Row]:
-    """Share of runs that left the set, cell by cell, and whether it is at most delta."""
+    """Returns the share of runs that left the set by cell, and whether it is at most delta."""
     last = covered[covered["t"] == covered["t"].max()]
     cells = last.groupby(["policy", "family", "dim", "delay"], sort=False)["covered"]
     rows = []
@@ -72,8 +72,8 @@ def coverage_rows(covered: pd.DataFrame, deltas: Mapping[str, float]) -> list[Ro
 
 
 def informative_rows(checked: pd.DataFrame) -> list[Row]:
-    """The same of Delayed OFU-GLM where delays depend on the reward: R1 violated in some round."""
-    delta = DelayedOFUGLM().delta  # it is audited with its defaults
+    """Returns the same for Delayed OFU-GLM with informative delays: R1 failed in some round."""
+    delta = DelayedOFUGLM().delta  # the audit runs it with its defaults
     informative = checked["delay"].astype(str).str.startswith("informative")
     first = checked[informative & (checked["statement"] == "R1")]
     rows = []
@@ -121,7 +121,7 @@ def _coverage(policy: str, rows: list[Row]) -> NumberlessClaim:
 
 
 def _informative(rows: list[Row]) -> NumberlessClaim:
-    # the claim is that coverage fails: a cell that holds speaks against it
+    # The claim is that coverage fails, so a cell that holds contradicts it.
     opposite = {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}
     verdict = overall([opposite[row["coverage"]] for row in rows])
     reason = "No run had delays that depend on the reward."
@@ -186,7 +186,7 @@ def _lemmas(checked: pd.DataFrame) -> NumberlessClaim:
 
 
 def _worst_row(part: pd.DataFrame) -> Row:
-    """The largest ratio of one inequality and where it was."""
+    """Returns the largest ratio of one inequality and its place."""
     worst = part.loc[part["ratio"].idxmax()]
     ratio = float(worst["ratio"])
     holds = HOLDS if ratio <= 1.0 else FAILS
@@ -199,7 +199,7 @@ def _worst_row(part: pd.DataFrame) -> Row:
 
 
 def bound_rows() -> list[Row]:
-    """Theorem 1 as a number in each of the paper's settings."""
+    """Returns the bound of Theorem 1 in each of the paper's settings."""
     T, rows = paper.FULL["horizon"], []
     for law, mean in ((law, mean) for law in paper.LAWS for mean in paper.MEANS):
         delay = paper.LAWS[law](mean)
@@ -284,7 +284,7 @@ def judge_thompson(regret: pd.DataFrame) -> NumberlessClaim:
 
 
 def _longest(regret: pd.DataFrame) -> list[str]:
-    """Mean regret at the end with the longest delays, in words."""
+    """Returns the mean final regret with the longest delays, in words."""
     last = regret[(regret["t"] == regret["t"].max())]
     last = last[last["expected"] == last["expected"].max()]
     texts = []

@@ -1,8 +1,8 @@
-"""What each claim says, how it is measured, and the rule of its verdict."""
+"""The text of each claim, its measurement, and the rule of its verdict."""
 
 GROWTH_LIMIT = 0.25  # half way between no growth and the square root of T
 SETTLED = 20  # half the horizon must be this many expected delays, or the penalty still builds up
-MARGIN = 0.02  # relative; a number that is shown to be this near to its limit is equal to it
+MARGIN = 0.02  # relative; a number shown to be this near to its limit counts as equal to it
 
 
 def rule(theta_per_run: bool) -> str:
@@ -22,7 +22,7 @@ def rule(theta_per_run: bool) -> str:
     )
 
 
-# Title, what the paper says, how it is measured and what is tested.
+# Each entry has a title, what the paper says, how it is measured and what is tested.
 TEXTS: list[tuple[str, str, str]] = [
     (
         "Delayed OFU-GLM has lower regret than DUCB",

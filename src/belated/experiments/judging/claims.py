@@ -1,9 +1,9 @@
-"""What the paper says of its experiments, measured on results and judged.
+"""The paper's claims about its experiments, measured on results and judged.
 
 All lanes of one world, a (dimension, run), share their random numbers, so every difference here is
 taken run by run. Intervals are Student's over runs, and the jackknife's where a statistic is not
-linear in the regret. One rule gives all verdicts (``grading``); what is tested, setting by setting
-and in the pool, stands in each claim's ``method``.
+linear in the regret. One rule gives all verdicts (``grading``); the ``method`` of each claim says
+what is tested, setting by setting and in the pool.
 """
 
 import math
@@ -53,7 +53,7 @@ RELATIVE = "relative differences"  # key of the runs in a row, until they are po
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper, how it was measured, and what came out."""
+    """One claim of the paper, its measurement, and its verdict."""
 
     number: int
     title: str
@@ -100,7 +100,7 @@ def judge_claims(frame: pd.DataFrame, delta: float = 0.05 / 3) -> list[Claim]:
 
 
 def judge_if_possible(frame: pd.DataFrame, delta: float) -> list[Claim]:
-    """The five claims, or none where the results are not of the paper's kind of experiment."""
+    """Returns the five claims, or none if the results are not of the paper's kind of experiment."""
     try:
         return judge_claims(frame, delta)
     except ValueError:
@@ -108,7 +108,7 @@ def judge_if_possible(frame: pd.DataFrame, delta: float) -> list[Claim]:
 
 
 def _difference(lane: Lane, names: tuple[str, str], one: Any, other: Any) -> Row:
-    """Paired difference in final regret of two lanes, as a row of a table; see ``_compared``."""
+    """Returns the paired difference in final regret of two lanes, as a row; see ``_compared``."""
     pairs = pd.concat([one.iloc[:, -1], other.iloc[:, -1]], axis=1, keys=names).dropna()
     means = {f"regret, {name}": float(pairs[name].mean()) for name in names}
     gap = mean_interval(pairs[names[0]] - pairs[names[1]])
@@ -119,9 +119,9 @@ def _difference(lane: Lane, names: tuple[str, str], one: Any, other: Any) -> Row
 
 
 def _compared(rows: list[Row], what: str) -> tuple[list[Row], str, str]:
-    """Rows with their findings, verdict and reason for the claim that all differences are negative.
+    """Returns rows with findings, verdict and reason: the claim is that differences are negative.
 
-    The pool is the relative difference of a world, the mean over its settings; dimensions count
+    The pool is the relative difference of a world, the mean over its settings; all dimensions count
     alike.
     """
     if not rows:
@@ -145,7 +145,7 @@ def _compared(rows: list[Row], what: str) -> tuple[list[Row], str, str]:
 
 
 def _per_cent(pool: Estimate) -> str:
-    """A relative difference with its interval.
+    """Returns a relative difference with its interval, in words.
 
     >>> _per_cent(Estimate(-0.396, -0.416, -0.376))
     '-39.6 per cent [-41.6, -37.6]'
@@ -169,7 +169,7 @@ def _lower_than_ducb(curves: dict[Lane, Any]) -> Measured:
 
 
 def _tally(rows: list[Row]) -> Row:
-    """How many differences show what, and their limits."""
+    """Returns the numbers of differences by finding, and their limits."""
     found = [row["finding"] for row in rows]
     counts = {word: found.count(word) for word in (LOWER, OPEN, EQUAL, HIGHER)}
     spread = [row["per cent"] for row in rows]
@@ -177,7 +177,7 @@ def _tally(rows: list[Row]) -> Row:
 
 
 def effective_delay(law: str, expected: float, horizon: int) -> float:
-    """E[min(tau, T)], the part of the delay that a horizon T can feel; NaN for other laws."""
+    """Returns E[min(tau, T)], the part of the delay within a horizon T; NaN for other laws."""
     if law in HEAVY:
         b = 1.0 / expected  # a - 1
         if law == "lomax":
@@ -192,7 +192,7 @@ def effective_delay(law: str, expected: float, horizon: int) -> float:
 
 
 def _delay_rows(frame: pd.DataFrame) -> list[Row]:
-    """Expected and measured delays within the horizon, and rewards missing, of each law."""
+    """Returns expected and measured delays within the horizon, and missing rewards, by law."""
     horizon = int(frame["t"].max())
     last = frame[(frame["t"] == horizon) & (frame["expected"] > 0)]
     rows = []
@@ -250,7 +250,7 @@ def _coverage(frame: pd.DataFrame, delta: float) -> Measured:
 
 
 def share_of(left: int, runs: int) -> Row:
-    """Share of runs that left the set, with its exact interval, as columns of a table."""
+    """Returns the share of runs that left the set, with its exact interval, as columns."""
     share = clopper_pearson(left, runs)
     return {"left the set": left, "share": share.value, "low": share.low, "high": share.high}
 
@@ -258,9 +258,9 @@ def share_of(left: int, runs: int) -> Row:
 def _judge_coverage(
     rows: list[Row], left: int, worlds: int, delta: float
 ) -> tuple[list[Row], str, str]:
-    """Rows with the findings on Delayed OFU-GLM; verdict and reason.
+    """Returns rows with the findings on Delayed OFU-GLM, the verdict and the reason.
 
-    ``left`` of ``worlds`` worlds left its set in any setting.
+    ``left`` of ``worlds`` worlds left the set in any setting.
     """
     judged = [row for row in rows if row["policy"] == OFU]
     if not judged:
@@ -268,10 +268,10 @@ def _judge_coverage(
         return rows, NOT_JUDGED, reason
     found = findings([binomial_test(row["left the set"], row["runs"], delta) for row in judged])
     pooled = binomial_test(left, worlds, delta).alone
-    if pooled == LOWER:  # a world counts if any of its settings left: so each is below, too
+    if pooled == LOWER:  # a world counts if any of its settings left, so each setting is below, too
         found = [LOWER] * len(judged)
     else:
-        pooled = OPEN  # many settings together may leave more often than one may
+        pooled = OPEN  # many settings together may leave more often than a single one may
     rows = with_findings(rows, judged, found)
     share = share_of(left, worlds)
     return (
@@ -287,5 +287,5 @@ def _judge_coverage(
 
 
 def _worlds_needed(delta: float) -> int:
-    """Worlds without a failure after which a share of ``delta`` is refuted."""
+    """Returns how many worlds without a failure refute a share of ``delta``."""
     return math.ceil(math.log(LEVEL) / math.log1p(-delta))

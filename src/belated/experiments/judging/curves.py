@@ -8,7 +8,7 @@ import pandas as pd
 
 from belated.experiments.labels import OFU, family_name, law_name
 
-HEAVY = ("lomax", "pareto")  # within any horizon their delays are far below their mean
+HEAVY = ("lomax", "pareto")  # within any horizon the mean of their delays is far below the law's
 
 Row = dict[str, Any]
 Measured = tuple[list[Row], list[Row], str, str]  # summary, rows, verdict, reason
@@ -30,17 +30,17 @@ class Lane(NamedTuple):
         return self.law != "constant" or self.expected > 0.0
 
     def undelayed(self) -> "Lane":
-        """Same lane without delay."""
+        """Returns the same lane without delay."""
         return self._replace(law="constant", expected=0.0)
 
     def setting(self) -> Row:
-        """Columns that name the lane in a table."""
+        """Returns the columns that name the lane in a table."""
         named = {"family": family_name(self.family), "law": law_name(self.law)}
         return self._asdict() | named
 
 
 def curves_of(frame: pd.DataFrame) -> dict[Lane, Any]:
-    """Regret of each lane: a table with a row for each run and a column for each checkpoint."""
+    """Returns the regret of each lane: a table, one row per run and one column per checkpoint."""
     keys = list(Lane._fields)
     if frame.duplicated([*keys, "run", "t"]).any():
         raise ValueError(
@@ -53,18 +53,18 @@ def curves_of(frame: pd.DataFrame) -> dict[Lane, Any]:
 
 
 def order(lane: Lane) -> tuple[Any, ...]:
-    """Rows of a table: the paper's policy first, families by the name they are shown under."""
+    """Sort key of rows: the paper's policy first, families by the name they are shown under."""
     return lane.policy != OFU, lane.policy, family_name(lane.family), *lane[2:]
 
 
 def lane_of(key: Any) -> Lane:
-    """Lane of a group, in plain Python numbers, which can be written as JSON."""
+    """Returns the lane of a group, in plain Python numbers, which can be written as JSON."""
     policy, family, dim, n_actions, law, expected = key
     return Lane(policy, family, int(dim), int(n_actions), law, float(expected))
 
 
 def grouped(rows: list[Row], *keys: str) -> list[tuple[Any, list[Row]]]:
-    """Rows by the values of some of their columns, in the order in which these first appear."""
+    """Groups rows by the values of some columns, in the order in which these first appear."""
     groups = defaultdict(list)
     for row in rows:
         groups[tuple(row[key] for key in keys)].append(row)

@@ -1,4 +1,4 @@
-"""Graded verdicts: what many settings, and all of them together, say about one claim.
+"""Graded verdicts on one claim, from many settings and from all of them together.
 
 A claim is put as "this number is below its limit", in every setting. Each setting is tested three
 times, at 2.5%: whether the number is lower, whether it is higher, and whether it is equal to the
@@ -15,7 +15,7 @@ import numpy as np
 
 from belated.experiments.intervals import Estimate, beta_cdf, student_quantile, student_tail
 
-LEVEL = 0.025  # of each side
+LEVEL = 0.025  # of each one-sided test
 LOWER, EQUAL, HIGHER, OPEN = "lower", "equal", "higher", "open"
 EVERYWHERE = "supported everywhere"
 OVERALL = "supported overall"
@@ -28,13 +28,13 @@ NOT_JUDGED = "cannot be judged"
 class Evidence(NamedTuple):
     """P-values of the findings on one number and its limit; NaN where nothing is known."""
 
-    p_lower: float  # the chance of data this low or lower, were the number at its limit
+    p_lower: float  # the chance of data this low or lower were the number at its limit
     p_higher: float
     p_equal: float = 1.0  # the chance of data this near to the limit, were the number at the margin
 
     @property
     def alone(self) -> str:
-        """The finding where this is the only test."""
+        """Returns the finding if this is the only test."""
         return findings([self])[0]
 
 
@@ -64,7 +64,7 @@ def binomial_test(hits: int, trials: int, limit: float) -> Evidence:
 
 
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Which hypotheses Holm's procedure rejects; NaN is never rejected.
+    """Returns, for each hypothesis, whether Holm's procedure rejects it; NaN is never rejected.
 
     >>> holm([0.001, 0.02, 0.013])
     [True, False, False]
@@ -79,7 +79,7 @@ def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 
 def findings(tests: Sequence[Evidence]) -> list[str]:
-    """What each setting shows, all of them taken together."""
+    """Returns what each setting shows, corrected for testing all of them."""
     lower, higher, equal = (holm([test[i] for test in tests]) for i in range(3))
     return [
         LOWER if low else HIGHER if high else EQUAL if same else OPEN
@@ -88,17 +88,17 @@ def findings(tests: Sequence[Evidence]) -> list[str]:
 
 
 def graded(found: Sequence[str], pooled: str, supports: Collection[str] = (LOWER,)) -> str:
-    """The verdict on a claim.
+    """Returns the verdict on a claim.
 
     Parameters
     ----------
     found
-        What each setting shows.
+        The finding of each setting.
     pooled
-        What all of them show together.
+        The finding of all settings together.
     supports
-        The findings that support the claim; ``HIGHER`` and the rest speak against it, ``OPEN``
-        for neither.
+        The findings that support the claim. ``OPEN`` speaks neither for nor against it; every
+        other finding speaks against it.
 
     Examples
     --------

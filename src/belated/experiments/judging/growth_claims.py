@@ -1,4 +1,4 @@
-"""How the cost of delay grows, with the horizon and with the expected delay: claims 2 and 3."""
+"""Growth of the cost of delay, with the horizon and with the expected delay: claims 2 and 3."""
 
 import math
 from collections import defaultdict
@@ -34,12 +34,12 @@ from belated.experiments.judging.grading import (
 )
 from belated.experiments.labels import OFU, family_name
 
-# What is tested of DUCB is the reverse of what is tested of Delayed OFU-GLM.
+# The test of DUCB is the reverse of the test of Delayed OFU-GLM.
 IN_WORDS = {LOWER: "as claimed", HIGHER: "not as claimed", OPEN: OPEN}
 
 
 def _slope(x: ArrayLike, y: NDArray[np.float64]) -> float:
-    """Slope of log y against log x; NaN where y is not positive."""
+    """Returns the slope of log y against log x; NaN if y is not positive."""
     if len(y) < 2 or (y <= 0.0).any():
         return math.nan
     log_x = np.log(x) - np.log(x).mean()
@@ -47,7 +47,7 @@ def _slope(x: ArrayLike, y: NDArray[np.float64]) -> float:
 
 
 def _growth(penalty: Any, horizons: list[int]) -> Row:
-    """How a penalty (runs, horizons) grows: to each horizon, at the end, and its exponent."""
+    """Returns how a penalty (runs, horizons) grows: to each horizon, at the end, its exponent."""
     runs = penalty[horizons].dropna().to_numpy(float)
     gain = mean_interval(runs[:, -1] - runs[:, -2]) if len(horizons) > 1 else UNKNOWN
     late = horizons[-3:]
@@ -58,7 +58,7 @@ def _growth(penalty: Any, horizons: list[int]) -> Row:
 
 
 def penalties(curves: dict[Lane, Any]) -> tuple[list[Row], list[Row]]:
-    """How the cost of delay grows: pooled by family and policy, and lane by lane."""
+    """Returns the growth of the cost of delay: pooled by family and policy, and lane by lane."""
     times = next(iter(curves.values())).columns.to_numpy()
     targets = times[-1] / np.array([16, 8, 4, 2, 1])
     horizons = sorted({int(times[np.abs(times - target).argmin()]) for target in targets})
@@ -84,13 +84,13 @@ def penalties(curves: dict[Lane, Any]) -> tuple[list[Row], list[Row]]:
 
 
 def is_additive(row: Row) -> bool | None:
-    """Whether a pooled penalty does not grow with the horizon; None where one cannot tell."""
+    """Returns whether a pooled penalty does not grow with the horizon; None if one cannot tell."""
     flat = row["high"] < GROWTH_LIMIT or row["growth, high"] <= 0.0
     return True if flat else False if row["low"] > GROWTH_LIMIT else None
 
 
 def exponents(summary: list[Row]) -> str:
-    """Exponents of pooled penalties in words."""
+    """Returns the exponents of pooled penalties in words."""
     return "; ".join(
         f"{row['policy']} ({row['family']}) "
         f"{_with_interval(Estimate(row['exponent'], row['low'], row['high']))}"
@@ -99,7 +99,7 @@ def exponents(summary: list[Row]) -> str:
 
 
 def _with_interval(power: Estimate) -> str:
-    """An exponent in words.
+    """Returns an exponent in words.
 
     >>> _with_interval(Estimate(0.5, 0.4, 0.6)), _with_interval(UNKNOWN)
     ('0.50 [0.40, 0.60]', 'undefined')
@@ -160,17 +160,17 @@ def _judge_growth(summary: list[Row], rows: list[Row]) -> Measured:
 
 
 def _together(pools: list[str]) -> str:
-    """What several pools show of a claim that is about all of them."""
+    """Returns the finding of several pools on a claim that is about all of them."""
     return HIGHER if HIGHER in pools else LOWER if set(pools) == {LOWER} else OPEN
 
 
 def _growth_test(row: Row) -> Evidence:
-    """Return whether a penalty grows as claimed: not at all for Delayed OFU-GLM, else it does."""
+    """Tests whether a penalty grows as claimed: not at all for Delayed OFU-GLM, else it does."""
     power = Estimate(row["exponent"], row["low"], row["high"])
     test = student_test(power, row["runs"], GROWTH_LIMIT)
     if row["policy"] != OFU:
         return Evidence(test.p_higher, test.p_lower)
-    if math.isnan(power.low):  # a mean penalty is not positive: ask whether it still grows
+    if math.isnan(power.low):  # a mean penalty is not positive: test whether it still grows
         gain = Estimate(row["growth"], row["growth, low"], row["growth, high"])
         return Evidence(student_test(gain, row["runs"], 0.0).p_lower, math.nan)
     return test
@@ -198,7 +198,7 @@ def at_most_linear(curves: dict[Lane, Any]) -> Measured:
 
 
 def _bending(final: Any) -> tuple[Estimate, Estimate]:
-    """Exponent of the penalty in the delay, and quadratic term at the largest delay."""
+    """Returns the penalty's exponent in the delay, and its quadratic term at the largest delay."""
     delays, power, bend = final.columns.to_numpy(float), UNKNOWN, UNKNOWN
     runs = final.to_numpy(float)
     if delays[0] == 0.0 and len(delays) > 2:
@@ -233,7 +233,7 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> Measured:
 
 
 def _bending_test(row: Row) -> Evidence:
-    """Return whether the penalty grows more slowly than linearly, or the regret bends downwards."""
+    """Tests whether the penalty grows more slowly than linearly, or the regret bends downwards."""
     power = Estimate(row["exponent"], row["low"], row["high"])
     if math.isnan(power.low):  # a mean penalty is not positive, or there is none
         bend = Estimate(row["bend"], row["bend, low"], row["bend, high"])

@@ -1,1 +1,1 @@
-"""Figures and pages, made of results and verdicts that are already there."""
+"""Figures and pages, made from results and verdicts."""

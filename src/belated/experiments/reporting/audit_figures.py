@@ -22,7 +22,7 @@ from belated.experiments.reporting.figures import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST = 3.0  # the largest ratio that is told from larger ones in a figure
+MOST = 3.0  # larger ratios look the same in a figure
 CAPTIONS = {
     "coverage": "Share of runs in which theta_star left the confidence set in some round, with the "
     "exact 95% interval; dashed: delta. The scale is that of the square root.",
@@ -39,7 +39,7 @@ CAPTIONS = {
 def save_audit_figures(
     claims: Sequence[Claim], checked: pd.DataFrame, regret: pd.DataFrame, folder: Path
 ) -> list[Path]:
-    """Draw what there are rows for; the first word of a file's name is a key of ``CAPTIONS``.
+    """Draw the figures that have rows; the first word of a file's name is a key of ``CAPTIONS``.
 
     Coverage is drawn from the rows of the claims about it; ``checked`` and ``regret`` are frames
     of ``auditing.Measured``.
@@ -60,7 +60,7 @@ def save_audit_figures(
 
 
 def draw_coverage(rows: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> "Figure":
-    """Shares of one family with their intervals: a panel for each dimension, delays down."""
+    """Draw shares of one family with their intervals: one panel per dimension, delays down."""
     dims, delays = list(rows["dim"].unique()), list(rows["delay"].unique())
     policies = [policy for policy in styles if policy in set(rows["policy"])]
     figure, axes = new_panels(1, len(dims), share_y=True)
@@ -96,7 +96,7 @@ def _root(x: Any) -> Any:
 
 
 def draw_lemmas(checked: pd.DataFrame) -> "Figure":
-    """Worst ratio of each inequality, a panel for each family and dimension."""
+    """Draw the worst ratio of each inequality, one panel per family and dimension."""
     cells = checked[checked["t"] > 0].groupby(["family", "dim", "delay", "statement"], sort=False)[
         "ratio"
     ]
@@ -132,7 +132,7 @@ def draw_lemmas(checked: pd.DataFrame) -> "Figure":
 
 
 def draw_penalty(regret: pd.DataFrame) -> "Figure":
-    """Penalty against the expected delay and against the round, a row for each family and d."""
+    """Draw the penalty against the expected delay and the round, one row per family and d."""
     same = ["policy", "family", "dim", "run", "t"]
     undelayed = regret[regret["expected"] == 0.0].set_index(same)["regret"].rename("undelayed")
     penalty = regret.join(undelayed, on=same)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LINE = 0.17  # inches from one label to the next
-LETTER = 0.068  # inches, about, of the labels
+LINE = 0.17  # inches between two labels
+LETTER = 0.068  # inches per letter of a label, about
 LEFT, TOP, BOTTOM = 0.75, 0.45, 0.55  # margins in inches
-WIDTH = 5.5  # of a panel, in inches
+WIDTH = 5.5  # inches of a panel
 
 
 def draw_field(frame: pd.DataFrame) -> "Figure":
-    """Regret against the round, a panel for each delay, on a logarithmic scale.
+    """Draw regret against the round, one panel per delay, on a logarithmic scale.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _panel(axes: "Axes", frame: pd.DataFrame, styles: Any, gap: float) -> None:
     first, row = frame["t"].min(), frame.iloc[0]
     axes.set_xlim(first, end)
     axes.set_yscale("log")
-    top = max(means.max(), 1e-9)  # where nothing can be regretted, the scale still needs a number
+    top = max(means.max(), 1e-9)  # without any regret the scale still needs a number
     low = means[means.index.get_level_values("t") >= end / 20].min()
     axes.set_ylim(max(low, 1e-3 * top) / 1.3, top * 1.3)
     for i, (policy, style) in enumerate(styles.items()):
@@ -98,10 +98,10 @@ def _label(axes: "Axes", final: Any, styles: Any, gap: float) -> None:
 
 
 def spread(wanted: NDArray[Any], gap: float, low: float, high: float) -> NDArray[Any]:
-    """Places at least ``gap`` apart, as near as can be to the increasing ``wanted`` ones.
+    """Returns places at least ``gap`` apart, as near as possible to the increasing ``wanted``.
 
-    Least squares under the order is isotonic regression of what remains when the gaps are taken
-    off: neighbours that are out of order are pooled.
+    Least squares under the order is isotonic regression of the places without the gaps: neighbours
+    that are out of order are pooled.
 
     >>> spread(np.array([0.0, 0.5, 0.5]), 0.2, 0.0, 1.0).round(3).tolist()
     [0.0, 0.4, 0.6]

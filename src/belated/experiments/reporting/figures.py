@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 48
 NOT_IN_PDF = ["Creator", "Producer", "CreationDate"]
-# Dark to light and back, so that neighbours differ in grey too.
+# The colours go from dark to light and back, so that neighbours differ in grey too.
 COLORS = ["#0b2a5b", "#e07b39", "#2a7f62", "#c9a227", "#8c1c3f", "#7aa6d8", "#555555"]
 DASHES: list[Any] = ["-", "--", "-.", ":", (0, (7, 1, 1, 1, 1, 1))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
@@ -43,7 +43,7 @@ def save_figures(
     Returns
     -------
     list of Path
-        A PNG and a PDF file for each figure, named like the keys of ``captions``.
+        A PNG and a PDF file per figure, named like the keys of ``captions``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -55,7 +55,7 @@ def save_figures(
 
 
 def _matching(printed: pd.DataFrame | None, frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of another source that belong to the settings and rounds of a frame."""
+    """Returns the rows of another source that belong to the settings and rounds of a frame."""
     if printed is None:
         return frame.iloc[:0]
     keys = ["family", "law", "dim", "expected", "policy", "t"]
@@ -72,12 +72,12 @@ def save_figure(figure: "Figure", path: Path) -> list[Path]:
 
 
 def captions(frame: pd.DataFrame) -> dict[str, str]:
-    """Name of each figure of ``save_figures``, without suffix, and what it shows."""
+    """Returns the caption of each figure of ``save_figures``, by its name without suffix."""
     return {name: caption for name, _, caption in _plan(frame)}
 
 
 def draw(frame: pd.DataFrame) -> "Figure":
-    """Regret against the round, a panel for each family, dimension and delay.
+    """Draw regret against the round, one panel per family, dimension and delay.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def draw(frame: pd.DataFrame) -> "Figure":
 
 
 def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
-    """File name, rows and caption of each figure that the frame has rows for."""
+    """Yields file name, rows and caption of each figure that the frame has rows for."""
     families = list(frame.groupby(frame["family"].map(family_name)))
     for named, part in families:
         runs = part["run"].nunique()
@@ -139,12 +139,12 @@ def _plan(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
 
 
 def file_name(*parts: str) -> str:
-    """Parts joined to a name that every file system takes."""
+    """Joins the parts to a name that every file system takes."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
 
 
 def _grid(frame: pd.DataFrame, printed: pd.DataFrame) -> "Figure":
-    """Panels in the paper's layout, rows by dimension and columns by expected delay."""
+    """Draw panels in the paper's layout, rows by dimension and columns by expected delay."""
     sizes = sorted(set(zip(frame["dim"], frame["n_actions"], strict=True)))
     delays = sorted(frame["expected"].unique())
     figure, axes = new_panels(len(sizes), len(delays), share_y=True)
@@ -165,7 +165,7 @@ def _grid(frame: pd.DataFrame, printed: pd.DataFrame) -> "Figure":
 
 
 def _final(frame: pd.DataFrame, printed: pd.DataFrame) -> "Figure":
-    """Regret after the last round against the expected delay, a panel per dimension."""
+    """Draw regret after the last round against the expected delay, one panel per dimension."""
     last = frame[frame["t"] == frame["t"].max()]
     sizes = sorted(set(zip(last["dim"], last["n_actions"], strict=True)))
     columns = min(4, len(sizes))
@@ -195,7 +195,7 @@ def _final(frame: pd.DataFrame, printed: pd.DataFrame) -> "Figure":
 
 
 def new_panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any]:
-    """An empty figure and its axes, (rows, columns)."""
+    """Returns an empty figure and its axes, (rows, columns)."""
     from matplotlib.figure import Figure
 
     width, height = max(5.5, 0.6 + 2.9 * columns), 1.5 + 2.4 * rows
@@ -205,7 +205,7 @@ def new_panels(rows: int, columns: int, *, share_y: bool) -> tuple["Figure", Any
 
 
 def _places(sizes: list[Any], delays: list[str]) -> dict[Any, tuple[int, int]]:
-    """Row and column of each panel: delays across, or down where there are many, or wrapped."""
+    """Returns row and column of each panel: delays across, or down if they are many, or wrapped."""
     pairs = [(i, j) for i in range(len(sizes)) for j in range(len(delays))]
     if 1 < len(delays) <= 5:
         places = pairs
@@ -217,18 +217,18 @@ def _places(sizes: list[Any], delays: list[str]) -> dict[Any, tuple[int, int]]:
 
 
 def _policies(frame: pd.DataFrame) -> list[str]:
-    """Policies of the frame, the paper's own first."""
+    """Returns the policies of the frame, the paper's own first."""
     return sorted(frame["policy"].unique(), key=lambda name: (name != OFU, name))
 
 
 def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Look of each line; lists of lengths 7, 5 and 8 repeat together only after 280 lines."""
+    """Returns the look of each line; lists of lengths 7, 5 and 8 repeat only after 280 lines."""
     return {
         name: {
             "color": COLORS[i % len(COLORS)],
             "linestyle": DASHES[i % len(DASHES)],
             "marker": MARKERS[i % len(MARKERS)],
-            "fillstyle": "none" if i else "full",  # what lies below a marker stays in sight
+            "fillstyle": "none" if i else "full",  # lines below a marker stay in sight
             "label": name,
         }
         for i, name in enumerate(names)
@@ -236,12 +236,12 @@ def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _size_name(frame: pd.DataFrame, dim: int, n_actions: int) -> str:
-    """Dimension, and the number of actions where the frame has several."""
+    """Returns the dimension in words, and the number of actions if the frame has several."""
     return f"d = {dim}, K = {n_actions}" if frame["n_actions"].nunique() > 1 else f"d = {dim}"
 
 
 def delay_name(row: Any) -> str:
-    """The delay of a row of results, in words."""
+    """Returns the delay of a row of results, in words."""
     if row["law"] == "constant" and row["expected"] == 0:
         return "no delay"
     if not np.isfinite(row["expected"]):
@@ -250,26 +250,26 @@ def delay_name(row: Any) -> str:
 
 
 def _curves(axes: "Axes", frame: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> None:
-    """One line for each policy, with its markers apart from those of the others."""
+    """Draw one line per policy, with its markers apart from those of the others."""
     for i, (policy, style) in enumerate(styles.items()):
         shift = 0.05 + 0.2 * i / len(styles)
         draw_line(axes, frame[frame["policy"] == policy], "t", style | {"markevery": (shift, 0.2)})
 
 
 def _crosses(axes: "Axes", x: Any, y: Any, style: dict[str, Any]) -> None:
-    """Printed numbers, in the colour of the line they belong to."""
+    """Draw printed numbers, in the colour of the line they belong to."""
     axes.plot(x, y, linestyle="none", marker="x", markersize=6, color=style["color"], zorder=3)
 
 
 def _cross_style(printed: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """The entry of the legend, where there is anything printed."""
+    """Returns the entry of the legend, if anything is printed."""
     if printed.empty:
         return {}
     return {"printed": {"color": "#000000", "linestyle": "none", "marker": "x", "label": "printed"}}
 
 
 def draw_line(axes: "Axes", frame: pd.DataFrame, over: str, style: dict[str, Any]) -> None:
-    """Mean over runs, and a band of one standard error where there is more than one run."""
+    """Draw the mean over runs, and a band of one standard error if there are several runs."""
     if frame.empty:
         return
     regret = frame.groupby(over)["regret"].agg(["mean", "std", "count"])
@@ -289,7 +289,7 @@ def finish(
     *,
     from_zero: bool = True,
 ) -> None:
-    """Scales, labels on the outer panels and one legend below them all."""
+    """Set scales, label the outer panels and add one legend below them all."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     round_steps = [1, 2, 2.5, 5, 10]
@@ -315,11 +315,11 @@ def finish(
 
 
 def legend_below(figure: "Figure", styles: dict[str, dict[str, Any]]) -> None:
-    """One legend for all panels."""
+    """Add one legend for all panels."""
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], linewidth=1.6, markersize=4.5, **style) for style in styles.values()]
-    inches = 0.8 + 0.09 * max(map(len, styles))  # of the widest entry
+    inches = 0.8 + 0.09 * max(map(len, styles))  # width of the widest entry
     columns = min(len(lines), max(1, int(figure.get_figwidth() / inches)))
     place: Any = "outside lower center"
     figure.legend(handles=lines, loc=place, ncols=columns, frameon=False, handlelength=4)

@@ -1,4 +1,4 @@
-"""What a finished experiment leaves in its folder besides the numbers: figures and a report."""
+"""The output of a finished experiment besides the numbers: figures and a report."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -36,7 +36,7 @@ def write_output(
 
 
 def final_regret(results: Results) -> str:
-    """Mean regret after the last round and its standard error, a line for each lane."""
+    """Returns mean regret after the last round and its standard error, one line per lane."""
     frame = results.frame()
     last = frame[frame["t"] == frame["t"].max()]
     lanes = last.groupby(["family", "dim", "delay", "policy"], sort=False)["regret"]
@@ -46,7 +46,7 @@ def final_regret(results: Results) -> str:
 
 
 def own_settings(experiment: Experiment) -> dict[str, Any]:
-    """What was run, for the report of an experiment that is not the paper's."""
+    """Returns what was run, for the report of an experiment that is not the paper's."""
     return {
         "rounds T": experiment.horizon,
         "runs": experiment.runs,
@@ -61,7 +61,7 @@ def own_settings(experiment: Experiment) -> dict[str, Any]:
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> None:
-    """The table as ``compare.csv`` and ``compare.txt``, the figure as ``compare.png`` and PDF."""
+    """Write the table as ``compare.csv`` and ``compare.txt``, the figure as PNG and PDF."""
     reasons = [{"policy": p, "left_out": why} for p, why in comparison.left_out.items()]
     table = comparison.table.assign(left_out="")
     rows = pd.concat([table, pd.DataFrame(reasons, columns=table.columns)], ignore_index=True)
@@ -74,7 +74,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """A table for each delay, how to read it, and who is not in it."""
+    """Print one table per delay, how to read it, and the policies that are not in it."""
     console = console or Console()
     frame = comparison.results.frame()
     first, runs, rounds = frame.iloc[0], frame["run"].nunique(), int(frame["t"].max())
@@ -102,7 +102,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
 
 
 def _cells(row: Any, best: bool) -> list[str]:
-    """Numbers of a row of the table, as they are read; one run has no errors."""
+    """Returns the numbers of a row of the table as text; one run has no errors."""
     alone = pd.isna(row.standard_error)
     error = "" if alone else f" ± {row.standard_error:,.1f}"
     interval = "" if alone else f" [{_short(row.behind_low)}, {_short(row.behind_high)}]"

@@ -1,4 +1,4 @@
-"""One page that says what came out, what the paper claims, and what was run.
+"""One page with the results of an experiment, the paper's claims, and what was run.
 
 The page stands for itself: figures are inside it, and it asks for no other file, script or font.
 Verdicts come first, then figures, then the claims one by one; it can be read on a phone.
@@ -22,7 +22,7 @@ from belated.experiments.reporting.figures import captions
 
 TITLE = "Delayed feedback in generalised linear bandits: the experiments, run again"
 LONG = 12  # rows; a longer table is folded away
-# how verdicts are coloured, by how they begin
+# Colours of verdicts, by the words with which they begin.
 CLASSES = {
     "holds": "holds",
     "supported": "holds",
@@ -62,18 +62,18 @@ def write_report(
     frame : pandas.DataFrame
         Results, one row per setting, run and checkpoint.
     claims : sequence of Claim
-        The claims with their verdicts; none where the experiment is not of the paper's kind.
+        The claims with their verdicts; empty if the experiment is not of the paper's kind.
     figures : sequence of Path
         Files of ``save_figures``; those that end in .png are put into the page.
     settings : mapping
-        What was run, for the last table: name to value, or to (value, reason) for a choice that
-        the paper leaves open.
+        The settings of the run, for the last table: name to value, or to (value, reason) for a
+        choice that the paper leaves open.
     path : Path
         The HTML file.
     rule : str
-        What the verdicts mean.
+        The meaning of the verdicts.
     sections : str
-        More of the page, made by ``section``: it stands after the figures.
+        More of the page, made by ``section``: it comes after the figures.
     """
     runs, rounds = frame["run"].nunique(), int(frame["t"].max())
     introduction = (
@@ -96,7 +96,7 @@ def write_page(
     rule: str = "",
     sections: str = "",
 ) -> None:
-    """Write claims and figures as one file; ``captions`` by the name of a figure, no suffix.
+    """Write claims and figures as one file; ``captions`` go by the figure's name without suffix.
 
     ``rule`` says what the verdicts mean; for ``sections`` see ``write_report``.
     """
@@ -116,7 +116,7 @@ def write_page(
 
 
 def show(value: Any) -> str:
-    """Value as text: about four significant digits, a dash for what is not known.
+    """Returns a value as text: about four significant digits, a dash if it is not known.
 
     >>> show(0.0123456), show(-1234567.8), show(100000), show(float("nan"))
     ('0.01235', '−1,234,568', '100,000', '–')
@@ -134,7 +134,7 @@ def show(value: Any) -> str:
 
 
 def _table(rows: Sequence[Row], caption: str) -> str:
-    """Table with the keys of the rows as headings, numbers to the right."""
+    """Returns a table with the keys of the rows as headings, numbers to the right."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     numeric = {key: all(isinstance(row.get(key, math.nan), Real) for row in rows) for key in keys}
     right = {key: ' class="number"' if numeric[key] else "" for key in keys}
@@ -156,7 +156,7 @@ def _table(rows: Sequence[Row], caption: str) -> str:
 
 
 def section(title: str, text: str, tables: Mapping[str, Sequence[Row]]) -> str:
-    """A part of the page with its tables by caption; long ones are folded away."""
+    """Returns a part of the page with its tables by caption; long ones are folded away."""
     parts = [f"<h2>{escape(title)}</h2>", f"<p>{escape(text)}</p>"]
     parts += [
         _folded(_table(rows, caption), caption, len(rows)) for caption, rows in tables.items()

@@ -34,7 +34,7 @@ class MemoryLedger:
         self.park_for = park_for
         self.identity = str(uuid4())
         self._events: list[Event] = []  # an event's seq is its place in this list, from 1
-        self._places: dict[bytes, list[int]] = {}  # of the events of each decision
+        self._places: dict[bytes, list[int]] = {}  # places of the events of each decision
         self._requests: dict[tuple[str, str], tuple[bytes, bytes]] = {}
         self._subjects: dict[tuple[str, str], list[bytes]] = {}
         self._parked: dict[bytes, Waiting] = {}

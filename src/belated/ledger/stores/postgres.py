@@ -13,8 +13,8 @@ Why a reader that asks for what comes after its last position misses no event an
 - A snapshot that shows a transaction was therefore taken after all transactions with smaller
   numbers had become visible, and shows them, too. What is after the last position now was not
   visible before, and what becomes visible later has a greater number.
-- Causes come before their effects: who rewards a decision has read it, so it was visible, and the
-  reward gets a greater number.
+- Causes come before their effects: a process that rewards a decision has read it, so it was
+  visible, and the reward gets a greater number.
 
 During its turn a writer waits for the server only. The turn begins when the server has received
 the events, which are written last, and the end of the transaction is sent right behind them. A
@@ -51,7 +51,7 @@ from belated.ledger.upkeep import Retained
 
 TRIES = 10  # to settle a batch while others write about the same decisions
 _COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
-_DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds them
+_DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds decisions
 _KINDS = list(Kind)
 
 # Commits share a lock that parking and forgetting hold alone: otherwise a reward could be parked
@@ -90,14 +90,14 @@ class PostgresLedger:
     url
         ``postgresql://user@host/database``, or anything else that libpq connects to.
     schema
-        The PostgreSQL schema that holds the tables; made where there is none.
+        The PostgreSQL schema that holds the tables; made if there is none.
     park_for
         Microseconds for which a reward may precede its decision.
 
     Notes
     -----
-    A connection that is lost during a commit leaves it open whether that took place. Committing the
-    same drafts again is safe: what is there already is a DUPLICATE.
+    If a connection is lost during a commit, it is not known whether the commit took place.
+    Committing the same drafts again is safe: those that are there already are DUPLICATE.
     """
 
     def __init__(self, url: str, *, schema: str = "belated", park_for: int = PARK_FOR) -> None:
@@ -116,7 +116,7 @@ class PostgresLedger:
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
-        """See ``Ledger.commit_all``: all of them are durable, or none."""
+        """See ``Ledger.commit_all``: either all batches are durable, or none."""
         drafts = list(chain.from_iterable(batches))
         with self._session.connected() as db:
             lock = _SHARE
@@ -134,13 +134,13 @@ class PostgresLedger:
                         return [part.outcomes for part in parts]
                     lock = _ALONE
                 except ANOTHER_CAME_FIRST:
-                    pass  # see what it wrote, and judge again
+                    pass  # the next try sees what the other writer wrote, and judges again
                 db.rollback()
         name = self._session.name
         raise StoreUnavailableError(f"{name}: others wrote the same {TRIES} times in a row")
 
     def _known(self, db: Connection, lock: LiteralString, drafts: Sequence[Draft]) -> Known:
-        """Begin a transaction; returns what the log says."""
+        """Begin a transaction; returns what the log says about the drafts."""
         ids = list(mentioned(drafts))
         asked = [draft for draft in drafts if draft.request]
         names = [[draft.bandit for draft in asked], [draft.request for draft in asked]]
@@ -150,7 +150,7 @@ class PostgresLedger:
             db.execute(lock)
             facts = db.execute(_FACTS, [ids], binary=True)
             requests = db.execute(_REQUESTS, names, binary=True) if asked else ()
-        # not in the pipeline: how psycopg ends one stops the server's clock for idle transactions
+        # Not in the pipeline: psycopg's way to end one stops the server's idle-transaction clock.
         parked = db.execute(_PARKED, [ids], binary=True)
         for id, kind, bandit, due, value in facts:
             known.add(id, kind, bandit, due, value)
@@ -160,7 +160,7 @@ class PostgresLedger:
         return known
 
     def _write(self, db: Connection, parts: Sequence[Settled]) -> None:
-        """Write what was settled; events last, which get their numbers at the writer's turn.
+        """Write what was settled; events come last and get their numbers at the writer's turn.
 
         Until then the ``tx`` of an event is the place of its batch among those of this commit.
         """
@@ -301,6 +301,6 @@ def _events(rows: Any) -> list[Event]:
 
 
 def _row(event: Event) -> tuple[Any, ...]:
-    """An event as ``_INSERT`` takes it; psycopg wants arrays of one type each."""
+    """Returns an event as ``_INSERT`` takes it; psycopg wants arrays of one type each."""
     tx, _, kind, bandit, id, time, value, due, body = astuple(event)
     return tx, int(kind), bandit, id, time, None if value is None else float(value), due, body

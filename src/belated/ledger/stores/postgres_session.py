@@ -29,16 +29,16 @@ NETWORK = {  # a server that is cut off is noticed within half a minute
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-# Who stops in the middle of a transaction is cut off before those who wait for it give up.
+# A client that stops in the middle of a transaction is cut off before those who wait give up.
 TIMEOUTS = """
     set statement_timeout = '60s';
     set lock_timeout = '10s';
     set idle_in_transaction_session_timeout = '5s'
 """
-# What the ledger relies on, whatever the defaults of the server: every statement sees what was
+# The ledger relies on these, whatever the defaults of the server: every statement sees what was
 # committed before it, a commit that returned is on the disk, and ids are looked up in the index,
 # also in a log so new that PostgreSQL has no statistics of it and would read all of it instead.
-# (Costs are then as if of huge queries, and compiling those would take longer than they run.)
+# (Its cost estimates are then those of huge queries; compiling these would outlast running them.)
 GUARANTEES = """
     set default_transaction_isolation = 'read committed';
     set enable_seqscan = off;
@@ -59,7 +59,7 @@ class Session:
         try:
             given = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.ProgrammingError:
-            # neither the URL nor what libpq says of it: a password may be in both
+            # This shows neither the URL nor libpq's words about it: a password may be in both.
             raise wrong("ledger", "postgresql://...", EXPECTED) from None
         self._settings: dict[str, Any] = NETWORK | given
         host, database = given.get("host", "localhost"), given.get("dbname", "")
@@ -73,7 +73,7 @@ class Session:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """The connection, made where there is none. After any error the next call makes another."""
+        """Yields the connection, made if there is none. After an error the next call makes one."""
         with self._lock:
             try:
                 yield self._connection or self._connect()
@@ -109,7 +109,7 @@ class Session:
     def _migrate(self, db: Connection) -> None:
         if not self._missing(db):
             return
-        # Another process may be about to do the same. Not a lock of the transaction: one that
+        # Another process may be about to do the same. This is no lock of the transaction: one that
         # began before the wait does not see the tables that were made meanwhile.
         lock = "(hashtext('belated'), hashtext(%s))"
         db.execute(f"select pg_advisory_lock{lock}", [self.schema])
@@ -134,6 +134,6 @@ class Session:
 
 
 def only(rows: Any) -> Any:
-    """The row of a result that has one."""
+    """Returns the row of a result that has exactly one."""
     (row,) = rows
     return row

@@ -1,4 +1,4 @@
-"""Looking after a ledger in PostgreSQL: is it sound, and what is old in it."""
+"""Looking after a ledger in PostgreSQL: its soundness, and its old decisions."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def problems_of(db: Connection) -> list[str]:
 def blank_old(
     db: Connection, before: int, after: Position, *, dry_run: bool
 ) -> tuple[Retained, Position | None]:
-    """Take from the next old decisions what retention takes; and the place of the last of them."""
+    """Take from the next old decisions what retention takes; returns counts and the last place."""
     rows = db.execute(_OLD, [*after, before, RETAIN_ROWS], binary=True).fetchall()
     if not rows:
         return Retained(), None
@@ -57,7 +57,7 @@ def blank_old(
 
 
 def drop_parked(db: Connection, before: int, *, dry_run: bool) -> Retained:
-    """Rewards whose decision never came."""
+    """Drop rewards whose decision never came."""
     (found,) = only(db.execute("select count(*) from parked where time < %s", [before]))
     if not dry_run:
         db.execute("delete from parked where time < %s", [before])

@@ -1,7 +1,7 @@
 """A ledger in one SQLite file: write-ahead log, every commit flushed to the disk.
 
 Several processes may use one file. SQLite lets one of them write at a time, so ``seq`` is commit
-order, and whoever holds the write lock sees everything before it.
+order, and the process that holds the write lock sees everything before it.
 """
 
 import os
@@ -50,7 +50,7 @@ _COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
 _KINDS = list(Kind)
 _INSERT = f"insert into events ({_COLUMNS}) values (?,?,?,?,?,?,?,?,?)"
 _INSERT_TOGETHER = _INSERT + ", (?,?,?,?,?,?,?,?,?)" * (TOGETHER - 1)
-# cross join: look each id up, whatever the planner thinks of the sizes
+# cross join: each id is looked up, whatever the planner thinks of the sizes
 _FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
     from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
 _NEWEST = """select max(
@@ -64,7 +64,7 @@ class SQLiteLedger:
     Parameters
     ----------
     path
-        The file; made where there is none.
+        The file; made if there is none.
     park_for
         Microseconds for which a reward may precede its decision.
     vfs
@@ -87,7 +87,7 @@ class SQLiteLedger:
         self._vfs = vfs
         self._waits = waits
         self._lock = RLock()
-        # what this object wrote itself need not be read back to be followed
+        # Events that this object wrote itself need not be read back to be followed.
         self._tail: list[Event] = []
         self._tail_after = Position()
         with self._translated():
@@ -103,7 +103,7 @@ class SQLiteLedger:
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
-        """See ``Ledger.commit_all``: all of them are durable, or none."""
+        """See ``Ledger.commit_all``: either all batches are durable, or none."""
         events: list[Event] = []
         outcomes = []
         with self._lock:  # around the tail, too: another thread may be following
@@ -130,10 +130,10 @@ class SQLiteLedger:
         if ids and memory is not None:
             known.facts = memory.open_decisions(ids)
             ids -= known.facts.keys()
-        if ids:  # those of new decisions are greater than all there are
+        if ids:  # ids of new decisions are greater than all in the log
             newest = execute(_NEWEST).get
             ids = {id for id in ids if id <= newest}
-        if ids:  # one query for all: four times as fast as one for each
+        if ids:  # one query for all is four times as fast as one per id
             several = (apsw.carray(tuple(ids), flags=apsw.SQLITE_CARRAY_BLOB),)
             for row in execute(_FACTS, several):
                 known.add(*row)
@@ -271,7 +271,7 @@ class SQLiteLedger:
     def behind(self, after: Position) -> int:
         """See ``Ledger.behind``."""
         with self._reading() as execute:
-            # no number is left out and no row deleted: to count would take the longer the more
+            # No number is left out and no row deleted; counting would take longer in a longer log.
             last = execute("select coalesce(max(seq), 0) from events").get
             return max(0, int(last) - after.seq)
 
@@ -312,11 +312,11 @@ class SQLiteLedger:
         self._db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
         self._db.set_busy_timeout(BUSY_MS)
         mode = self._db.execute("pragma journal_mode = wal").get
-        if mode != "wal":  # without a word SQLite keeps a mode that loses commits in a power cut
+        if mode != "wal":  # SQLite silently keeps a mode that loses commits in a power cut
             raise LedgerError(f"{self.path}: journal mode {mode!r}, expected 'wal'")
         self._db.execute("pragma synchronous = full")
         self._db.execute("pragma fullfsync = on")  # else macOS leaves commits in the disk's cache
-        self._db.execute("pragma secure_delete = on")  # what is erased must not stay in free pages
+        self._db.execute("pragma secure_delete = on")  # erased data must not stay in free pages
         self._file = self._file_now()
 
     def _set_patience(self) -> None:
@@ -372,7 +372,7 @@ class SQLiteLedger:
                 raise
 
     def _open_again(self) -> None:
-        """The file is not the one we opened. SQLite would go on with one that nobody finds."""
+        """Open the file anew: it was replaced, and SQLite would go on with a file nobody finds."""
         if not self.path.exists():
             raise StoreUnavailableError(f"{self.path}: the file is gone")
         self._db.close()
@@ -386,7 +386,7 @@ class SQLiteLedger:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Errors of SQLite as those of a ledger."""
+        """Raises errors of SQLite as those of a ledger."""
         try:
             yield
         except (apsw.CorruptError, apsw.NotADBError) as error:

@@ -1,4 +1,4 @@
-"""Looking after a SQLite file: is it sound, what is old in it, and a copy of it."""
+"""Looking after a SQLite file: its soundness, its old decisions, and a copy of it."""
 
 import os
 from pathlib import Path
@@ -15,8 +15,8 @@ MOST_PROBLEMS = 20
 _REQUEST = "from requests where bandit = ? and request = ? and id = ?"
 _SUBJECT = "from subjects where bandit = ? and subject = ? and id = ?"
 
-# (what is wrong, how many rows it is wrong of); seq and tx are as ``SQLiteLedger.commit`` makes
-# them, without gaps
+# Each entry has a problem and a query that counts its rows. ``SQLiteLedger.commit`` makes seq and
+# tx without gaps.
 _RULES = (
     ("events are missing", "select coalesce(max(seq), 0) - count(*) from events"),
     (
@@ -71,10 +71,10 @@ def blank_old(execute: Any, before: int, rows: range, *, dry_run: bool) -> Retai
 
 
 def copy_to(execute: Any, target: Path) -> None:
-    """A copy as of now in a new file, under an identity of its own.
+    """Writes a copy as of now into a new file, under an identity of its own.
 
-    Snapshots know the log they were taken of by its identity. A log that is restored from a copy
-    goes on differently from the one that was copied, so theirs are not its own.
+    A snapshot names its log by the log's identity. A log that is restored from a copy goes on
+    differently from the log that was copied, so it must not use the snapshots of that one.
     """
     if target.exists():
         raise LedgerError(f"{target} exists: expected the name of a new file")

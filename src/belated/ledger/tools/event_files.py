@@ -1,8 +1,8 @@
 """Files that hold a log without loss: JSON lines, or Parquet.
 
-A JSON lines file begins with a line that says what it is and ends with one that says how much there
-was, so that half a file, or a damaged one, is told from a whole one. Parquet files do that by
-themselves.
+The first line of a JSON lines file says what it is and the last line how much there was, so that
+half a file, or a damaged one, is told from a whole one. Parquet files have such marks of their
+own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ _NAMES = [kind.name.lower() for kind in Kind]
 
 
 class EventRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One event in a file. ``digest`` is that of the decision's request, if it had one."""
+    """One event in a file. ``digest`` is the digest of the decision's request, if it had one."""
 
     tx: int
     seq: int
@@ -60,14 +60,14 @@ class DamagedFileError(ValueError):
 
 
 def row_of(event: Event, digest: bytes | None) -> EventRow:
-    """An event as a file holds it."""
+    """Returns an event as a file holds it."""
     tx, seq, kind, bandit, id, time, value, due, body = astuple(event)
     name = to_text(id) if id else ""
     return EventRow(tx, seq, _NAMES[kind], bandit, name, time, value, due, body, digest)
 
 
 def event_of(row: EventRow) -> Event:
-    """The event that ``row_of`` made a row of."""
+    """Returns the event from which ``row_of`` made the row."""
     if row.kind not in _KINDS:
         raise wrong("kind", row.kind, f"one of {', '.join(_KINDS)}")
     id = from_text(row.id) if row.id else NOBODY
@@ -78,7 +78,7 @@ def event_of(row: EventRow) -> Event:
 
 
 def write_events(file: IO[bytes], suffix: str, rows: Iterable[EventRow]) -> int:
-    """Write a file of events; returns how many."""
+    """Write a file of events; returns how many it has."""
     return write_rows(file, _schema(), rows) if suffix == ".parquet" else _write_lines(file, rows)
 
 
@@ -95,10 +95,10 @@ def is_event_file(path: Path) -> bool:
 
 
 def read_events(path: Path, share: Share) -> Iterator[tuple[int, EventRow]]:
-    """Every event with the number of its line or row, from 1. Raises at the end if it is damaged.
+    """Yields every event with its line or row, from 1. Raises at the end if the file is damaged.
 
-    Whoever must not act on half a file reads it to the end first. ``share`` tells from then on
-    what part of the file has been read.
+    A caller that must not act on half a file reads it to the end first. ``share`` tells from then
+    on what part of the file has been read.
     """
     return (_read_parquet if path.suffix == ".parquet" else _read_lines)(path, share)
 
@@ -122,7 +122,7 @@ def _read_lines(path: Path, share: Share) -> Iterator[tuple[int, EventRow]]:
     decode, digest = msgspec.json.Decoder(EventRow).decode, sha256()
     with path.open("rb") as file:
         share.position = part_read(path, file)
-        held = file.readline()  # the last line is none of the events: always one line behind
+        held = file.readline()  # one line is held back, because the last is no event
         _check_version(path, _decoded(path, 1, held, Header).version)
         digest.update(held)
         number, held = 2, file.readline()

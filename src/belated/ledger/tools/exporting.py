@@ -29,7 +29,7 @@ class Selection(NamedTuple):
     until: int | None = None
 
     def wants(self, event: Event) -> bool:
-        """Return whether this is one of them."""
+        """Returns whether the event is selected."""
         return (
             self.bandit in (None, event.bandit)
             and (self.since is None or event.time >= self.since)
@@ -40,7 +40,7 @@ class Selection(NamedTuple):
 def export(
     ledger: Ledger, out: Path, selection: Selection, *, as_joined: bool, dry_run: bool
 ) -> dict[str, Any]:
-    """Write a file, all of it or nothing; returns what was written."""
+    """Write a file, all of it or nothing; returns a description of what was written."""
     suffixes = joining.SUFFIXES if as_joined else event_files.SUFFIXES
     if out.suffix not in suffixes:
         hint = "" if as_joined or out.suffix != ".csv" else "; CSV is for --joined"
@@ -67,7 +67,7 @@ def _rows(ledger: Ledger, selection: Selection, told: Told) -> Iterator[EventRow
 
 
 def _request_digest(ledger: Ledger, event: Event) -> bytes | None:
-    """By which a retry of the request is told from another request of the same name."""
+    """Returns the digest that tells a retry from another request of the same name."""
     if event.kind != Kind.DECIDED or not event.id:
         return None
     request = _decided.decode(event.body).request

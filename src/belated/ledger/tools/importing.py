@@ -1,7 +1,7 @@
-"""Files into a ledger: checked from the first row to the last before anything is written.
+"""Files into a ledger: every row is checked before anything is written.
 
-Run again after an interruption, an import goes on where it stopped: what the ledger holds already
-changes nothing.
+An import that is run again after an interruption goes on where it stopped: events that the ledger
+holds already change nothing.
 """
 
 from pathlib import Path
@@ -61,7 +61,7 @@ def _import_export(url: str, path: Path, options: Options) -> dict[str, Any]:
         if value:
             option = {"columns": "--map"}.get(name, f"--{name.replace('_', '-')}")
             raise wrong(option, value, "nothing: the file is an export of belated, taken as it is")
-    if is_new(url):  # a ledger is made once it is known what goes into it
+    if is_new(url):  # a ledger is made once its content is known
         plan = check_events(MemoryLedger(), path)
     else:
         with opened(url) as ledger:

@@ -89,15 +89,15 @@ def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
         written: Future[None] = Future()
         written.set_result(None)
         for batches in _batches(path, plan, told):
-            written.result()  # raises what went wrong
-            # the store is at work while the next events are read
+            written.result()  # raises the error of the write, if any
+            # The store is at work while the next events are read.
             written = thread.submit(_commit, ledger, path, batches)
         written.result()
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Switch the garbage collector off, a third of the work: nothing here makes cycles."""
+    """Switch the garbage collector off, which is a third of the work: nothing here makes cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -108,7 +108,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def _batches(path: Path, plan: Plan, told: Callable[[int], None]) -> Iterator[list[list[Draft]]]:
-    """Transactions that are not there yet, about ``BATCH`` events at a time."""
+    """Yields the transactions that are not there yet, about ``BATCH`` events at a time."""
     left = Counter(plan.skipped)
     batches: list[list[Draft]] = []
     tx = waiting = 0

@@ -1,4 +1,4 @@
-"""Somebody else's log into a bandit: decisions, and rewards when they came."""
+"""Somebody else's log into a bandit: decisions, and rewards at the time they came."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ class LogFile(NamedTuple):
     def chunks(
         self, translator: Translator, told: Told, share: Share
     ) -> Iterator[tuple[list[Imported], list[Bad]]]:
-        """Decisions and bad rows, some thousand rows at a time."""
+        """Yields decisions and bad rows, some thousand rows at a time."""
         rows = rows_of(self.path, self.format, self.mapping.texts(), share)
         while chunk := list(islice(rows, BATCH)):
             yield translator.translate(chunk)
@@ -49,7 +49,7 @@ def import_log(
     skip_bad: bool,
     dry_run: bool,
 ) -> dict[str, Any]:
-    """Decisions and rewards of a log into a bandit that exists; returns what was found and done."""
+    """Import decisions and rewards of a log into an existing bandit; returns what was done."""
     file = LogFile(path, format_of(path, format), mapping)
     mapping.check(columns_of(path, file.format))
     bandits = bandits_of(ledger)
@@ -58,7 +58,7 @@ def import_log(
     share = Share()
     with progress("checking rows", share=share) as told:
         ok, refusal = _check_log(file, translator, told, share)
-    zeros = _zeros(translator)  # now: the file is read again to be written
+    zeros = _zeros(translator)  # counted now, because the file is read again to be written
     report: dict[str, Any] = {
         "bandit": name,
         "rows_ok": ok,
@@ -96,12 +96,12 @@ class Refusal(NamedTuple):
     rows: list[Bad]
 
     def described(self, place: str) -> list[dict[str, Any]]:
-        """The first of them, for the user; ``place`` is what their numbers count."""
+        """Returns the first bad rows as the user sees them; ``place`` says what is numbered."""
         return [{place: number, "reason": reason} for number, reason in self.rows]
 
 
 class _Seen:
-    """Tells the same decision twice from two that contradict each other."""
+    """Tells a decision that comes twice from two rows that contradict each other."""
 
     def __init__(self) -> None:
         self._rewards: dict[bytes, float | None] = {}
@@ -117,7 +117,7 @@ class _Seen:
 def _check_log(
     file: LogFile, translator: Translator, told: Told, share: Share
 ) -> tuple[int, Refusal]:
-    """Read the whole file: how many rows are decisions, and which are not."""
+    """Read the whole file; returns the number of decisions, and the rows that are refused."""
     ok, n_bad, seen = 0, 0, _Seen()
     first: list[Bad] = []
     for imported, bad in file.chunks(translator, told, share):
@@ -150,9 +150,9 @@ def _write_log(
 
 
 def in_time_order(rows: Iterable[Imported], *, conversion: bool, now: int) -> Iterator[Draft]:
-    """Decisions in their order; rewards and the ends of windows between them, when they came.
+    """Yields decisions in their order, with rewards and the ends of windows between them.
 
-    So the log reads as if the bandit had been there, where the rows are in the order of time.
+    If the rows are in the order of time, the log reads as if the bandit had been there.
     """
     later: list[tuple[int, int, Draft]] = []  # a heap; the count keeps equal times in order
     for count, row in enumerate(rows):

@@ -1,7 +1,7 @@
 """Invariants of every log, whoever wrote it.
 
-The rulebook is that of the stores: an event belongs into the log if ``settling`` would let it in
-after those before it.
+The rulebook is that of the stores: an event belongs into the log if ``settling`` would accept it
+after the events before it.
 """
 
 import math
@@ -43,18 +43,18 @@ class _Limits(NamedTuple):
     """Limits that the decisions and rewards of a bandit must keep."""
 
     spec: Spec
-    dims: frozenset[int]  # of vectors: features may have grown
+    dims: frozenset[int]  # lengths of vectors: features may have grown
     max_norm: float
     possible: Callable[[float], bool]
 
 
 class Rules:
-    """Looks at the events of a log, one after the other.
+    """Checks the events of a log, one after the other.
 
     Parameters
     ----------
     now
-        No event can be much later.
+        The present time; no event can be much later.
     """
 
     def __init__(self, now: int) -> None:
@@ -63,7 +63,7 @@ class Rules:
         self._limits: dict[str, _Limits] = {}
         self._last = Position()
         # A clock may be set back. Ids then go on from the last one, ahead of the time, and rewards
-        # come before their decisions: how far is known from what the log holds before them.
+        # come before their decisions. The log before them tells by how much.
         self._earliest, self._newest_id = now, 0
         self._bodies: dict[Kind, Callable[[Event], str]] = {
             Kind.DECIDED: self._decision,
@@ -81,7 +81,7 @@ class Rules:
         if not OLDEST <= event.time <= self.latest:
             return f"has the time {iso(event.time)}"
         said = self._content(event)
-        if not said:  # what is wrong must not vouch for what follows
+        if not said:  # a wrong event must not vouch for those that follow
             self._earliest = min(self._earliest, event.time)
             if event.kind == Kind.DECIDED:
                 self._newest_id = max(self._newest_id, _made(event.id, event.time))
@@ -103,7 +103,7 @@ class Rules:
         spec = msgspec.json.decode(event.body, type=Spec)
         try:
             family = files.rebuild("FAMILIES", spec.family, [])
-            if "max_reward" in family._fields:  # as it was then: version 0.1 knew no such bound
+            if "max_reward" in family._fields:  # as it was then: version 0.1 had no such bound
                 family = family._replace(max_reward=1e100)
             possible = family.support.contains
         except files.SnapshotError:  # a family that is not part of belated
@@ -115,7 +115,7 @@ class Rules:
             return ""
         try:
             now = known.spec.changed_to(spec)
-        except ValueError:  # two made or changed it at the same time, unlike: the first one counts
+        except ValueError:  # two processes changed it at once, differently: the first one counts
             grows = known.spec.features is not None and spec.features is not None
             same = spec.max_norm == known.spec.max_norm and (grows or spec.dim in known.dims)
             return "" if same else "gives the bandit another dimension or another bound"
@@ -141,7 +141,7 @@ class Rules:
         return ""
 
     def _settled(self, event: Event) -> str:
-        """The judgement of the stores on the event as a draft."""
+        """Returns the judgement of the stores on the event as a draft."""
         facts = self._known.facts.get(event.id)
         if event.kind == Kind.DECIDED:
             status = Status.ACCEPTED if facts is None else Status.DUPLICATE
@@ -165,7 +165,7 @@ class Rules:
 
 
 def _made(id: bytes, otherwise: int) -> int:
-    """Returns the time in an id, or None if the id holds none."""
+    """Returns the time in an id, or ``otherwise`` if the id holds none."""
     return time_of(id) if id and id[6] >> 4 in _TIMED else otherwise
 
 

@@ -1,4 +1,4 @@
-"""Decisions with what became of them, one row each: what off-policy evaluation reads."""
+"""Decisions joined with their rewards, one row per decision, for off-policy evaluation."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 class JoinedRow(msgspec.Struct, gc=False):
-    """A decision and what became of it. Times are in microseconds since 1970."""
+    """A decision and its ending. Times are in microseconds since 1970."""
 
     bandit: str
     id: str
@@ -33,7 +33,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     action: str
     propensity: float | None
     context: str | None  # JSON
-    x: list[float]  # by the features at the end of the log, where those have grown
+    x: list[float]  # by the features at the end of the log, if they have grown
     model_version: int
     policy: str
     reward: float | None
@@ -43,9 +43,9 @@ class JoinedRow(msgspec.Struct, gc=False):
 
 
 def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
-    """The decisions that are wanted, in the order of the log. Erased ones are not among them.
+    """Yields the wanted decisions in the order of the log, without the erased ones.
 
-    What became of a decision comes after it, maybe much later: the log is read twice.
+    The ending of a decision may come much later than the decision, so the log is read twice.
     """
     endings: dict[bytes, Ending] = {}
     settings: dict[str, _Settings] = {}
@@ -76,7 +76,7 @@ class _Settings:
     def change(self, new: Spec) -> None:
         """Take in further settings, as ``Fold`` does."""
         old = self.spec
-        with suppress(ValueError):  # two changed them at the same time, unlike
+        with suppress(ValueError):  # two processes changed them at once, differently
             self.spec = old.changed_to(new)
         if self.spec.dim != old.dim and self.spec.features and old.features:
             self.earlier.grow(*(Features.from_dict(f) for f in (old.features, self.spec.features)))
@@ -103,13 +103,13 @@ def _row(event: Event, ending: Ending, settings: _Settings) -> JoinedRow:
 
 
 def write_joined(file: IO[bytes], suffix: str, rows: Iterable[JoinedRow]) -> int:
-    """Write a file of decisions; returns how many."""
+    """Write a file of decisions; returns how many it has."""
     writers = {".jsonl": _write_lines, ".parquet": _write_parquet, ".csv": _write_csv}
     return writers[suffix](file, rows)
 
 
 def _plain(row: JoinedRow) -> dict[str, Any]:
-    """With times that people can read."""
+    """Returns a row with times that people can read."""
     cells = msgspec.structs.asdict(row)
     late = row.reward_time
     return cells | {"time": iso(row.time), "reward_time": None if late is None else iso(late)}

@@ -13,7 +13,7 @@ from belated.ledger.tools.verifying import verify
 
 
 def save_snapshot(url: str, folder: Path | None, *, dry_run: bool) -> dict[str, Any]:
-    """Fold the log on from the newest snapshot, and save what is known then."""
+    """Fold the log on from the newest snapshot, and save the state at its end."""
     folder = folder or snapshots.default_folder(url)
     if folder is None:
         raise wrong("--folder", None, "a folder: this ledger is no file that it could lie beside")
@@ -28,7 +28,7 @@ def save_snapshot(url: str, folder: Path | None, *, dry_run: bool) -> dict[str, 
 
 
 def copy(url: str, out: Path, *, dry_run: bool) -> dict[str, Any]:
-    """Copy a ledger to a new file and verify the copy; one that is not sound is not kept."""
+    """Copy a ledger to a new file and verify the copy; a copy that is not sound is deleted."""
     if url.startswith(("postgresql://", "postgres://")):
         raise LedgerError(
             "a ledger in PostgreSQL: expected SQLite; PostgreSQL has its own tool for it: "
@@ -51,7 +51,7 @@ def copy(url: str, out: Path, *, dry_run: bool) -> dict[str, Any]:
 
 
 def without_password(url: str) -> str:
-    """A URL that may be shown.
+    """Returns a URL that may be shown.
 
     >>> without_password("postgresql://me:secret@host/shop")
     'postgresql://me@host/shop'

@@ -21,22 +21,22 @@ from belated.ledger.tools.times import DAY, microseconds, plausible
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
 TEXTS = ("id", "action", "subject")
 IMPORTED = "imported"  # in place of the policy's name
-_VERSION, _VARIANT = 8 << 76, 2 << 62  # RFC 9562: an id made in a way of our own
+_VERSION, _VARIANT = 8 << 76, 2 << 62  # RFC 9562: for an id made by a rule of our own
 
 
 class Mapping(NamedTuple):
     """The meaning of each column of a user's log."""
 
-    columns: dict[str, str]  # of each field
+    columns: dict[str, str]  # column by field
     vector: tuple[str, ...] = ()  # the features of the action that was played
-    context: tuple[str, ...] = ()  # none: those that the bandit's features name
+    context: tuple[str, ...] = ()  # empty: the columns that the bandit's features name
 
     def texts(self) -> frozenset[str]:
-        """Columns that hold names: 007 and 7 are different names."""
+        """Returns the columns that hold names: 007 and 7 are different names."""
         return frozenset(self.columns[field] for field in TEXTS)
 
     def check(self, columns: list[str] | None) -> None:
-        """Raise where a column is not there."""
+        """Raises if a column is missing."""
         named = [*self.columns.values(), *self.vector, *self.context]
         given = [n for f, n in self.columns.items() if n != default_column(f)]
         needed = {self.columns["id"], self.columns["time"], *given, *self.vector, *self.context}
@@ -46,7 +46,7 @@ class Mapping(NamedTuple):
 
 
 def default_column(field: str) -> str:
-    """The column of a field that is not mapped."""
+    """Returns the column of a field that is not mapped."""
     return field.replace("-", "_")
 
 
@@ -82,7 +82,7 @@ class Bad(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """A row that is understood but for its vector."""
+    """A row whose cells are all understood, before its vector is made."""
 
     line: int
     name: str
@@ -96,16 +96,16 @@ class _Cells(NamedTuple):
 
 
 class Translator:
-    """Makes decisions of rows.
+    """Makes decisions from rows.
 
     Parameters
     ----------
     name, bandit
-        Into which to import.
+        The bandit into which to import.
     mapping
         The meaning of each column of a user's log.
     now
-        No time can be much later.
+        The present time; no time in the log can be much later.
     """
 
     def __init__(self, name: str, bandit: Bandit, mapping: Mapping, now: int) -> None:
@@ -117,16 +117,16 @@ class Translator:
         self.actions.count_in(self.unmatched)
         self.retired: Counter[str] = Counter()  # rows by action, where none is registered
         self._used = self._used_columns()
-        self._columns: set[str] = set()  # of the rows seen so far
+        self._columns: set[str] = set()  # columns of the rows seen so far
 
     def columns_not_used(self) -> list[str]:
-        """Columns of the rows that nothing is made of, such as a misspelt one."""
+        """Returns the columns of the rows that nothing uses, such as a misspelt one."""
         mapping, features = self.mapping, self.actions.features
         meant = {*mapping.columns.values(), *mapping.vector, *self._used}
         return sorted(self._columns - meant - {*getattr(features, "ignore", ())})
 
     def _used_columns(self) -> tuple[str, ...]:
-        """Columns that make up the context."""
+        """Returns the columns that make up the context."""
         features = self.actions.features
         if features is None and self.mapping.context:
             raise wrong("--context", ",".join(self.mapping.context), "a bandit with features")
@@ -141,7 +141,7 @@ class Translator:
         return self.mapping.context or tuple(map(str, listed))
 
     def translate(self, rows: Sequence[Row]) -> tuple[list[Imported], list[Bad]]:
-        """The decisions of these rows, and the rows that are none."""
+        """Returns the decisions of these rows, and the rows that are not decisions."""
         self._columns.update(*(row.cells for row in rows))
         understood, bad = [], []
         for row in rows:
@@ -201,12 +201,12 @@ class Translator:
         return reward
 
     def _vectors(self, rows: list[_Cells]) -> list[bytes | str]:
-        """The vector of each row, or why it has none."""
+        """Returns the vector of each row, or the reason why it has none."""
         if self.mapping.vector:
             return [_or_reason(self._given_vector, row) for row in rows]
         if self.actions.features is None:
             return [_or_reason(self._registered_vector, row) for row in rows]
-        try:  # all at once is much quicker, but tells of the first error only
+        try:  # all at once is much quicker, but reports only the first error
             actions, contexts = zip(*map(self._action_and_context, rows), strict=True)
             matrix = self.actions.features.transform(list(actions), list(contexts))
             return [x.tobytes() for x in matrix]
@@ -298,10 +298,10 @@ def _or_reason(vector_of: Any, row: _Cells) -> bytes | str:
 
 
 def decision_id(bandit: str, name: str, time: int) -> bytes:
-    """The id of an imported decision: always the same for the same name, and sorted by time.
+    """Returns the id of an imported decision, the same for the same name, and sorted by time.
 
-    An id of ours stays what it is. Any other name is hashed, with that of the bandit, so that a log
-    can be imported into two bandits.
+    An id made by belated stays the same. Any other name is hashed together with the bandit's name,
+    so that a log can be imported into two bandits.
 
     >>> decision_id("shop", "order 17", 1_700_000_000_000_000).hex()
     '018bcfe5680084638767ae2987a41dc7'

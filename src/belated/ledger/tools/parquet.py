@@ -12,7 +12,7 @@ CHUNK = 20_000  # rows in memory at once
 
 
 def arrow() -> tuple[Any, Any]:
-    """The library, and the part of it that is about Parquet."""
+    """Returns the library, and its module for Parquet."""
     with extra("experiments", instead="use .jsonl"):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ def arrow() -> tuple[Any, Any]:
 
 
 def write_rows(file: IO[bytes], schema: Any, rows: Iterable[msgspec.Struct]) -> int:
-    """Write structs whose fields are the columns of ``schema``; returns how many."""
+    """Write structs whose fields are the columns of ``schema``; returns how many rows there are."""
     pa, pq = arrow()
     rows, n = iter(rows), 0
     with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:

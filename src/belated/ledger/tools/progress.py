@@ -1,6 +1,6 @@
 """Progress of a command and its speed: a bar on a terminal, a line now and then elsewhere.
 
-All of it goes to the standard error, so that what the command has to say can be read by machines.
+All of it goes to the standard error, so that programs can read the output of the command.
 """
 
 import sys
@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-QUIET = 3.0  # seconds: what takes no longer needs no words
+QUIET = 3.0  # seconds: a command that takes no longer says nothing
 EVERY = 5.0  # seconds between two lines
 REFRESH = 0.1  # seconds between two changes of a bar
 
-Say = Callable[[float | None, str], None]  # is told what part is done, if that is known, and words
+Say = Callable[[float | None, str], None]  # gets the part that is done, if known, and words
 
 
 class Share:
@@ -35,7 +35,7 @@ class Meter:
         self._next = self.begun + min(pace, QUIET)
 
     def __call__(self, steps: int) -> None:
-        """Count so many more steps."""
+        """Count that many more steps."""
         self.steps += steps
         now = time.monotonic()
         if now >= self._next:
@@ -49,16 +49,16 @@ class Meter:
         return self.steps / self.total if self.total else None
 
     def words(self) -> str:
-        """The count and the rate."""
+        """Returns the count and the rate in words."""
         of = f" of {self.total:,}" if self.total else ""
         return f"{self.steps:,}{of}, {self.rate():,.0f} a second"
 
     def rate(self) -> float:
-        """Steps a second, since the beginning."""
+        """Returns the steps per second since the beginning."""
         return self.steps / max(self.seconds(), 1e-9)
 
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Returns the seconds since the beginning."""
         return time.monotonic() - self.begun
 
 
@@ -66,16 +66,16 @@ class Meter:
 def progress(
     what: str, total: int | None = None, share: Share | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A function to be told of steps; where it takes more than a moment, it shows how far it is.
+    """Yields a function to call with steps; if it all takes more than a moment, it shows progress.
 
     Parameters
     ----------
     what
-        Is being done.
+        Words for the work that is being done.
     total
-        Steps that there will be, where that is known.
+        The number of steps there will be, if it is known.
     share
-        What part is done, where the steps do not tell.
+        Tells which part is done, if the steps do not tell.
     """
     bar = _bar if sys.stderr.isatty() else _lines
     with bar(what) as (say, pace):

@@ -18,7 +18,7 @@ from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 
 CHUNK = 20_000  # events in memory at once
-Told = Callable[[int], None]  # of steps made
+Told = Callable[[int], None]  # called with the number of steps made
 
 
 def is_new(url: str) -> bool:
@@ -29,7 +29,7 @@ def is_new(url: str) -> bool:
 
 @contextmanager
 def opened(url: str) -> Iterator[Ledger]:
-    """The ledger at ``url``, which must exist: nothing is made by looking at it."""
+    """Yields the ledger at ``url``, which must exist: nothing is made by looking at it."""
     if is_new(url):
         raise FileNotFoundError(f"ledger = {url!r}: there is no such file")
     ledger = open_ledger(url)
@@ -40,7 +40,7 @@ def opened(url: str) -> Iterator[Ledger]:
 
 
 def events_of(ledger: Ledger, told: Told = lambda steps: None) -> Iterator[Event]:
-    """The whole log, in its order."""
+    """Yields the whole log, in its order."""
     position: Position = START
     while True:
         events, position = ledger.follow(position, CHUNK)
@@ -59,7 +59,7 @@ class Bandit:
 
     def change(self, new: Spec) -> None:
         """Take in further settings, as ``Fold`` does."""
-        with suppress(ValueError):  # two changed them at the same time, unlike
+        with suppress(ValueError):  # two processes changed them at once, differently
             self.spec = self.spec.changed_to(new)
             features = self.spec.feature_map(self.actions.features)
             if isinstance(features, Features):
@@ -67,7 +67,7 @@ class Bandit:
 
 
 def bandits_of(ledger: Ledger, told: Told = lambda steps: None) -> dict[str, Bandit]:
-    """The bandits of a ledger, with their settings and actions of now."""
+    """Returns the bandits of a ledger, with their present settings and actions."""
     bandits: dict[str, Bandit] = {}
     for event in events_of(ledger, told):
         if event.kind == Kind.CONFIGURED:
@@ -84,7 +84,7 @@ def bandits_of(ledger: Ledger, told: Told = lambda steps: None) -> dict[str, Ban
 
 
 def only_bandit(bandits: dict[str, Any], name: str | None) -> str:
-    """The bandit that is meant."""
+    """Returns the given name, or that of the only bandit; raises if there is no such bandit."""
     if name is None and len(bandits) == 1:
         return next(iter(bandits))
     if name not in bandits:
@@ -108,16 +108,16 @@ class NoFeatures:
 
     @classmethod
     def for_spec(cls, spec: Spec) -> "NoFeatures | None":
-        """In place of the features of a bandit, where they cannot be read from its settings."""
+        """Returns a stand-in for a bandit's features if its settings do not hold them."""
         readable = spec.features is None or spec.features.get("kind") == "features"
         return None if readable else cls(spec.dim)
 
 
 class Rebuilding(Replica):
-    """A loop that reads a log and decides nothing, so it can do without features."""
+    """A replica that reads a log and decides nothing, so it can do without features."""
 
     def empty_fold(self, name: str, spec: Spec) -> Fold:
-        """See ``Replica``."""
+        """Returns an empty fold, with a stand-in for features that the log cannot hold."""
         return Fold(name, spec, self._types, NoFeatures.for_spec(spec))
 
 

@@ -1,4 +1,4 @@
-"""Rebuilding state from the log; and what another policy would have made of the same log."""
+"""Rebuilding state from the log, and the choices of another policy on the same log."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from belated.ledger.tools.reading import NoFeatures, events_of, only_bandit, reb
 from belated.ledger.tools.times import iso
 
 COMPARED = 10_000  # decisions for which the other policy is asked
-THETA = 5  # components that are shown
+THETA = 5  # components of theta that are shown
 _decided = msgspec.msgpack.Decoder(Decided)
 
 
@@ -58,7 +58,7 @@ def described(fold: Fold) -> dict[str, Any]:
 
 
 def other_spec(spec: Spec, policy: str | None, family: str | None) -> Spec:
-    """The settings of a bandit with another policy or family, checked."""
+    """Returns the checked settings of a bandit with another policy or family."""
     parts: dict[str, Any] = {}
     if policy is not None:
         parts["policy"] = files.describe("POLICIES", registry.parse(registry.POLICIES, policy))
@@ -72,7 +72,7 @@ def other_spec(spec: Spec, policy: str | None, family: str | None) -> Spec:
 def compare(
     ledger: Ledger, bandit: str | None, policy: str | None, family: str | None, until: int | None
 ) -> dict[str, Any]:
-    """The live model of a bandit and another one, from the same log. Nothing is written."""
+    """Compare a bandit's live model with another one from the same log. Nothing is written."""
     events = ledger.behind(START)
     with progress("replaying", events) as told:
         replica = rebuilt(ledger, told)
@@ -98,14 +98,14 @@ def compare(
 
 
 def _first_fold(ledger: Ledger, name: str, policy: str | None, family: str | None) -> Fold:
-    """The other model before the first event: with the features of that time, which may grow."""
+    """Returns the other model before the first event, with that time's features, which may grow."""
     first = next(e for e in events_of(ledger) if e.kind == Kind.CONFIGURED and e.bandit == name)
     spec = other_spec(msgspec.json.decode(first.body, type=Spec), policy, family)
     return Fold(name, spec, (), NoFeatures.for_spec(spec))
 
 
 def transactions(events: Iterable[Event], bandit: str) -> Iterator[list[Event]]:
-    """The events of a bandit, those of a transaction together."""
+    """Yields the events of a bandit, one list per transaction."""
     together: list[Event] = []
     for event in events:
         if event.bandit == bandit and event.kind != Kind.KEYS:
@@ -134,7 +134,7 @@ class Other:
     _rng: Any = field(default_factory=lambda: np.random.Generator(np.random.PCG64(0)))
 
     def take(self, transaction: list[Event], stride: int) -> None:
-        """Take in a transaction; of every ``stride``-th decision in it, ask first."""
+        """Take in a transaction; ask about every ``stride``-th decision in it first."""
         for event in transaction:
             if event.kind == Kind.DECIDED and event.id:
                 self._decisions += 1
@@ -143,12 +143,12 @@ class Other:
         self._held += [self._seen(event) for event in transaction]
 
     def finish(self) -> None:
-        """Take in all that was held back."""
+        """Take in the events that were held back."""
         self.fold.apply(self._held)
         self._held = []
 
     def _seen(self, event: Event) -> Event:
-        """Settings that the log changes later leave the other policy and family what they are."""
+        """Returns the event; settings that it changes keep the other policy and family."""
         if event.kind != Kind.CONFIGURED:
             return event
         spec = msgspec.json.decode(event.body, type=Spec)
@@ -165,7 +165,7 @@ class Other:
         self.different += choice.index != body.index
 
     def _options(self, body: Decided) -> Matrix | None:
-        """The actions there were, where the log says so."""
+        """Returns the actions there were, if the log holds them."""
         if body.matrix:
             x = np.frombuffer(body.matrix).reshape(-1, len(body.x) // 8)
             return x if x.shape[1] == self.fold.learner.dim else None  # drawn up before a growth

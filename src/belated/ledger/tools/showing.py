@@ -7,11 +7,11 @@ from typing import Any
 import typer
 
 MOST_COLUMNS = 5  # of a table that fits a terminal
-NOT_SHOWN = "_not_shown"  # how the name of a number ends that says how much a list was cut by
+NOT_SHOWN = "_not_shown"  # end of the name of a number that says how many entries a list lost
 
 
 def show(result: Mapping[str, Any], as_json: bool) -> None:
-    """A result: as JSON, or a line for each of its numbers and a table for each of its lists."""
+    """Print a result as JSON, or one line per number and one table per list."""
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
@@ -40,7 +40,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     names = [name.replace("_", " ") for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    if len(names) > MOST_COLUMNS:  # on its side: a column for each row
+    if len(names) > MOST_COLUMNS:  # on its side: one column per row
         first, *rest = zip(*cells, strict=True)
         names, cells = [names[0], *first], [[n, *c] for n, c in zip(names[1:], rest, strict=True)]
     for name in names:

@@ -20,8 +20,8 @@ WORDS = {"": None, "true": True, "false": False, "null": None}
 class Row(NamedTuple):
     """One row: its place in the file, and its cells or the reason why it has none.
 
-    ``line`` is its first line, as an editor counts them, with the header; of Parquet, its number
-    from 1.
+    ``line`` is the row's first line, as an editor counts them, with the header; for Parquet, it is
+    the row's number from 1.
     """
 
     line: int
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def format_of(path: Path, given: str | None) -> str:
-    """The format of a file: as the user says, or by its name."""
+    """Returns the format of a file: the one the user gave, or by the file's name."""
     found = given or {"json": "jsonl", "ndjson": "jsonl"}.get(path.suffix[1:], path.suffix[1:])
     if found not in FORMATS:
         raise wrong("--format", given or path.name, f"{', '.join(FORMATS)}, or such a file name")
@@ -38,7 +38,7 @@ def format_of(path: Path, given: str | None) -> str:
 
 
 def columns_of(path: Path, format: str) -> list[str] | None:
-    """The columns of a table; None where every row may have its own."""
+    """Returns the columns of a table; None if every row may have its own."""
     if format == "csv":
         with path.open(encoding="utf-8-sig", newline="") as file:
             return next(csv.reader(file), [])
@@ -49,7 +49,7 @@ def columns_of(path: Path, format: str) -> list[str] | None:
 
 
 def rows_of(path: Path, format: str, texts: Collection[str], share: Share) -> Iterator[Row]:
-    """The rows of a file; of a CSV file, the columns ``texts`` stay what they are: text.
+    """Yields the rows of a file; in a CSV file, the cells of the columns ``texts`` stay text.
 
     ``share`` tells from then on what part of the file has been read.
     """
@@ -85,13 +85,13 @@ def _csv_rows(path: Path, texts: Collection[str], share: Share) -> Iterator[Row]
 
 
 def part_read(path: Path, file: IO[bytes]) -> Callable[[], float]:
-    """A function that says what part of an open file has been read."""
+    """Returns a function that tells which part of an open file has been read."""
     size = max(1, path.stat().st_size)
     return lambda: 1.0 if file.closed else file.tell() / size
 
 
 def typed(text: str) -> Any:
-    """A cell of a CSV file as what it looks like: a number, true or false, a list, nothing, text.
+    """Returns a cell of a CSV file as it looks: a number, true or false, a list, None or text.
 
     >>> [typed(text) for text in ("2", "0.5", "true", "", "red", "[1, 2]")]
     [2, 0.5, True, None, 'red', [1, 2]]
@@ -139,10 +139,10 @@ def _json_rows(path: Path, flat: bool, share: Share) -> Iterator[Row]:
 
 
 def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision of Vowpal Wabbit's contextual bandit (cb_adf), flat.
+    """Returns a decision of Vowpal Wabbit's contextual bandit (cb_adf) as flat cells.
 
     The features of the context and of the chosen action become cells named ``namespace.feature``.
-    A cost is a negative reward. A name of the action is its ``_tag``, or its place.
+    A cost is a negative reward. The name of the action is its ``_tag``, or its place.
     """
     context = event.get("c")
     if "_labelIndex" not in event or not isinstance(context, Mapping):
@@ -166,7 +166,7 @@ def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat(features: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested features by the path that leads to them; lists of numbers by their place."""
+    """Returns nested features by the path that leads to them; lists of numbers by their place."""
     if isinstance(features, list):
         features = dict(enumerate(features))
     if not isinstance(features, Mapping):

@@ -12,18 +12,18 @@ MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 OLDEST = 946_684_800 * SECOND  # the year 2000: an earlier time is a mistake
-LATEST = 1e17  # the year 5138; a number of milliseconds taken for seconds is far beyond
+LATEST = 1e17  # the year 5138; milliseconds taken for seconds are far beyond
 EXPECTED = "an ISO time such as 2026-03-31T12:00:00Z, or seconds since 1970"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 def now() -> int:
-    """The time."""
+    """Returns the present time."""
     return time.time_ns() // 1000
 
 
 def microseconds(name: str, value: Any) -> int:
-    """A time in any of the forms that logs have; ``name`` is what errors call it.
+    """Returns a time given in any form that logs have; ``name`` is what errors call it.
 
     Numbers are seconds, milliseconds or microseconds, told apart by their size. A time without
     zone is in UTC.
@@ -48,14 +48,14 @@ def microseconds(name: str, value: Any) -> int:
 
 
 def plausible(name: str, time: int, latest: int) -> int:
-    """``time``, or an error where it is before 2000 or after ``latest``."""
+    """Returns ``time``; raises if it is before 2000 or after ``latest``."""
     if not OLDEST <= time <= latest:
         raise wrong(name, iso(time), f"a time from 2000 to {iso(latest)[:10]}")
     return time
 
 
 def iso(time: int) -> str:
-    """A time as ISO 8601 has it, to the microsecond.
+    """Returns a time in ISO 8601, to the microsecond.
 
     >>> iso(1_700_000_000_500_000)
     '2023-11-14T22:13:20.500000Z'
@@ -67,7 +67,7 @@ def iso(time: int) -> str:
 
 
 def duration(name: str, text: str) -> int:
-    """Microseconds of a duration such as 90d, 12h or 30m.
+    """Returns the microseconds of a duration such as 90d, 12h or 30m.
 
     >>> duration("older-than", "90d") == 90 * DAY
     True

@@ -57,7 +57,7 @@ def _rules(ledger: Ledger, events: int) -> Any:
 
 
 def _rebuilding(ledger: Ledger, events: int, folder: Path | None) -> list[Any]:
-    """Return whether every snapshot leads to the state that the whole log gives."""
+    """Returns one check per snapshot: whether it leads to the state that the whole log gives."""
     with progress("rebuilding from zero", events) as told:
         digests = digests_of(rebuilt(ledger, told))
     checks = [_check("rebuilt from zero", [], len(digests))]
@@ -72,7 +72,7 @@ def _from_snapshot(ledger: Ledger, path: Path, digests: dict[str, str], told: An
     replica = Rebuilding(ledger)
     try:
         if not snapshots.load_one(replica, path):
-            return []  # nobody would use it: of another ledger, or it holds what was erased since
+            return []  # nobody would use it: of another ledger, or it holds erased data
         replica.catch_up(told)
     except Exception as error:  # damaged bytes can break a reader anywhere
         return [f"{path} cannot be read ({type(error).__name__}: {error}); delete it"]

@@ -6,7 +6,7 @@ from belated.ledger.protocol import LedgerError
 
 
 def scripts(store: str) -> list[str]:
-    """The migrations of a store; the first makes an empty database into schema 1."""
+    """Returns the migrations of a store; the first makes an empty database into schema 1."""
     folder = files(__name__) / store
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [(folder / name).read_text() for name in names]

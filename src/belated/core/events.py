@@ -45,7 +45,7 @@ class Decision:
     estimate
         ``x'theta`` of the chosen action.
     width
-        How far the truth may lie above or below the estimate.
+        The distance by which the truth may lie above or below the estimate.
     """
 
     id: Any  # an int; with a ledger, a str

@@ -13,7 +13,7 @@ def extra(name: str, instead: str = "") -> Iterator[None]:
     name
         An extra of belated, such as ``plots``.
     instead
-        What the user could do instead of installing it.
+        Advice on what to do instead of installing it.
 
     Examples
     --------

@@ -23,7 +23,7 @@ class RankedAction:
     low, high
         Interval for that mean; None where there is no bound, because the policy claims none yet.
     decisions
-        How often it was played; None where that was not counted.
+        The number of times it was played; None where that was not counted.
     rewards
         The number of these decisions whose reward is known.
     """

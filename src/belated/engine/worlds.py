@@ -309,7 +309,7 @@ def audit_world(world: WorldSettings) -> list[dict[str, tuple[float, int]]]:
 def _play(
     world: WorldSettings, block_rounds: int | None, after_block: Callable[[int], None]
 ) -> "list[_Group | OwnLane]":
-    """Play all lanes; returns the groups that played them."""
+    """Play all lanes; returns the players, groups and plain lanes."""
     for lane in world.lanes:
         check_feedback(lane.policy, lane.family, world.feedback)
         check_dim(lane.delay, world.dim)

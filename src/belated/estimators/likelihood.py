@@ -34,7 +34,7 @@ class Likelihood(NamedTuple):
     newton
         The estimator proper.
     middle, half
-        Of the range of mu(z) for |z| <= bound: ``max |mu(z) - y| = half + |y - middle|``.
+        They give the range of mu(z), |z| <= bound: ``max |mu(z) - y| = half + |y - middle|``.
     rows
         The number of rewards to keep.
     """

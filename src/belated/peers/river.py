@@ -17,7 +17,7 @@ class River(Adapter):
     the whole decision set as its context, K x d numbers, and has a model for each arm; one model
     for all actions cannot be had.
 
-    What river does under delay is left as it is, so that it can be seen: burn-in counts rewards
+    The behaviour of river under delay is left as it is, to be seen: burn-in counts rewards
     and not pulls, so the first arm is played until its rewards are back; ``Exp3`` weighs a late
     reward by the chances of its latest decision.
 

@@ -1,6 +1,6 @@
 """Algorithms, one file each. A policy is a NamedTuple and the kernels it registers.
 
-Those for K arms are in plain Python: ``start`` makes the object that plays (see
+Policies for K arms are in plain Python: ``start`` makes the object that plays (see
 ``model/plain_policy.py``). A policy is imported when its name is first used, and no other with it.
 """
 

@@ -69,9 +69,9 @@ class DelayedOFUGLM(NamedTuple):
         the two readings need no distinction: the estimate is plain ridge regression.
     tol
         Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
-        The radius is widened by what the certificate says, so the guarantee is kept.
+        The radius is widened by the certified distance, so the guarantee is kept.
     order
-        Of the Taylor model behind the estimate, 2 or 3; default 3 up to 30 dimensions.
+        Order of the Taylor model behind the estimate, 2 or 3; default 3 up to 30 dimensions.
 
     Assumptions
     -----------
@@ -115,7 +115,7 @@ class DelayedOFUGLM(NamedTuple):
     order: Annotated[int, _order] | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DelayedOFUGLM":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         order = self.order or (3 if dim <= LARGEST_CUBIC_DIM else 2)
         return resolved(self, **derive(self, family, max_norm)._asdict(), order=order)

@@ -94,7 +94,7 @@ class DUCBRidge(NamedTuple):
     guaranteed: Flag = False
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DUCBRidge":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         R, kappa, lam, _ = derive(self, family, max_norm)
         return resolved(self, lam=lam, kappa=kappa, R=R, max_norm=max_norm)
@@ -104,7 +104,7 @@ class DUCBRidge(NamedTuple):
         return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam, kappa=self.kappa)
 
     def new_memory(self: Any, dim: int) -> AllRounds:
-        """No decision yet."""
+        """Returns the memory before the first decision."""
         return all_rounds(dim, self.lam)
 
 
@@ -164,7 +164,7 @@ class DUCBLiteral(NamedTuple):
     lam: Positive = 1e-6
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "DUCBLiteral":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         R, kappa, _, _ = derive(self, family, max_norm)
         return resolved(self, kappa=kappa, R=R)
@@ -182,7 +182,7 @@ class DUCBLiteral(NamedTuple):
         )
 
     def new_memory(self, dim: int) -> AllRounds:
-        """No decision yet."""
+        """Returns the memory before the first decision."""
         return all_rounds(dim, self.lam)
 
 

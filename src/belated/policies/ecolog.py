@@ -136,11 +136,11 @@ class AdaOFUECOLog(NamedTuple):
         return self
 
     def refuses(self, family: Family) -> str:
-        """Only likelihood ratios of logistic rewards are used."""
+        """Returns why it refuses this family: only ratios of logistic likelihoods are used."""
         return "" if is_logistic(family) else "needs rewards with a logistic mean"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "AdaOFUECOLog":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         reach = self.m1 * max_norm
         eta = 1.0 if self.literal else 1.0 + reach

@@ -93,7 +93,7 @@ class EVILL(NamedTuple):
 
 @kernel
 def perturb(policy: Any, state: State, w: Vector, rng: np.random.Generator) -> None:
-    """Draw w; ``work[SAMPLE]`` is scratch."""
+    """Draws w; ``work[SAMPLE]`` is scratch."""
     z, U = state.work[SAMPLE], state.work[WORK:]
     fill_normal(z, rng)
     factor_precision(state.fit, state, U)

@@ -102,13 +102,13 @@ class GLBOMD(NamedTuple):
     literal: Flag = False
 
     def refuses(self, family: Family) -> str:
-        """Likelihood ratios are used: b must be the cumulant."""
+        """Returns why it refuses this family: for likelihood ratios b must be the cumulant."""
         if is_quasi(family):
             return "needs an exponential family: b is not the cumulant of these rewards"
         return ""
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLBOMD":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         reach = self.m1 * max_norm
         if not family.kappa(reach) > 0.0:

@@ -95,7 +95,7 @@ class GLMFPL(NamedTuple):
 
 @kernel
 def add_noise(policy: Any, state: State, w: Vector, rng: np.random.Generator) -> None:
-    """Draw what the noise adds to the gradient, w = -sum of z_i x_i; uses ``work[SAMPLE]``."""
+    """Draws w = -sum of z_i x_i, which the noise adds to the gradient; uses ``work[SAMPLE]``."""
     z, U = state.work[SAMPLE], state.work[WORK:]
     fill_normal(z, rng)
     cholesky(state.W, -policy.lam, U)

@@ -95,7 +95,7 @@ class GLMUCB(NamedTuple):
     tol: Tolerance = 1e-2
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLMUCB":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         known_horizon(self)
         R, kappa, _, _ = derive(self, family, max_norm)
@@ -160,7 +160,7 @@ class GLMUCBPractical(NamedTuple):
 def _play(
     policy: Any, state: State, reach: float, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    """``reach`` is rho / L_mu, on the scale of x'theta."""
+    """Plays the optimistic action; ``reach`` is rho / L_mu, on the scale of x'theta."""
     if not explored(policy, state):
         return explore(state, actions, rng)
     return optimistic_mean(policy, state, policy.slope, reach, actions)

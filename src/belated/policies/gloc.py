@@ -92,7 +92,7 @@ class GLOC(NamedTuple):
     R: Positive | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "GLOC":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         R, kappa, lam, _ = derive(self, family, max_norm)
         return resolved(self, lam=check_ridge(lam, max_norm**2), kappa=kappa, R=R)

@@ -45,7 +45,7 @@ class Greedy(NamedTuple):
     lam: Positive = 1.0
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "Greedy":
-        """Nothing is left open."""
+        """Returns the policy as it is: no parameter is left open."""
         return accepted(self, family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:

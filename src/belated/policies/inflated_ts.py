@@ -79,7 +79,7 @@ class InflatedTS(NamedTuple):
     horizon: Whole | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "InflatedTS":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         known_horizon(self)
         R, kappa, lam, _ = derive(self, family, max_norm)

@@ -46,7 +46,7 @@ class LinTS(NamedTuple):
 
     Cost
     ----
-    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product an action. A returned
+    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product per action. A returned
     reward O(d^2).
 
     Deviations
@@ -71,11 +71,11 @@ class LinTS(NamedTuple):
     scale: NotNegative = 1.0
 
     def refuses(self, family: Family) -> str:
-        """Whatever is not linear."""
+        """Returns why it refuses this family: the mean must be linear."""
         return "" if has_identity_mean(family) else "is for rewards with mean x'theta only"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinTS":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         return resolved(self, R=noise_scale(self, family))
 

@@ -37,7 +37,7 @@ class LinUCB(NamedTuple):
     alpha
         Multiplier of the bonus, fixed; None for the formula.
     delta
-        In the formula.
+        Probability in the formula.
     horizon
         T, in the formula. A simulation fills it in.
     lam
@@ -77,11 +77,11 @@ class LinUCB(NamedTuple):
 
     @property
     def linear_mean(self) -> bool:
-        """Rewards themselves are regressed on actions."""
+        """True: rewards themselves are regressed on actions."""
         return True
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LinUCB":
-        """The part of the multiplier that does not depend on the number of actions."""
+        """Derives the part of the multiplier that does not depend on the number of actions."""
         self = accepted(self, family)
         if self.alpha is not None:
             return resolved(self, counts_actions=bool(self.counts_actions))

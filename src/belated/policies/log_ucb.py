@@ -75,7 +75,7 @@ class LogUCB1(NamedTuple):
         set holds for any.
     tol
         Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
-        The radius is widened by what the certificate says.
+        The radius is widened by the certified distance.
     kappa
         Least slope of the mean over ``|x'theta| <= max_norm m1``, the inverse of the paper's.
     horizon
@@ -98,7 +98,7 @@ class LogUCB1(NamedTuple):
     factor of 2 in its bonus, ``(1/4) sqrt(4 + 8 S) sqrt(kappa) gamma ||x||`` (Lemma 2, with the
     paper's kappa and S = m1). Theorem 2 sets lambda = d log T, ours is d log(2 + T), so that one
     round has a ridge, too. Logistic-UCB-2 (Algorithm 2) is not offered: its admissible log-odds are
-    one more constraint a round.
+    one more constraint per round.
 
     References
     ----------
@@ -114,12 +114,12 @@ class LogUCB1(NamedTuple):
     horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
-        """Its width is for the logistic mean only."""
+        """Returns why it refuses this family: the width is for the logistic mean only."""
         fits = is_logistic(family) and family.support.high == 1.0
         return "" if fits else "needs rewards in [0, 1] with a logistic mean"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "LogUCB1":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         kappa = least_slope_of(self, family, max_norm)
         alpha = self.alpha

@@ -98,7 +98,7 @@ class OFUGLB(NamedTuple):
     horizon: Whole | None = None
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUGLB":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         known_horizon(self)
         return resolved(self, **derive_constants(self, family, max_norm), family=family)
@@ -171,12 +171,12 @@ class OFULogR(NamedTuple):
     horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
-        """Rewards that are not in [0, 1] with a logistic mean."""
+        """Returns why it refuses this family: rewards must be in [0, 1] with a logistic mean."""
         fits = is_logistic(family) and family.support.high == 1.0
         return "" if fits else "is for rewards in [0, 1] with a logistic mean: use OFUGLB"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULogR":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         horizon = known_horizon(self)
         self = self._replace(lam=self.lam or dim * math.log(2.0 + horizon) * max_norm**2)
@@ -201,7 +201,7 @@ def _estimator(policy: Any, family: Family, dim: int, max_norm: float) -> Estima
 
 @generic_with_default
 def set_ridge(policy: Any) -> float:
-    """The penalty in the function whose level set it is: none by default."""
+    """Returns the penalty in the function of the level set: none by default."""
     return 0.0
 
 
@@ -232,7 +232,7 @@ def _radius(policy: Any, state: State) -> float:
 
 @set_norm.case(OFUGLB, OFULogR)
 def _set_norm(policy: Any, state: State, error: Vector) -> float:
-    """Root of what F lies above its value at the estimate."""
+    """Returns the root of the height of F above its value at the estimate."""
     other, ridge = state.work[1], set_ridge(policy)
     for i in range(error.shape[0]):
         other[i] = state.theta[i] - error[i]
@@ -242,7 +242,7 @@ def _set_norm(policy: Any, state: State, error: Vector) -> float:
 
 @kernel
 def _farthest(policy: Any, state: State, x: Vector, sign: float) -> float:
-    """Largest ``sign x'theta`` in the set."""
+    """Returns the largest ``sign x'theta`` in the set."""
     height = sqrt_beta(policy, state) ** 2
     return farthest(policy.family, state, set_ridge(policy), policy.m1, height, x, sign)
 

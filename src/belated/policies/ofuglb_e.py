@@ -15,7 +15,7 @@ m1 bounds |x'theta|, M is the self-concordance constant there, L the negative lo
 
 The estimate at hand misses the minimum by a gradient of norm e, e <= error e^-u, in the norm of the
 inverse of the Hessian at ref that is kept, and that Hessian is at most e^u times the one at the
-estimate. With C = 2 (1 + M Z), q the distance in the kept norm and B what 3. has in parentheses,
+estimate. With C = 2 (1 + M Z), q the distance in the kept norm and B the last factor in 3.,
 ``q^2 e^-u / C - e q <= B``, hence ``q <= e^(u/2) sqrt(C B) + C error``.
 """
 
@@ -125,7 +125,7 @@ class OFUGLBe(NamedTuple):
     drift: Annotated[float, at_least(1e-9)] = 0.1
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUGLBe":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         return resolved(self, **derive_constants(self, family, max_norm))
 
@@ -144,7 +144,7 @@ class OFUGLBe(NamedTuple):
 
 @kernel
 def penalised_excess(policy: Any, state: State) -> float:
-    """a(phi) beta^2 + lam m1^2 / 2: how far F(theta_star) may lie above F(theta)."""
+    """Returns a(phi) beta^2 + lam m1^2 / 2, the most that F(theta_star) exceeds F(theta) by."""
     return policy.a_phi * log_ratio_bound(policy, state) + 0.5 * policy.lam * policy.m1**2
 
 

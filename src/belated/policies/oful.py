@@ -1,4 +1,4 @@
-"""OFUL of Abbasi-Yadkori, Pal and Szepesvari (2011), and its variant that seldom looks up."""
+"""OFUL of Abbasi-Yadkori, Pal and Szepesvari (2011), and its variant with rare switches."""
 
 import math
 from typing import Any, NamedTuple
@@ -62,7 +62,7 @@ class OFUL(NamedTuple):
     R
         Sub-Gaussian scale of the noise; the family's by default.
     determinant
-        Which of the two widths.
+        True for the first of the two widths, False for the second.
 
     Assumptions
     -----------
@@ -92,11 +92,11 @@ class OFUL(NamedTuple):
     determinant: Flag = True
 
     def refuses(self, family: Family) -> str:
-        """Its model is linear."""
+        """Returns why it refuses this family: the model is linear."""
         return linear_only(family)
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFUL":
-        """Fill in R."""
+        """Returns the policy with R filled in."""
         self = accepted(self, family)
         return resolved(self, R=noise_scale(self, family), max_norm=max_norm)
 
@@ -106,7 +106,7 @@ class OFUL(NamedTuple):
 
 
 class LastSwitch(NamedTuple):
-    """What was known when the policy last looked up."""
+    """Estimate, matrix and counts at the time when the policy last looked up."""
 
     theta: Vector  # (d,)
     W_inv: Matrix  # (d, d)
@@ -121,7 +121,7 @@ class OFULRarely(NamedTuple):
     """OFUL that looks up only when the determinant of W has grown by the factor 1 + C.
 
     Until then it plays on with the estimate, the matrix and the width it had at the last switch.
-    ``radius`` and ``interval`` are those of what has returned by now, as in OFUL.
+    ``radius`` and ``interval`` are those of all rewards returned by now, as in OFUL.
 
     Parameters
     ----------
@@ -162,11 +162,11 @@ class OFULRarely(NamedTuple):
     C: NotNegative = 0.5
 
     def refuses(self, family: Family) -> str:
-        """Its model is linear."""
+        """Returns why it refuses this family: the model is linear."""
         return linear_only(family)
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OFULRarely":
-        """Fill in R."""
+        """Returns the policy with R filled in."""
         self = accepted(self, family)
         return resolved(self, R=noise_scale(self, family), max_norm=max_norm)
 
@@ -175,14 +175,14 @@ class OFULRarely(NamedTuple):
         return ridge_regression(max_norm, self.lam)
 
     def new_memory(self, dim: int) -> LastSwitch:
-        """What is known before the first reward."""
+        """Returns the switch before the first reward."""
         scalars = np.array([dim * math.log(self.lam), 0.0])
         return LastSwitch(np.zeros(dim), np.eye(dim) / self.lam, new_cap(dim, self.lam), scalars)
 
 
 @kernel
 def _width(policy: Any, d: int, log_det: float, n: float) -> float:
-    """``sqrt_beta`` after n rewards, with this log det W."""
+    """Returns ``sqrt_beta`` after n rewards, with this log det W."""
     if policy.determinant:
         growth, tails = max(0.0, log_det - d * math.log(policy.lam)), 2
     else:
@@ -221,7 +221,7 @@ def _choose_rarely(
 
 @remember.case(OFULRarely)
 def _remember(policy: Any, state: State, x: Vector) -> None:
-    """The switch that ``choose`` made, which may change nothing itself: no reward came between."""
+    """Stores the switch that ``choose`` made but must not store; no reward came in between."""
     if _outgrown(policy, state):
         last = state.memory
         copy(state.theta, last.theta)

@@ -1,8 +1,8 @@
 """On-the-fly LinUCB and LinTS of Vernade et al. (2020): only conversions return, in a window.
 
-A decision of which nothing has come back within the window did not convert; of a younger one that
-is not known yet. Both learn from the first day on by counting every decision in the design matrix,
-as if what has not come back were a zero, and by adding to the width what that may cost: the norms
+A decision without a conversion in its window did not convert; for a younger decision that is not
+known yet. Both policies learn from the first day on: they count all decisions in the design matrix,
+as if a conversion that has not come were a zero, and add the possible error to the width: the norms
 of the actions whose window is still open. Numbers of equations and algorithms are those of the
 paper (PMLR 119, vernade20a).
 """
@@ -59,7 +59,7 @@ class OpenWindows(NamedTuple):
 
 
 class ConversionFit(NamedTuple):
-    """Sufficient statistic besides ``V``."""
+    """The sufficient statistic besides ``V``."""
 
     b: Vector  # (d,) sum of the actions that converted
 
@@ -69,11 +69,11 @@ class ConversionRidge(NamedTuple):
 
     @property
     def looks_back(self) -> bool:
-        """Old rewards are never needed again."""
+        """False: old rewards are never needed again."""
         return False
 
     def new_fit(self, dim: int) -> ConversionFit:
-        """No conversion has returned yet."""
+        """Returns the fit without any conversion."""
         return ConversionFit(np.zeros(dim))
 
 
@@ -135,7 +135,7 @@ class OTFLinUCB(NamedTuple):
     ----------
     window
         Rounds a conversion is waited for, m; finite. A simulation fills in that of its feedback.
-        Who runs a bandit must not hand it conversions that come later.
+        A bandit must not be handed conversions that come later.
     delta
         Probability: the width holds in all rounds at once with probability 1 - 2 delta.
     lam
@@ -145,7 +145,7 @@ class OTFLinUCB(NamedTuple):
     exact
         Renew the norms behind B in every round, O(window d^2). By default they are renewed once
         the number of rounds has grown by a sixteenth and a quarter of the actions is new, O(d^2)
-        a round; in between they are a little too large, which keeps the guarantee.
+        per round; in between they are a little too large, which keeps the guarantee.
 
     Assumptions
     -----------
@@ -185,28 +185,28 @@ class OTFLinUCB(NamedTuple):
 
     @property
     def linear_mean(self) -> bool:
-        """Rewards themselves are regressed on actions."""
+        """True: rewards themselves are regressed on actions."""
         return True
 
     @property
     def feedback(self) -> str:
-        """Only successes, within a window."""
+        """The feedback: only successes, within a window."""
         return "conversions"
 
     def refuses(self, family: Family) -> str:
-        """Why not; empty where rewards are 0 or 1."""
+        """Returns why it refuses this family; empty where rewards are 0 or 1."""
         return _refuses(family)
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OTFLinUCB":
-        """Nothing is derived; the window must be known."""
+        """Returns the policy; raises where the window is not known."""
         return _resolved(self, family, max_norm)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """Ridge regression that takes for zero what has not come back."""
+        """Ridge regression that counts a reward that has not returned as zero."""
         return ConversionRidge()
 
     def new_memory(self, dim: int) -> OpenWindows:
-        """No decision yet."""
+        """Returns the memory before the first decision."""
         return _new_memory(self, dim)
 
 
@@ -256,28 +256,28 @@ class OTFLinTS(NamedTuple):
 
     @property
     def linear_mean(self) -> bool:
-        """Rewards themselves are regressed on actions."""
+        """True: rewards themselves are regressed on actions."""
         return True
 
     @property
     def feedback(self) -> str:
-        """Only successes, within a window."""
+        """The feedback: only successes, within a window."""
         return "conversions"
 
     def refuses(self, family: Family) -> str:
-        """Why not; empty where rewards are 0 or 1."""
+        """Returns why it refuses this family; empty where rewards are 0 or 1."""
         return _refuses(family)
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "OTFLinTS":
-        """Nothing is derived; the window must be known."""
+        """Returns the policy; raises where the window is not known."""
         return _resolved(self, family, max_norm)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """Ridge regression that takes for zero what has not come back."""
+        """Ridge regression that counts a reward that has not returned as zero."""
         return ConversionRidge()
 
     def new_memory(self, dim: int) -> OpenWindows:
-        """No decision yet."""
+        """Returns the memory before the first decision."""
         return _new_memory(self, dim)
 
 
@@ -288,7 +288,7 @@ def _norm(V_inv: Matrix, a: Vector, work: Vector) -> float:
 
 @kernel
 def _open_window(policy: Any, state: State, x: Vector) -> None:
-    """``x`` takes the place of the action whose window has closed. V contains it already."""
+    """Puts ``x`` in the place of the action whose window has closed. V contains it already."""
     memory, decided = state.memory, state.counts[DECIDED]
     V_inv, norms, scalars = memory.V_inv, memory.norms, memory.scalars
     m = norms.shape[0]
@@ -317,7 +317,7 @@ def _remember(policy: Any, state: State, x: Vector) -> None:
 
 @kernel
 def _noise(policy: Any, state: State) -> float:
-    """The f of the round to come, equation (4)."""
+    """Returns f for the round to come, equation (4)."""
     d, t = state.theta.shape[0], state.counts[DECIDED] + 1
     growth = math.log1p(t * policy.max_norm * policy.max_norm / (d * policy.lam))
     return math.sqrt(policy.lam) + math.sqrt(d * growth - 2.0 * math.log(policy.delta))

@@ -34,7 +34,7 @@ RIGHT, NORMAL = 1, 2  # rows of State.work
 
 
 class Chain(NamedTuple):
-    """Where the Gibbs sampler stands."""
+    """The state of the Gibbs sampler."""
 
     sample: Vector  # (d,) the parameter last drawn
 
@@ -58,7 +58,7 @@ class PolyaGamma(NamedTuple):
     prior_sd
         Standard deviation of each coordinate of theta_star before any reward.
     sweeps
-        Of the Gibbs sampler before each decision. The more, the less a draw depends on the last.
+        Sweeps of the sampler before each decision. With more, a draw depends less on the last.
 
     Assumptions
     -----------
@@ -91,7 +91,7 @@ class PolyaGamma(NamedTuple):
     sweeps: Whole = 3
 
     def refuses(self, family: Family) -> str:
-        """Whatever is not success or failure with a logistic mean."""
+        """Returns why it refuses this family: it takes 0 and 1 with a logistic mean."""
         fits = is_logistic(family) and family.support == (0.0, 1.0, True)
         return "" if fits else "has the posterior of rewards 0 or 1 with a logistic mean only"
 
@@ -105,7 +105,7 @@ class PolyaGamma(NamedTuple):
         return unconfined_mle(family, dim, max_norm, self.lam)
 
     def new_memory(self, dim: int) -> Chain:
-        """The chain starts at zero, the mode of the prior."""
+        """Returns the chain at its start: zero, the mode of the prior."""
         return Chain(np.zeros(dim))
 
 
@@ -116,7 +116,7 @@ def _exponential(rng: np.random.Generator) -> float:
 
 @kernel
 def _inverse_gaussian_below_cut(c: float, rng: np.random.Generator) -> float:
-    """Inverse Gaussian of mean 1 / c and shape 1, given that it is at most ``CUT``.
+    """Draws an inverse Gaussian of mean 1 / c and shape 1, given that it is at most ``CUT``.
 
     The density is in proportion to ``x^(-3/2) exp(-1/(2x)) exp(-c^2 x / 2)``. With a large mean,
     the first two factors are the law of 1 / N^2, N normal in the tail beyond CUT^(-1/2), drawn from
@@ -143,7 +143,7 @@ def _inverse_gaussian_below_cut(c: float, rng: np.random.Generator) -> float:
 
 @kernel
 def _coefficient(n: int, x: float) -> float:
-    """a_n(x)."""
+    """Returns a_n(x)."""
     k = n + 0.5
     if x > CUT:
         return math.pi * k * math.exp(-0.5 * k * k * math.pi * math.pi * x)
@@ -152,7 +152,7 @@ def _coefficient(n: int, x: float) -> float:
 
 @kernel
 def _areas(c: float) -> tuple[float, float]:
-    """Under ``a_0(x) exp(c - c^2 x / 2)``, beyond the cut and below."""
+    """Returns the areas under ``a_0(x) exp(c - c^2 x / 2)`` beyond the cut and below it."""
     rate, root = math.pi * math.pi / 8.0 + 0.5 * c * c, math.sqrt(CUT)
     beyond = 0.5 * math.pi / rate * math.exp(c - rate * CUT)
     below = 2.0 * normal_cdf((c * CUT - 1.0) / root)
@@ -179,7 +179,7 @@ def _lies_below_series(u: float, x: float) -> bool:
 
 @kernel
 def polya_gamma(z: float, rng: np.random.Generator) -> float:
-    """A draw from PG(1, z): mean tanh(z / 2) / (2 z)."""
+    """Returns a draw from PG(1, z), whose mean is tanh(z / 2) / (2 z)."""
     c = 0.5 * abs(z)
     beyond, below = _areas(c)
     while True:

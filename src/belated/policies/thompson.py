@@ -44,7 +44,7 @@ class Thompson(NamedTuple):
 
     Cost
     ----
-    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product an action. A returned
+    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product per action. A returned
     reward O(d^2) for Gaussian rewards, else as in Delayed OFU-GLM, and a pass over the data
     whenever the estimate has drifted away from where the Hessian is kept.
 

@@ -101,7 +101,7 @@ class UCBGLM(NamedTuple):
     tol: Tolerance = 1e-2
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "UCBGLM":
-        """Fill in what was left open."""
+        """Returns the policy with its open parameters filled in."""
         self = accepted(self, family)
         known_horizon(self)
         R, kappa, _, _ = derive(self, family, max_norm)

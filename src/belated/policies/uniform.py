@@ -47,11 +47,11 @@ class UniformPlay(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """It does not learn, so it takes what there is."""
+        """Any feedback: the policy does not learn."""
         return "any"
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "UniformPlay":
-        """Nothing is left open."""
+        """Returns the policy as it is: no parameter is left open."""
         return accepted(self, family)
 
     def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:

@@ -1,1 +1,1 @@
-"""How kernels are compiled into each other and kept on disk: the parts of Numba that may change."""
+"""Compiling kernels into each other and keeping them on disk, by parts of Numba that may change."""

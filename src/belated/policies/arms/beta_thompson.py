@@ -46,11 +46,11 @@ class BetaThompson(NamedTuple):
     failures: Positive = 1.0
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "BetaPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return BetaPlayer(checked(self), rng)
 
 
@@ -58,12 +58,12 @@ class BetaPlayer(ArmPlayer):
     """One run of ``BetaThompson``."""
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm of the largest draw."""
+        """Returns the arm of the largest draw."""
         prior = self.policy
         return draw_best(
             self.rng, prior.successes + self.total, prior.failures + self.observed - self.total
         )
 
     def count(self, arm: int, y: float) -> None:
-        """A reward of ``arm`` returned."""
+        """Counts a returned reward of ``arm``."""
         super().count(arm, as_success(self.rng, y))

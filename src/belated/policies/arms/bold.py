@@ -30,7 +30,7 @@ class BOLD(NamedTuple):
     Assumptions
     -----------
     Those of the base, on the rounds of each copy, and delays that do not depend on the decisions:
-    then which rounds a copy plays does not, either (Joulani et al., Theorem 1 and its footnote).
+    then the rounds that a copy plays do not, either (Joulani et al., Theorem 1 and its footnote).
     The regret is at most the sum of those of the copies, M f(n / M) for M copies and a base with
     the concave bound f; there is one copy more than the most rewards that are missing at once.
 
@@ -52,11 +52,11 @@ class BOLD(NamedTuple):
     base: Base = "ucb1"
 
     def refuses(self, family: Family) -> str:
-        """What the base refuses."""
+        """Returns why the base refuses this family; empty where it does not."""
         return refusal(base_policy("base", self.base), family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "BOLDPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return BOLDPlayer(checked(self), dim, rng)
 
 
@@ -67,7 +67,7 @@ class Copy:
         self.base, self.tell, self.rounds = base, observer(base), 0
 
     def choose(self, actions: Matrix) -> int:
-        """What the base plays in its next round."""
+        """Returns the row that the base plays in its next round."""
         self.rounds += 1
         return chosen_row(self.base, actions, self.rounds)
 
@@ -78,11 +78,11 @@ class BOLDPlayer:
     def __init__(self, policy: BOLD, dim: int, rng: np.random.Generator) -> None:
         self.base, self.dim, self.rng = base_policy("base", policy.base), dim, rng
         self.copies: list[Copy] = []
-        self.idle: list[int] = []  # a heap of indices: the order of returns must not decide
+        self.idle: list[int] = []  # a heap of indices: the order of returns must not matter
         self.waiting: dict[int, int] = {}  # copies by round
 
     def choose(self, actions: Matrix, t: int) -> int:
-        """The row to play in round ``t``."""
+        """Returns the row to play in round ``t``."""
         if not self.idle:
             self.copies.append(Copy(started(self.base, self.dim, self.rng)))
             self.idle.append(len(self.copies) - 1)
@@ -90,7 +90,7 @@ class BOLDPlayer:
         return self.copies[index].choose(actions)
 
     def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
+        """Takes in the reward of round ``t``."""
         index = self.waiting.pop(t)
         copy = self.copies[index]
         copy.tell(x, y, copy.rounds)

@@ -1,8 +1,8 @@
 """Delayed conversions of Vernade, Cappe and Perchet (2017): only successes return.
 
 A pull of u rounds ago has shown a success, if it has one, with probability F(u): F is the
-distribution function of the delay in rounds, and known. The pulls of an arm, each weighted by that,
-are as many pulls as its successes so far stand for.
+distribution function of the delay in rounds, and known. The sum of these weights over the pulls of
+an arm is the number of pulls that its successes so far stand for.
 """
 
 import math
@@ -99,15 +99,15 @@ class ConversionsUCB(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """Successes only."""
+        """The feedback: successes only."""
         return "conversions"
 
     def refuses(self, family: Family) -> str:
-        """Rewards other than 0 and 1."""
+        """Returns why it refuses this family: rewards must be 0 or 1."""
         return _refuses(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "ConversionsPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return ConversionsPlayer(_ready(self), rng, _ucb)
 
 
@@ -148,15 +148,15 @@ class ConversionsKLUCB(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """Successes only."""
+        """The feedback: successes only."""
         return "conversions"
 
     def refuses(self, family: Family) -> str:
-        """Rewards other than 0 and 1."""
+        """Returns why it refuses this family: rewards must be 0 or 1."""
         return _refuses(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "ConversionsPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return ConversionsPlayer(_ready(self), rng, _kl_ucb)
 
 
@@ -189,18 +189,18 @@ class ConversionsPlayer(ArmPlayer):
         return 1.0 - float(self.policy.delay.survival(min(rounds, self.last)))
 
     def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
+        """Prepares for ``K`` arms, the rows of the first decision set."""
         super().meet(K)
         self.settled = np.zeros(K)  # pulls whose weight will not change
 
     def weighted_pulls(self) -> Vector:
-        """n_i: the pulls of each arm, weighted by the chance that a success would have shown."""
+        """Returns n_i: the pulls of each arm, weighted by the chance that a success had shown."""
         recent = self.arms[self.oldest : self.rounds]
         weights = self.shown[: len(recent)][::-1]
         return np.asarray(self.final * self.settled + np.bincount(recent, weights, self.K))
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm with the largest index."""
+        """Returns the arm with the largest index."""
         weighted = self.weighted_pulls()
         arm = least_known(weighted, self.pulls)
         if arm < 0:
@@ -210,7 +210,7 @@ class ConversionsPlayer(ArmPlayer):
         return arm
 
     def _age(self, arm: int) -> None:
-        """``arm`` is played; in the next round it counts F(0), and every older pull one more."""
+        """Counts a pull of ``arm``: it weighs F(0) in the next round; older pulls age by one."""
         if self.rounds == len(self.arms):
             self.arms = np.resize(self.arms, 2 * self.rounds)
         self.arms[self.rounds] = arm

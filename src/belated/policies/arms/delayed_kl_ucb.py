@@ -1,4 +1,4 @@
-"""Delayed KL-UCB: KL-UCB on the rewards that returned."""
+"""Delayed KL-UCB: KL-UCB on the rewards that have returned."""
 
 import math
 from typing import NamedTuple
@@ -57,11 +57,11 @@ class DelayedKLUCB(NamedTuple):
     c: NotNegative = 0.0
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "KLUCBPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return KLUCBPlayer(checked(self), rng)
 
 
@@ -69,14 +69,14 @@ class KLUCBPlayer(ArmPlayer):
     """One run of ``DelayedKLUCB``."""
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm with the largest index."""
+        """Returns the arm with the largest index."""
         arm = least_known(self.observed, self.pulls)
         if arm >= 0:
             return arm
         return int(np.argmax(self.indices(t)))
 
     def indices(self, t: int) -> Vector:
-        """``max {q : S_i kl(m_i, q) <= log t + c log log t}`` of all arms."""
+        """Returns ``max {q : S_i kl(m_i, q) <= log t + c log log t}`` for all arms."""
         log_t = math.log(t)
         level = (log_t + self.policy.c * math.log(max(1.0, log_t))) / self.observed
         return bernoulli_index(self.total / self.observed, level)

@@ -50,11 +50,11 @@ class DelayedUCB1(NamedTuple):
     c: NotNegative = 2.0
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "UCB1Player":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return UCB1Player(checked(self), rng)
 
 
@@ -62,7 +62,7 @@ class UCB1Player(ArmPlayer):
     """One run of ``DelayedUCB1``."""
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm with the largest index."""
+        """Returns the arm with the largest index."""
         arm = least_known(self.observed, self.pulls)
         if arm >= 0:
             return arm

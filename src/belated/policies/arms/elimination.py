@@ -46,9 +46,9 @@ class DelayedElimination(NamedTuple):
     horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "EliminationPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return EliminationPlayer(checked(self), rng)

@@ -74,7 +74,7 @@ class ODAAF(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """One sum per round."""
+        """The feedback: one sum per round."""
         return "aggregated"
 
     def checked(self) -> "ODAAF":
@@ -84,11 +84,11 @@ class ODAAF(NamedTuple):
         return self
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def rounds_of(self, m: int) -> int:
-        """n_m: rounds that each arm left has been played by the end of phase m."""
+        """Returns n_m: the rounds that each arm left has been played by the end of phase m."""
         T, E, tol = known_horizon(self), _known_delay(self), 2.0**-m
         log = math.log(T * tol * tol)
         if self.variance is not None:
@@ -100,7 +100,7 @@ class ODAAF(NamedTuple):
         return max(wait, _rounds(tol, log, 4.0 * tol * E))
 
     def start(self, dim: int, rng: np.random.Generator) -> "ODAAFPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         self = checked(self)
         known_horizon(self)
         _known_delay(self)
@@ -122,24 +122,24 @@ class ODAAFPlayer(ArmPlayer):
     """One run of ``ODAAF``: ``total`` and ``observed`` are the sums put down to an arm."""
 
     def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
+        """Prepares for ``K`` arms, the rows of the first decision set."""
         super().meet(K)
         self.active = list(range(K))
         self.plan = self._plan()
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The next round of the plan."""
+        """Returns the arm of the next round of the plan."""
         arm, self.learns = next(self.plan)
         return arm
 
     def observe_total(self, y: float, t: int) -> None:
-        """The sum of the rewards that returned in round ``t``, which was the last."""
+        """Takes in the sum of the rewards that returned in round ``t``, the latest."""
         arm = self.played.pop(t)
         if self.learns:
             self.count(arm, y)
 
     def _plan(self) -> Iterator[tuple[int, bool]]:
-        """Arms to play, each with whether the sum of its round is put down to it."""
+        """Yields arms to play, each with whether the sum of its round is put down to it."""
         m, before = 1, 0
         while self._another_phase(m):
             n = self.policy.rounds_of(m)
@@ -156,7 +156,7 @@ class ODAAFPlayer(ArmPlayer):
             yield self._best(), False
 
     def means(self) -> Vector:
-        """Of the sums put down to each arm; 0 where there are none."""
+        """Returns the mean of the sums put down to each arm; 0 where there are none."""
         return np.asarray(self.total / np.maximum(1, self.observed))
 
     def _another_phase(self, m: int) -> bool:

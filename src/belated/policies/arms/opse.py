@@ -48,11 +48,11 @@ class OPSE(NamedTuple):
     horizon: Whole | None = None
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "OPSEPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return OPSEPlayer(checked(self), rng)
 
 
@@ -60,7 +60,7 @@ class OPSEPlayer(EliminationPlayer):
     """One run of ``OPSE``."""
 
     def bounds(self) -> tuple[Vector, Vector]:
-        """Lower bounds with missing rewards 0, upper ones with missing rewards 1."""
+        """Returns lower bounds with missing rewards 0 and upper bounds with missing rewards 1."""
         width = np.sqrt(2.0 * self.log_T / self.pulls)
         missing = self.pulls - self.observed
         return self.total / self.pulls - width, (self.total + missing) / self.pulls + width

@@ -67,15 +67,15 @@ class PatientBandits(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """Successes only."""
+        """The feedback: successes only."""
         return "conversions"
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "PatientPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         self = checked(self)
         known_horizon(self)
         return PatientPlayer(self, rng)
@@ -85,12 +85,12 @@ class PatientPlayer(ArmPlayer):
     """One run of ``PatientBandits``."""
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm with the largest index."""
+        """Returns the arm with the largest index."""
         arm = least_known(self.pulls, self.pulls)
         return arm if arm >= 0 else int(np.argmax(self.indices()))
 
     def indices(self) -> Vector:
-        """Upper confidence bounds of all arms, each of which has been pulled."""
+        """Returns upper confidence bounds of all arms; each must have been pulled."""
         T, exponent = self.policy.horizon, min(self.policy.alpha, 0.5)
         noise = np.sqrt(2.0 * math.log(2.0 * self.K * T**3) / self.pulls)
         return np.asarray(self.total / self.pulls + noise + 2.0 * self.pulls**-exponent)

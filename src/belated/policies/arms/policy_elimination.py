@@ -1,6 +1,6 @@
 """PolicyElimination of Dudik et al. (2011): finitely many contexts and policies, all spelled out.
 
-What has to be found in every round is a distribution P over the policies that are left with
+In every round one has to find a distribution P over the policies that are left with
 
     E_x[1 / W'(x, pi(x))] <= 2 K for each of them,   W' = (1 - K mu) W_P + mu,
 
@@ -99,11 +99,11 @@ class PolicyElimination(NamedTuple):
         return self._replace(contexts=contexts, policies=policies, weights=weights)
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1]."""
+        """Returns why it refuses this family: rewards must be in [0, 1]."""
         return outside_unit_interval(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "PolicyEliminationPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         self = checked(self)
         if self.contexts is not None and self.contexts.shape[2] != dim:
             raise wrong("contexts", self.contexts, f"decision sets with {dim} columns")
@@ -124,7 +124,7 @@ class PolicyEliminationPlayer(ArmPlayer):
     """One run of ``PolicyElimination``."""
 
     def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
+        """Prepares for ``K`` arms, the rows of the first decision set."""
         super().meet(K)
         contexts, table, weights, _ = self.policy
         n = 1 if contexts is None else len(contexts)
@@ -140,7 +140,7 @@ class PolicyEliminationPlayer(ArmPlayer):
         self.made: dict[int, tuple[int, float]] = {}  # by round: context, propensity
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """A draw from the distribution of the round."""
+        """Returns an arm drawn from the distribution of the round."""
         context = self.context_of(actions, t)
         self.eliminate()
         chances = self.chances(self.mu())[context]
@@ -150,14 +150,14 @@ class PolicyEliminationPlayer(ArmPlayer):
         return arm
 
     def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
+        """Takes in the reward of round ``t``."""
         arm = self.played[t]
         context, propensity = self.made.pop(t)
         super().observe(x, y, t)
         self.sums[self.table[:, context] == arm] += y / propensity
 
     def context_of(self, actions: Matrix, t: int) -> int:
-        """Which of the known decision sets this is."""
+        """Returns the index of this decision set among the known ones; raises if unknown."""
         contexts = self.policy.contexts
         if contexts is None:
             return 0
@@ -171,11 +171,11 @@ class PolicyEliminationPlayer(ArmPlayer):
         return int(np.argmax(same))
 
     def log_term(self, n: int) -> float:
-        """log(1 / delta_n)."""
+        """Returns log(1 / delta_n)."""
         return math.log(4.0 * len(self.table) * n * n / self.policy.delta)
 
     def mu(self) -> float:
-        """The least chance of an arm."""
+        """Returns the least chance of an arm."""
         n = int(self.observed.sum()) + 1
         return min(0.5 / self.K, math.sqrt(self.log_term(n) / (2.0 * self.K * n)))
 
@@ -193,7 +193,7 @@ class PolicyEliminationPlayer(ArmPlayer):
             self.P /= self.P.sum()
 
     def chances(self, mu: float) -> Matrix:
-        """W', (contexts, K), after bringing P to where the constraint holds."""
+        """Moves P until the constraint holds; returns W' (contexts, K)."""
         for _ in range(MOST_STEPS):
             played = self._mixed(mu)
             load = self._load(played)
@@ -210,6 +210,6 @@ class PolicyEliminationPlayer(ArmPlayer):
         return np.asarray((1.0 - self.K * mu) * mixed + mu)
 
     def _load(self, played: Matrix) -> Vector:
-        """E_x[1 / W'(x, pi(x))] of the policies that are left, 0 of the others."""
+        """Returns E_x[1 / W'(x, pi(x))] for the policies that are left, 0 for the others."""
         load = (self.weights / played.ravel()[self.cells]).sum(axis=1)
         return np.where(self.active, load, 0.0)

@@ -48,9 +48,9 @@ class QPMD(NamedTuple):
     base: Base = "ucb1"
 
     def refuses(self, family: Family) -> str:
-        """What the base refuses."""
+        """Returns why the base refuses this family; empty where it does not."""
         return refusal(base_policy("base", self.base), family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "QueuePlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return QueuePlayer(checked(self), dim, rng)

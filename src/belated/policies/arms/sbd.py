@@ -58,11 +58,11 @@ class SBD(NamedTuple):
     cap: Count | None = None
 
     def refuses(self, family: Family) -> str:
-        """Rewards outside [0, 1], and what the base refuses."""
+        """Returns why it refuses this family: rewards outside [0, 1], or a reason of the base."""
         return outside_unit_interval(family) or refusal(base_policy("base", self.base), family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "SBDPlayer":
-        """A player that knows nothing yet."""
+        """Returns a player that knows nothing yet."""
         return SBDPlayer(checked(self), dim, rng)
 
 
@@ -77,7 +77,7 @@ class SBDPlayer(QueuePlayer):
         self.longest = 0  # delay seen, in rounds
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm the base waits for, or one that the heuristic draws meanwhile."""
+        """Returns the arm the base waits for, or one that the heuristic draws meanwhile."""
         self.now = t
         wanted = super().pick(actions, t)
         missing = self.pulls - self.observed
@@ -88,10 +88,10 @@ class SBDPlayer(QueuePlayer):
         return wanted if missing[arm] + len(self.queues[arm]) >= cap else arm
 
     def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
+        """Takes in the reward of round ``t``."""
         self.longest = max(self.longest, self.now - t)
         super().observe(x, y, t)
 
     def count(self, arm: int, y: float) -> None:
-        """A reward of ``arm`` returned."""
+        """Counts a returned reward of ``arm``."""
         super().count(arm, as_success(self.draws, y))

@@ -1,1 +1,1 @@
-"""What several policies use."""
+"""Code that several policies use."""

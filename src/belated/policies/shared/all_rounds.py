@@ -12,7 +12,7 @@ from belated.numerics.pruning import new_cap, renew
 
 
 class AllRounds(NamedTuple):
-    """The design matrix of every decision, its reward returned or not."""
+    """The design matrix of all decisions, whether their reward has returned or not."""
 
     V: Matrix  # (d, d) lam I + sum of x x' over all rounds
     V_inv: Matrix  # (d, d)
@@ -20,13 +20,13 @@ class AllRounds(NamedTuple):
 
 
 def all_rounds(dim: int, lam: float) -> AllRounds:
-    """No decision yet."""
+    """Returns the memory before the first decision."""
     return AllRounds(lam * np.eye(dim), np.eye(dim) / lam, new_cap(dim, lam))
 
 
 @inlined_kernel
 def add_round(memory: Any, state: State, x: Vector) -> None:
-    """``x`` was played. ``memory`` is ``AllRounds``, or has its fields and more."""
+    """Adds the played action ``x``. ``memory`` is ``AllRounds``, or has its fields and more."""
     decided = state.counts[DECIDED]
     fresh = decided % REFACTOR_EVERY == 0
     grow(memory.V, memory.V_inv, 0.0, 1.0, x, fresh, state.work[0])

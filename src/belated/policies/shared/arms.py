@@ -1,4 +1,4 @@
-"""What K-armed policies share. An arm is a row of the decision set, whatever stands in it."""
+"""Code that K-armed policies share. An arm is a row of the decision set, whatever stands in it."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ TINY = 1e-300
 
 
 def outside_unit_interval(family: Family) -> str:
-    """Why a policy for rewards in [0, 1] refuses this family; empty where it does not."""
+    """Returns why a policy for rewards in [0, 1] refuses this family; empty where it does not."""
     low, high, _ = family.support
     fits = low >= 0.0 and high <= 1.0
     return "" if fits else f"learns from rewards in [0, 1], not from {family.support}"
@@ -35,14 +35,14 @@ class ArmPlayer(ABC):
         self.played: dict[int, int] = {}  # by round, until the reward returns
 
     def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
+        """Prepares for ``K`` arms, the rows of the first decision set."""
         self.K = K
         self.pulls: Integers = np.zeros(K, np.int64)
-        self.observed: Integers = np.zeros(K, np.int64)  # of the pulls: the reward has returned
+        self.observed: Integers = np.zeros(K, np.int64)  # pulls whose reward has returned
         self.total: Vector = np.zeros(K)  # of the returned rewards
 
     def choose(self, actions: Matrix, t: int) -> int:
-        """The row to play in round ``t``."""
+        """Returns the row to play in round ``t``."""
         if self.K == 0:
             self.meet(len(actions))
         elif len(actions) != self.K:
@@ -57,22 +57,22 @@ class ArmPlayer(ABC):
 
     @abstractmethod
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm to play in round ``t``."""
+        """Returns the arm to play in round ``t``."""
 
     def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
+        """Takes in the reward of round ``t``."""
         if not 0.0 <= y <= 1.0:
             raise wrong("reward", y, f"a number from 0 to 1 for {type(self.policy).__name__}")
         self.count(self.played.pop(t), y)
 
     def count(self, arm: int, y: float) -> None:
-        """A reward of ``arm`` returned."""
+        """Counts a returned reward of ``arm``."""
         self.observed[arm] += 1
         self.total[arm] += y
 
 
 def least_known(known: Vector | Integers, pulls: Integers) -> int:
-    """Of the arms of which nothing is known, the one with the fewest pulls; -1 where none is.
+    """Returns, of the arms without a returned reward, the one with the fewest pulls; or -1.
 
     Without the pulls the first such arm would be played until its reward returns.
     """
@@ -83,12 +83,12 @@ def least_known(known: Vector | Integers, pulls: Integers) -> int:
 
 
 def draw_best(rng: np.random.Generator, a: Vector, b: Vector) -> int:
-    """The arm of the largest of one draw from each Beta(a_i, b_i)."""
+    """Draws once from each Beta(a_i, b_i) and returns the arm with the largest draw."""
     return int(np.argmax(rng.beta(a, b)))
 
 
 def as_success(rng: np.random.Generator, y: float) -> float:
-    """1 with probability ``y``, else 0: the same mean, and a Beta posterior stays one."""
+    """Returns 1 with probability ``y``, else 0: the same mean, and the posterior stays Beta."""
     return float(rng.random() < y) if 0.0 < y < 1.0 else y
 
 
@@ -96,9 +96,9 @@ Divergence = Callable[[Vector], tuple[Vector, Vector]]  # of q, and its slope th
 
 
 def largest(divergence: Divergence, level: Vector, q: Vector) -> Vector:
-    """The largest q with ``divergence(q) <= level``; the divergence is convex in q.
+    """Returns the largest q with ``divergence(q) <= level``; the divergence is convex in q.
 
-    Newton's method from a point that is not below: it comes down to the root and never passes it.
+    Newton's method from a point not below the root: it comes down to the root and never passes it.
     """
     for _ in range(MOST_STEPS):
         value, slope = divergence(q)
@@ -110,7 +110,7 @@ def largest(divergence: Divergence, level: Vector, q: Vector) -> Vector:
 
 
 def bernoulli_index(p: Vector, level: Vector) -> Vector:
-    """``max {q < 1 : kl(p, q) <= level}``, kl(p, q) the divergence of Bernoulli laws."""
+    """Returns ``max {q < 1 : kl(p, q) <= level}``, kl(p, q) the divergence of Bernoulli laws."""
     entropy = _x_log_x(p) + _x_log_x(1.0 - p)
 
     def divergence(q: Vector) -> tuple[Vector, Vector]:
@@ -124,7 +124,7 @@ def bernoulli_index(p: Vector, level: Vector) -> Vector:
 
 
 def poisson_index(p: Vector, level: Vector) -> Vector:
-    """``max {q : p log(p / q) + q - p <= level}``, the divergence of Poisson laws."""
+    """Returns ``max {q : p log(p / q) + q - p <= level}``, the divergence of Poisson laws."""
     constant = _x_log_x(p) - p
 
     def divergence(q: Vector) -> tuple[Vector, Vector]:
@@ -139,7 +139,7 @@ def _x_log_x(x: Vector) -> Vector:
 
 
 def base_policy(name: str, base: Any) -> Any:
-    """The policy in plain Python that the argument ``name`` stands for."""
+    """Returns the policy in plain Python that the argument ``name`` stands for."""
     expected = f"{', '.join(BASES)} or a policy in plain Python that learns from single rewards"
     policy = base
     if isinstance(base, str):

@@ -1,4 +1,4 @@
-"""What policies derive from the family, the horizon and each other where it is left open."""
+"""Constants left open, which policies derive from the family, the horizon and each other."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from belated.model.state import LOG_DET, State
 
 
 class Constants(NamedTuple):
-    """What the width is made of."""
+    """The constants in the width."""
 
     R: float
     kappa: float
@@ -25,7 +25,7 @@ def has_identity_mean(family: Family) -> bool:
 
 
 def linear_only(family: Family) -> str:
-    """Why a policy whose model is linear refuses this family; empty where it does not."""
+    """Returns why a policy with a linear model refuses this family; empty where it does not."""
     return "" if has_identity_mean(family) else "needs a mean reward of x'theta, such as Gaussian()"
 
 
@@ -43,14 +43,14 @@ def is_logistic(family: Family) -> bool:
 
 
 def known_horizon(policy: Any) -> int:
-    """The number of rounds, which a simulation fills in and anyone else must pass."""
+    """Returns the number of rounds; raises where neither a simulation nor the user gave it."""
     if policy.horizon is None:
         raise wrong("horizon", None, f"the number of rounds, which {type(policy).__name__} needs")
     return whole("horizon", policy.horizon)
 
 
 def known_window(policy: Any) -> int:
-    """Rounds a conversion is waited for, which a simulation fills in and anyone else must pass."""
+    """Returns the window in rounds; raises where neither a simulation nor the user gave it."""
     if policy.window is None or policy.window == math.inf:
         expected = f"a finite number of rounds, which {type(policy).__name__} needs: pass window="
         raise wrong("window", policy.window, f"{expected}, or feedback='conversions:window=30'")
@@ -58,7 +58,7 @@ def known_window(policy: Any) -> int:
 
 
 def noise_scale(policy: Any, family: Family) -> float:
-    """The R that was passed, or the family's."""
+    """Returns the R that was passed, or the family's."""
     R = policy.R if policy.R is not None else family.R
     if R is None:
         raise ValueError(
@@ -72,7 +72,7 @@ def noise_scale(policy: Any, family: Family) -> float:
 
 
 def least_slope_of(policy: Any, family: Family, max_norm: float) -> float:
-    """The kappa that was passed, or the family's over ``|z| <= max_norm m1``."""
+    """Returns the kappa that was passed, or the family's over ``|z| <= max_norm m1``."""
     name, least = type(family).__name__, family.kappa(max_norm * policy.m1)
     if not least > 0.0:
         raise wrong("m1", policy.m1, f"a bound at which the slope of {name} is above 0")
@@ -85,7 +85,7 @@ def least_slope_of(policy: Any, family: Family, max_norm: float) -> float:
 
 
 def derive(policy: Any, family: Family, max_norm: float) -> Constants:
-    """R, kappa, lam and alpha of a policy with fields m1, R, kappa, lam and, maybe, alpha."""
+    """Returns R, kappa, lam, alpha of a policy with fields m1, R, kappa, lam and maybe alpha."""
     alpha, R = getattr(policy, "alpha", None), noise_scale(policy, family)
     kappa = least_slope_of(policy, family, max_norm)
     lam = policy.lam
@@ -107,7 +107,7 @@ def paper_width(policy: Any, state: State) -> float:
 
 @inlined_kernel
 def width_at(policy: Any, state: State, delta: float) -> float:
-    """The same at another ``delta``."""
+    """Returns the width of ``paper_width`` at another ``delta``."""
     d = state.theta.shape[0]
     log_det = max(0.0, state.scalars[LOG_DET] - d * math.log(policy.lam))
     spread = math.sqrt(log_det - 2.0 * math.log(delta))

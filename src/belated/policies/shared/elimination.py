@@ -1,4 +1,4 @@
-"""Sweeps over the arms that are left: what policies share that drop arms for good."""
+"""Sweeps over the arms that are left, shared by policies that drop arms for good."""
 
 import math
 from typing import Any
@@ -19,13 +19,13 @@ class EliminationPlayer(ArmPlayer):
         self.sweep: list[int] = []  # arms still to play in this sweep, last first
 
     def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
+        """Prepares for ``K`` arms, the rows of the first decision set."""
         super().meet(K)
         self.active = np.arange(K)
         self.sweep = list(range(K))[::-1]
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The next arm of the sweep."""
+        """Returns the next arm of the sweep."""
         if not self.sweep:
             low, high = self.bounds()
             self.active = self.active[high[self.active] >= low[self.active].max()]
@@ -33,7 +33,7 @@ class EliminationPlayer(ArmPlayer):
         return self.sweep.pop()
 
     def bounds(self) -> tuple[Vector, Vector]:
-        """Lower and upper confidence bounds of all arms."""
+        """Returns lower and upper confidence bounds of all arms."""
         seen = np.maximum(1, self.observed)
         width = np.sqrt(2.0 * self.log_T / seen)
         return self.total / seen - width, self.total / seen + width

@@ -26,7 +26,7 @@ def explored(policy: Any, state: State) -> bool:
 def explore(
     state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    """Any row with the same probability; its width is infinite, for nothing is claimed yet."""
+    """Draws any row with the same probability; its width is infinite: nothing is claimed yet."""
     row = int(rng.random() * actions.rows.shape[0])
     estimate = dot(actions.rows[row], state.theta)
     return row, estimate, estimate, math.inf

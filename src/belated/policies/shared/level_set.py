@@ -39,7 +39,7 @@ VECTORS = 6  # then two matrices: Hessian and its factor
 
 @kernel
 def objective(family: Any, state: State, ridge: float, theta: Vector) -> float:
-    """F(theta)."""
+    """Returns F(theta)."""
     X, y, total = state.fit.x, state.fit.y, 0.5 * ridge * dot(theta, theta)
     for row in range(state.counts[OBSERVED]):
         z = dot(theta, X[row])
@@ -51,7 +51,7 @@ def objective(family: Any, state: State, ridge: float, theta: Vector) -> float:
 def _expand(
     family: Any, state: State, ridge: float, theta: Vector, gradient: Vector, H: Matrix
 ) -> float:
-    """F(theta), its gradient and its Hessian."""
+    """Computes F(theta), its gradient and its Hessian."""
     X, y, d = state.fit.x, state.fit.y, theta.shape[0]
     total = 0.5 * ridge * dot(theta, theta)
     for i in range(d):
@@ -80,9 +80,9 @@ def _minimise_tilted(
     enough: float,
     work: Matrix,
 ) -> float:
-    """``work[THETA]``, in the ball, moves to the minimiser of F(theta) - nu x'theta; F there.
+    """Moves ``work[THETA]``, in the ball, to the argmin of F(theta) - nu x'theta; returns F there.
 
-    Newton's method; each step minimises a quadratic model over the ball. A little of the identity
+    Newton's method: each step minimises a quadratic model over the ball. A little of the identity
     is added to the Hessian, the step penalised by as much: the end point is not changed.
     """
     d, theta, new, step = x.shape[0], work[THETA], work[NEW], work[STEP]
@@ -133,7 +133,7 @@ def _farthest(
     best: float,
     work: Matrix,
 ) -> float:
-    """Index of ``x`` for the level ``base + height``; where below ``best``, an upper bound on it.
+    """Returns the index of ``x`` at level ``base + height``, or an upper bound if below ``best``.
 
     ``base`` is F at the estimate.
     """
@@ -181,7 +181,7 @@ def highest_index(
     reach: float,
     actions: DecisionSet,
 ) -> tuple[int, float]:
-    """Row with the largest index, and that index.
+    """Returns the row with the largest index, and that index.
 
     ``reach`` is the radius, in the norm of ``fit.H``, of an ellipsoid around the estimate that
     holds the level set: it bounds every index in O(d^2). Only actions whose bound reaches the best
@@ -215,7 +215,7 @@ def highest_index(
 def farthest(
     family: Any, state: State, ridge: float, m1: float, height: float, x: Vector, sign: float
 ) -> float:
-    """Largest ``sign x'theta`` over the level set at the given height above the estimate."""
+    """Returns the largest ``sign x'theta`` in the level set at this height above the estimate."""
     d = x.shape[0]
     work, direction = np.empty((VECTORS + 2 * d, d)), np.empty(d)
     for i in range(d):

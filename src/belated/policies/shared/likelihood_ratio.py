@@ -1,4 +1,4 @@
-"""What policies share whose confidence set follows from likelihood ratios.
+"""Code for policies whose confidence set follows from likelihood ratios.
 
 Why the set holds is shown in ``policies/ofuglb_e.py``.
 """
@@ -31,7 +31,7 @@ def derive_constants(policy: Any, family: Family, max_norm: float) -> dict[str, 
 
 @kernel
 def log_ratio_bound(policy: Any, state: State) -> float:
-    """beta^2: bound on log-likelihood ratios to theta_star."""
+    """Returns beta^2, a bound on log-likelihood ratios to theta_star."""
     d = state.theta.shape[0]
     spread = 2.0 * policy.m1 * policy.max_norm * state.fit.reach[0] / policy.a_phi
     cost = d * (1.0 + math.log(spread / d)) if spread >= d else spread
@@ -40,9 +40,9 @@ def log_ratio_bound(policy: Any, state: State) -> float:
 
 @kernel
 def ellipsoid_radius(policy: Any, state: State, excess: float) -> float:
-    """Radius, in the norm of ``fit.H``, of what holds the level set of F at ``F(theta) + excess``.
+    """Radius, in the norm of ``fit.H``, of an ellipsoid around the set F <= ``F(theta) + excess``.
 
-    Within the ball. C = 2 (1 + M Z): see ``policies/ofuglb_e.py``.
+    The set is within the ball. C = 2 (1 + M Z): see ``policies/ofuglb_e.py``.
     """
     C = 2.0 * (1.0 + policy.M * policy.max_norm * policy.m1)
     widened = math.exp(0.5 * drift_of(policy.M, state)) * math.sqrt(C * excess)

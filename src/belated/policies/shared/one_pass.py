@@ -1,4 +1,4 @@
-"""What policies share that learn from each reward once, with a matrix weighted by the slope."""
+"""Code for policies that learn each reward once, with a matrix weighted by the slope."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from belated.policies.shared.constants import is_logistic
 
 @inlined_kernel
 def curved(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
-    """``ellipsoid`` of a policy whose estimator keeps ``Curved``."""
+    """The ``ellipsoid`` of a policy whose estimator keeps ``Curved``."""
     return state.fit.H, state.fit.H_inv, state.fit.cap
 
 
@@ -26,7 +26,7 @@ def is_quasi(family: Family) -> bool:
 
 
 def check_ridge(lam: float, unit: float) -> float:
-    """Lam, if a matrix to which one reward adds ``unit`` at most stays regular with it."""
+    """Returns lam; raises if a matrix to which a reward adds at most ``unit`` may get singular."""
     least = 1e-9 * unit
     if not least <= lam < 1e100:
         raise wrong("lam", lam, f"a number from {least:g} to 1e100, for actions of this max_norm")

@@ -1,4 +1,4 @@
-"""What optimistic policies share: ``choose`` and, where the estimate is certified, ``radius``.
+"""Code for optimistic policies: ``choose`` and, where the estimate is certified, ``radius``.
 
 A policy registers them on its type: ``choose.case(MyPolicy)(optimistic)``.
 """
@@ -22,7 +22,7 @@ def certified_width(policy: Any, state: State) -> float:
 def optimistic(
     policy: Any, state: State, actions: DecisionSet, rng: None
 ) -> tuple[int, float, float, float]:
-    """The action with the highest upper bound over the policy's confidence set."""
+    """Chooses the action with the highest upper bound over the policy's confidence set."""
     _, inverse, cap = ellipsoid(policy, state)
     return most_optimistic(state.theta, inverse, cap, radius(policy, state), actions, state.work)
 
@@ -31,7 +31,7 @@ def optimistic(
 def optimistic_mean(
     policy: Any, state: State, slope: float, reach: float, actions: DecisionSet
 ) -> tuple[int, float, float, float]:
-    """The action with the highest ``mu(x'theta) + slope reach ||x||``, in the norm of W^-1.
+    """Chooses the action with the highest ``mu(x'theta) + slope reach ||x||``, in the norm of W^-1.
 
     Its width is ``reach ||x||``, on the scale of x'theta.
     """

@@ -1,4 +1,4 @@
-"""A bandit algorithm behind queues of returned rewards: what QPM-D is, and SBD begins with."""
+"""A bandit algorithm behind queues of returned rewards: all of QPM-D, and a part of SBD."""
 
 from collections import deque
 from typing import Any
@@ -21,12 +21,12 @@ class QueuePlayer(ArmPlayer):
         self.wanted = -1  # the arm it waits for
 
     def meet(self, K: int) -> None:
-        """The first decision set has ``K`` rows."""
+        """Prepares for ``K`` arms, the rows of the first decision set."""
         super().meet(K)
         self.queues: list[deque[tuple[Vector, float]]] = [deque() for _ in range(K)]
 
     def pick(self, actions: Matrix, t: int) -> int:
-        """The arm whose reward the base waits for."""
+        """Returns the arm whose reward the base waits for."""
         if self.asked == 0:
             self._ask(actions)
         while self.queues[self.wanted]:
@@ -40,7 +40,7 @@ class QueuePlayer(ArmPlayer):
         self.wanted = chosen_row(self.base, actions, self.asked)
 
     def observe(self, x: Vector, y: float, t: int) -> None:
-        """The reward of round ``t`` returned."""
+        """Takes in the reward of round ``t``."""
         arm = self.played.pop(t)
         self.count(arm, y)
         self.queues[arm].append((x, y))

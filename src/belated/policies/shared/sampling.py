@@ -1,4 +1,4 @@
-"""What randomised policies share: draws, and the best action of a drawn parameter."""
+"""Code for randomised policies: draws, and the best action of a drawn parameter."""
 
 import math
 
@@ -18,7 +18,7 @@ DRAW, SAMPLE = 1, 2  # rows of State.work; the kernels of this file use row 0 be
 def unconfined_mle(
     family: Family, dim: int, max_norm: float, lam: float, drift: float = math.inf
 ) -> Estimator:
-    """The estimate with the penalty ``lam / 2 ||theta||^2``, sought in all of R^d."""
+    """Returns the estimator with the penalty ``lam / 2 ||theta||^2`` over all of R^d."""
     return penalised_mle(
         *(family, dim, max_norm), m1=1.0, lam=lam, kappa=1.0, constrained=False, drift=drift
     )
@@ -26,7 +26,7 @@ def unconfined_mle(
 
 @kernel
 def fill_normal(out: Vector, rng: np.random.Generator) -> None:
-    """Independent standard normal numbers."""
+    """Fills in independent standard normal numbers."""
     for i in range(out.shape[0]):
         out[i] = rng.standard_normal()
 
@@ -45,6 +45,6 @@ def times_transposed(U: Matrix, scale: float, z: Vector, out: Vector) -> None:
 
 @kernel
 def play_best(sample: Vector, state: State, actions: DecisionSet) -> tuple[int, float, float]:
-    """Argmax of ``x'sample``: row, ``x'sample`` and ``x'theta`` there."""
+    """Returns the argmax of ``x'sample``: row, ``x'sample`` and ``x'theta`` there."""
     row, score, _, _ = most_optimistic(sample, state.W_inv, state.cap, 0.0, actions, state.work)
     return row, score, dot(actions.rows[row], state.theta)

@@ -32,7 +32,7 @@ PANELS = {20: (8, 8, 4), 16: (8, 8), 12: (8, 4), 8: (8,), 4: (4,), 2: (2,), 1: (
 
 
 def _for_each_panel(builder: Any, d: Any, act: Callable[[Any, Any], None]) -> None:
-    """Calls ``act(starts, widths)`` for each panel of ``d`` columns: where its packs start."""
+    """Calls ``act(starts, widths)`` with the packs of each panel of ``d`` columns."""
     place = Variable(builder, INT(0))
 
     def panel(columns: int) -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import naive.conversions
-from belated import Bandit, Bernoulli, Gaussian, checks, simulate
+from belated import Bandit, Bernoulli, Gaussian, simulate
 from belated.engine import Lane, WorldSettings, draw_world, play, play_world
+from belated.model.protocols import choose
+from belated.numerics.pruning import decision_set
 from belated.policies import OTFLinTS, OTFLinUCB, UniformPlay
 from belated.worlds.delays import Constant, Geometric, quantile
 from belated.worlds.environments import FixedArms, UnitBall
@@ -103,9 +105,9 @@ def test_draws_have_the_covariance_of_the_formula():
     for x in np.eye(D) + 0.3:
         draws = []
         for seed in range(1500):
-            options = checks.decision_set(x[np.newaxis])
+            options = decision_set(x[np.newaxis])
             rng = np.random.Generator(np.random.PCG64(seed))
-            draws.append(checks.choose(bandit.policy, state, options, rng)[1])
+            draws.append(choose(bandit.policy, state, options, rng)[1])
         expected = sd * math.sqrt(x @ np.linalg.inv(bandit.V) @ x)
         assert abs(np.mean(draws) - x @ bandit.theta) < 5 * expected / math.sqrt(1500)
         assert abs(np.std(draws) / expected - 1) < 5 / math.sqrt(3000)

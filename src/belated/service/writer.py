@@ -239,17 +239,23 @@ class Writer:
 
         A ``ValueError`` is about something that the store cannot hold, a ``NewBanditError`` about a
         bandit that one of them rewards and that is not known here yet. Where another process is
-        writing, all of them wait for it a little longer.
+        writing, those that write wait for it a little longer; the others read the log meanwhile.
         """
         if isinstance(error, (ValueError, NewBanditError)) and len(batch) > 1:
             return [[request] for request in batch]
-        if isinstance(error, StoreBusyError) and self._may_wait():
-            self._queue = batch + self._queue
+        reading = [request for request in batch if not request.size]
+        writing = [request for request in batch if request.size]
+        if isinstance(error, StoreBusyError) and writing and self._may_wait():
+            self._queue = writing + self._queue
             self._timer = asyncio.get_running_loop().call_later(TRY_AGAIN, self._start)
+        elif isinstance(error, StoreBusyError) and writing:
+            self._refused_at = None
+            self._refuse(writing, error)
+        else:
+            self._refused_at = None
+            self._refuse(batch, error)
             return []
-        self._refused_at = None
-        self._refuse(batch, error)
-        return []
+        return [reading] if reading else []
 
     def _refuse(self, batch: list[Request], error: Exception) -> None:
         for request in batch:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from numba import config, njit
 
 import naive.optimistic
+from belated.families import Bernoulli
+from belated.model.pruning_mean import most_optimistic_mean
 from belated.model.steps import is_within
 from belated.numerics import pruning
 from belated.numerics.linalg import grow, inverse_and_log_det
@@ -19,6 +21,7 @@ from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import (
     ACROSS,
     ALONG,
+    RENEW_AT,
     RENEWALS,
     TYPICAL,
     DecisionSet,
@@ -85,6 +88,39 @@ def test_same_as_scoring_all(d, K):
             actions /= np.linalg.norm(actions, axis=1, keepdims=True)
             theta = rng.standard_normal(d) * 10 ** rng.uniform(-2, 1)
             check(design, theta, radius, actions, garbage=rng.choice([np.nan, np.inf, 1e30]))
+
+
+@pytest.mark.parametrize("family", [None, Bernoulli()], ids=repr)
+@pytest.mark.parametrize("K", [3, 16, 60])
+@pytest.mark.parametrize("d", [2, 5, 9])
+def test_the_same_actions_in_every_round(d, K, family):
+    """Squares of earlier rounds narrow the search down, and what it finds stays the same."""
+    rng = np.random.default_rng(100 * d + K)
+    actions = rng.standard_normal((K, d))
+    actions /= 2.0 * np.linalg.norm(actions, axis=1, keepdims=True)
+    actions[-1] = actions[0]  # a tie
+    fresh, theta_star = decision_set(actions), rng.standard_normal(d)
+    fixed = fresh._replace(work=fresh.work.copy(), known=np.full(fresh.work.shape[1] + 1, np.nan))
+    for lam, radius in ((1.0, 2.0), (1e-3, 0.1)):  # another matrix, the same arrays
+        design = Design(d, lam)
+        fixed.known[-1] = np.nan
+        used = False
+        for t in range(150):
+            theta = theta_star + rng.standard_normal(d) / math.sqrt(t + 1.0)
+            found = []
+            for options in (fresh, fixed):
+                given = theta, design.A_inv, design.cap, radius, options, design.work
+                if family is None:
+                    found.append(most_optimistic(*given))
+                else:
+                    found.append(most_optimistic_mean(family, *given))
+            assert found[0] == found[1]  # to the last bit
+            squares = ((actions @ design.A_inv) * actions).sum(1)
+            if fixed.known[-1] == design.cap[RENEW_AT]:
+                assert (fixed.known[:K] >= squares).all()
+                used = used or np.isfinite(fixed.known[:K]).any()
+            design.add(actions[found[0][0]])
+        assert used or K < 60  # few actions are scored one by one
 
 
 eighths = st.integers(-8, 8).map(lambda k: k / 8)

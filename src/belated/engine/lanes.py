@@ -30,7 +30,7 @@ from belated.model.protocols import (
 )
 from belated.model.state import DECIDED, OBSERVED, PASSES, History, State
 from belated.model.steps import catch_up, covers, first_state, pick, record, take_reward
-from belated.numerics.pruning import DecisionSet
+from belated.numerics.pruning import DecisionSet, columns
 from belated.worlds.delays import dim_of, is_informative
 
 NONE = -1  # end of a chain
@@ -62,6 +62,7 @@ class Lanes(NamedTuple):
     sums: Matrix  # (L, 5)
     cursors: Integers  # (L, 3) first free row, rows in use, next checkpoint
     record: Any  # (L, checkpoints, 9)
+    known: Matrix  # (L, columns + 1) see DecisionSet; (L, 0) where decision sets change
 
 
 class Block(NamedTuple):
@@ -140,8 +141,12 @@ def new_lanes(
     count: int,
     horizon: int,
     checkpoints: int,
+    fixed_actions: int = 0,
 ) -> Lanes:
-    """Returns ``count`` lanes of a resolved policy before the first round."""
+    """Returns ``count`` lanes of a resolved policy before the first round.
+
+    ``fixed_actions`` is the number of actions if they are the same in every round, else 0.
+    """
     rows = horizon if looks_back(estimator) else 0
     history = History(np.empty((count, rows, dim)), np.full((count, rows), np.nan))
     cursors = np.zeros((count, 3), np.int64)
@@ -155,6 +160,7 @@ def new_lanes(
         sums=np.zeros((count, 5)),
         cursors=cursors,
         record=np.empty((count, checkpoints, len(RECORD))),
+        known=np.full((count, columns(fixed_actions) + 1 if fixed_actions else 0), np.nan),
     )
 
 
@@ -288,7 +294,7 @@ def _play_lane(
     news, outside = True, False
     for b in range(block.luck.shape[0]):
         t = start + b
-        options = DecisionSet(block.rows[b], block.coarse[b], block.longest[b], work)
+        options = DecisionSet(block.rows[b], block.coarse[b], block.longest[b], work, lane.known)
         if news:
             outside = not covers(policy, state, game.theta_star)
         if outside:

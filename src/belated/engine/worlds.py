@@ -180,6 +180,7 @@ class _Group:
             len(members),
             world.horizon,
             len(world.checkpoints),
+            world.environment.n_actions if stays(world.environment) else 0,
         )
 
     def play(self, block: Block, start: int) -> None:

@@ -19,6 +19,10 @@ Where the widths are large beside the estimates, the cap leaves many actions in 
 squares x'P x are computed at once, in single precision and across actions, which costs as much as
 scoring a dozen of them one by one, and few remain.
 
+Where every round has the same actions, squares that were computed at once are remembered: A only
+grows, so they bound the squares of later rounds, too, and they are much closer than the cap is for
+actions that are played again and again.
+
 Rounding. In single precision a number is off by a share of u = 2^-24. With X the longest action,
 x'theta is off by (d + 2) u X ||theta|| at most, c by (d + 2) u X, and q by (2 d + 9) u X^2 times
 the larger of its two factors, at most P_1 + s. Room is left for four times (d + 4) u times these
@@ -68,6 +72,9 @@ class DecisionSet(NamedTuple):
     coarse: Coarse
     longest: float  # at least the largest squared norm, and hardly more
     work: Coarse  # (4, columns) scratch
+    # where every round has the same actions: bounds on x'A_inv x that hold until the cap is renewed
+    # at the count that stands last, (columns + 1); else empty
+    known: Vector
 
 
 @kernel
@@ -111,7 +118,8 @@ def decision_set(actions: Matrix) -> DecisionSet:
         for i in range(d):
             rows[a, i] = actions[a, i]
     longest = fill_coarse(rows, coarse)
-    return DecisionSet(rows, coarse, longest, np.empty((4, columns(K)), np.float32))
+    work = np.empty((4, columns(K)), np.float32)
+    return DecisionSet(rows, coarse, longest, work, np.empty(0))
 
 
 def new_cap(dim: int, lam: float) -> Vector:
@@ -250,6 +258,22 @@ def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, wor
 
 
 @kernel
+def _recall(known: Vector, renew_at: float, radius: float, of_square: float, work: Coarse) -> None:
+    """Lower squares and bounds in ``work`` to what is known; forget what an older cap went with."""
+    level, square, bound = work[0], work[1], work[2]
+    n = known.shape[0] - 1
+    if known[n] != renew_at:
+        for k in range(n):
+            known[k] = math.inf
+        known[n] = renew_at
+        return
+    steep, more = np.float32(radius), np.float32(of_square)
+    for k in range(n):
+        square[k] = min(square[k], np.float32(known[k]))
+        bound[k] = min(bound[k], level[k] + steep * np.sqrt(max(square[k], np.float32(0.0)) + more))
+
+
+@kernel
 def room_of_squares(d: int, longest: float, across: float) -> float:
     """Returns a bound on the rounding error of x'A_inv x in single precision, for every action."""
     return ROOM * (2 * d + 4) * math.sqrt(d) * longest * across
@@ -318,6 +342,9 @@ def search(
         steep, typical = np.float32(slope), np.float32(m)
         bound_all(actions.coarse, theta, cap[4:], wide, less, steep, typical, actions.work)
         raise_bounds(scale, room * reach, steep, typical, actions.work)
+        if actions.known.shape[0] > 0:
+            _recall(actions.known, cap[RENEW_AT], radius, of_square, actions.work)
+            of_bound += room * radius * math.sqrt(longest * across)
         first = highest(bound, K)
     else:  # out of reach of single precision: score all
         of_bound = of_level = math.inf
@@ -330,6 +357,8 @@ def search(
         of_square = room_of_squares(d, longest, across)
         _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
         of_bound = of_level + room * radius * math.sqrt(longest * across)
+        for k in range(actions.known.shape[0] - 1):
+            actions.known[k] = SLACK * (squares[k] + of_square)
         k = highest(bound, K)
         leader = _ahead(scale, theta, A_inv, radius, actions.rows, k, leader, work[0])
     if left > 1:

@@ -32,8 +32,8 @@ def of_a_run(environment: Environment, dim: int, rng: np.random.Generator) -> En
 
 
 def stays(environment: Environment) -> bool:
-    """Return whether every round has the same decision set."""
-    return isinstance(environment, FixedArms | OneHot)
+    """Returns whether every round of a run has the same decision set."""
+    return isinstance(environment, FixedArms | OneHot | UnitBallOnce)
 
 
 def point_in_ball(dim: int, rng: np.random.Generator) -> Vector:

@@ -151,9 +151,12 @@ def test_kernels_do_the_same_with_inner_products(masked):
 def test_other_arrays_are_refused():
     """Numbers are read as they lie: no strides, no other type."""
     A, x = problem(4)
-    for B, y in ((A[:, ::-1], x), (A, x[::-1]), (A.astype(np.float32), x), (A.T, x), (A[0], x)):
-        with pytest.raises(TypingError):
+    for B, y in ((A[:, ::-1], x), (A, x[::-1]), (A.T, x)):
+        with pytest.raises(TypeError, match=r"is not contiguous .*: pass \w+\.copy\(\)"):
             njit(lambda B, y: quadratic(B, y, np.empty(4)))(B, y)
+    for B in (A.astype(np.float32), A[0]):
+        with pytest.raises(TypingError):
+            njit(lambda B, y: quadratic(B, y, np.empty(4)))(B, x)
     with pytest.raises(TypingError):
         njit(lambda A, x: add_outer(A, 1, x))(A, x)
 

@@ -3,9 +3,9 @@
 Only version 0.1 may do it: what a later version writes would prove nothing. From the root of the
 repository, once compiled and once in plain Python, because the last bits of some numbers differ:
 
-    git worktree add /tmp/v01 e79a8b7
-    PYTHONPATH=/tmp/v01/src python tests/data/version_0_1/make.py tests/data/version_0_1
-    PYTHONPATH=/tmp/v01/src NUMBA_DISABLE_JIT=1 python tests/data/version_0_1/make.py \
+    git worktree add ../v01 e79a8b7
+    PYTHONPATH=../v01/src python tests/data/version_0_1/make.py tests/data/version_0_1
+    PYTHONPATH=../v01/src NUMBA_DISABLE_JIT=1 python tests/data/version_0_1/make.py \
         tests/data/version_0_1
 
 The first run writes the files, each run adds what it reads in them to ``said.json``. Names that are

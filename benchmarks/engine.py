@@ -19,16 +19,18 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from belated import registry
 from belated.core.nested import aligned_empty
-from belated.engine import (
+from belated.engine.lanes import Block
+from belated.engine.reference import draw_world
+from belated.engine.worlds import (
     Lane,
     WorldSettings,
     audit_world,
-    draw_world,
+    draw_block,
+    open_streams,
     play_world,
+    rounds_of_a_block,
     seed_of_run,
 )
-from belated.engine.lanes import Block
-from belated.engine.worlds import draw_block, open_streams, rounds_of_a_block
 from belated.experiments.paper import DIMS, paper_experiment
 from belated.families import Bernoulli, Gaussian
 from belated.model.protocols import Family

@@ -24,7 +24,7 @@ from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.tools.exporting import Selection, export
 from belated.ledger.tools.importing_events import check_events, write_events
-from belated.ledger.tools.importing_logs import import_log
+from belated.ledger.tools.importing_logs import Options, import_log
 from belated.ledger.tools.mapping import parse_mapping
 from belated.policies import Greedy
 from service import DIM, actions
@@ -97,9 +97,7 @@ def csv_rate(url: str, path: Path) -> float:
     Replica(ledger).configure("shop", Spec.of(DIM, Bernoulli(), Greedy()))
     mapping = parse_mapping("", ",".join(COLUMNS), "")
     started = time.perf_counter()
-    done = import_log(
-        ledger, path, mapping, bandit="shop", format=None, skip_bad=False, dry_run=False
-    )
+    done = import_log(ledger, path, mapping, Options(bandit="shop"))
     seconds = time.perf_counter() - started
     ledger.close()
     assert done["decisions"] == done["rewards"] == {"accepted": DECISIONS}, done

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from belated import Bandit, Bernoulli, registry
-from belated.engine import World, draw_world
+from belated.engine.reference import World, draw_world
 from belated.model.protocols import claims_set, mean
 from belated.model.steps import covers
 from belated.worlds.delays import Exponential, arrival, quantile

@@ -1,4 +1,4 @@
-"""A policy of your own: copy this file, change `choose`, run it.
+"""A policy of your own: copy this file, change `choose` and `probabilities`, run it.
 
 A policy is a NamedTuple of parameters, two methods, and kernels registered on its type. This one
 plays a random action with probability epsilon and the best-looking one otherwise.
@@ -18,11 +18,13 @@ from belated.extend import (
     Positive,
     Probability,
     State,
+    Vector,
     check_policy,
     choose,
     dot,
     most_optimistic,
     parameters,
+    probabilities,
 )
 
 
@@ -59,6 +61,14 @@ def _choose(
         estimate = dot(actions.rows[row], state.theta)
         return row, estimate, estimate, 0.0
     return most_optimistic(state.theta, state.W_inv, state.cap, 0.0, actions, state.work)
+
+
+@probabilities.case(EpsilonGreedy)
+def _probabilities(policy: EpsilonGreedy, state: State, actions: DecisionSet, out: Vector) -> None:
+    best = most_optimistic(state.theta, state.W_inv, state.cap, 0.0, actions, state.work)[0]
+    for a in range(out.shape[0]):
+        out[a] = policy.epsilon / out.shape[0]
+    out[best] += 1.0 - policy.epsilon
 
 
 if __name__ == "__main__":

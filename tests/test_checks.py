@@ -20,7 +20,7 @@ from belated.checks import (
 )
 from belated.checks.policies import check_learns_from_rewards
 from belated.core.arguments import parameters
-from belated.engine import play
+from belated.engine.reference import play
 from belated.estimators import Ridge
 from belated.ledger import checks as ledger_checks
 from belated.ledger.checks import LEDGER_CHECKS
@@ -31,6 +31,7 @@ from belated.model.protocols import (
     delay_quantile,
     derivatives,
     draw_actions,
+    probabilities,
     radius,
     refit,
     remember,
@@ -40,6 +41,7 @@ from belated.model.protocols import (
 )
 from belated.model.state import DECIDED
 from belated.numerics.pruning import most_optimistic
+from belated.policies import UniformPlay
 from belated.worlds.delays import Constant, Exponential
 from belated.worlds.environments import UnitBall
 
@@ -125,6 +127,40 @@ def changes_theta_in_choose():
     return choosing(grow)
 
 
+def saying(fill):
+    """A policy that plays uniformly and says otherwise."""
+    return variant(UniformPlay, [(probabilities, fill)])
+
+
+def says_what_it_does_not_play():
+    def fill(policy, state, actions, out):
+        out[:] = [1.0, *np.zeros(len(out) - 1)]
+
+    return saying(fill)
+
+
+def says_too_little():
+    def fill(policy, state, actions, out):
+        out[:] = 0.5 / len(out)
+
+    return saying(fill)
+
+
+def says_less_than_nothing():
+    def fill(policy, state, actions, out):
+        out[:] = [1.1, -0.1, *np.zeros(len(out) - 2)]
+
+    return saying(fill)
+
+
+def counts_what_it_says():
+    def fill(policy, state, actions, out):
+        state.theta[0] += 1.0
+        out[:] = 1.0 / len(out)
+
+    return saying(fill)
+
+
 def counts_rewards_twice():
     def twice(estimator, family, state, x, y):
         state.W[:] += np.outer(x, x)
@@ -206,6 +242,10 @@ BROKEN_POLICIES = {
     restless: ("parameters_are_documented", "may derive only what is still None"),
     draws_without_a_seed: ("same_seed_same_run", "draw random numbers from the rng"),
     changes_theta_in_choose: ("choosing_changes_nothing", "state.work and actions.work only"),
+    says_what_it_does_not_play: ("probabilities_are_frequencies", "follow what choose draws"),
+    says_too_little: ("probabilities_are_frequencies", "add up to 0.5: fill in all"),
+    says_less_than_nothing: ("probabilities_are_frequencies", "a probability is -0.1"),
+    counts_what_it_says: ("probabilities_are_frequencies", "score_law changed the state"),
     counts_rewards_twice: ("matrices_match_their_definitions", "W is not lam I .* returned rounds"),
     changes_theta_in_radius: ("zero_delay_is_undelayed", "radius and set_norm"),
     weighs_by_the_clock: ("constant_delay_uses_rows_before", "not the number or time of decisions"),

@@ -8,9 +8,9 @@ import pytest
 from belated import Bandit, checks, registry
 from belated.checks.policies import check_learns_from_rewards
 from belated.commands.warm import COMMON
-from belated.engine import is_own
 from belated.families import Bernoulli, Binomial, Gaussian, Poisson
-from belated.model.protocols import refusal, refuse_family
+from belated.model.plain_policy import is_own
+from belated.model.protocols import claims_set, refusal, refuse_family
 from belated.worlds.delays import Empirical, Informative, Lomax, Pareto, Scaled, Uniform
 
 # Rounds after which learning shows: of policies that learn slowly, and one of slow plain Python
@@ -118,3 +118,14 @@ def test_unknown_name():
         registry.load(registry.FAMILIES, "gausian")
     with pytest.raises(ValueError, match=r"name = 'xyz': expected one of .*poisson$"):
         registry.load(registry.FAMILIES, "xyz")
+
+
+def test_what_is_proved_is_claimed():
+    """A policy under this heading has a confidence set, or its page states a bound on regret."""
+    earns, proved, _ = registry.which_policy()
+    assert not set(earns.policies) & set(proved.policies)
+    for name in proved.policies:
+        kind = registry.load(registry.POLICIES, name)
+        assert claims_set(kind()) or "regret" in str(kind.__doc__), name
+    for name in earns.policies:
+        assert not claims_set(registry.load(registry.POLICIES, name)()), name

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from belated.families import Tanh as Tanh
     from belated.features import Features as Features
     from belated.features import Transformed as Transformed
+    from belated.learner.assumptions import AssumptionWarning as AssumptionWarning
     from belated.learner.files import SnapshotError as SnapshotError
     from belated.policies import DelayedOFUGLM as DelayedOFUGLM
 
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. Loaded on first use: importing belated costs no Numba.
 _HOMES = {
+    "AssumptionWarning": "learner.assumptions",
     "Bandit": "bandit",
     "Bernoulli": "families",
     "Binomial": "families",

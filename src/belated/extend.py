@@ -11,7 +11,9 @@ one of each that runs as it is:
 to write a     register cases of                   and run
 =============  ==================================  ==============================================
 policy         ``choose``; with a confidence set   ``check_policy(MyPolicy(), family)``
-               ``sqrt_beta`` and ``radius``
+               ``sqrt_beta`` and ``radius``; if
+               it draws, ``probabilities`` or
+               ``score_law``
 estimator      ``take_in``, ``refit``              ``check_policy`` of a policy that learns with it
 family         ``derivatives``, ``cumulant``,      ``check_family(MyFamily())``
                ``least_slope``,
@@ -65,11 +67,13 @@ from belated.model.protocols import (
     factor_precision,
     least_slope,
     mean,
+    probabilities,
     radius,
     refit,
     remember,
     revise,
     reward_quantile,
+    score_law,
     self_concordance,
     set_norm,
     sqrt_beta,
@@ -136,6 +140,7 @@ __all__ = [
     "normal_quantile",
     "parameters",
     "penalised_mle",
+    "probabilities",
     "quadratic",
     "radius",
     "refit",
@@ -144,6 +149,7 @@ __all__ = [
     "revise",
     "reward_quantile",
     "ridge_regression",
+    "score_law",
     "self_concordance",
     "set_norm",
     "sigmoid",

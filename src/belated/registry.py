@@ -1,11 +1,13 @@
 """Names a user can type, and where each one lives. Nothing is imported until it is asked for."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import getdoc
-from typing import Any
+from typing import Any, NamedTuple
 
 POLICIES = {
+    "adaptive-thompson": "policies.adaptive_thompson:AdaptiveThompson",
     "delayed-ofu-glm": "policies.delayed_ofu_glm:DelayedOFUGLM",
     "ducb-ridge": "policies.ducb_glcb:DUCBRidge",
     "ducb-literal": "policies.ducb_glcb:DUCBLiteral",
@@ -30,6 +32,7 @@ POLICIES = {
     "ofuglb-e": "policies.ofuglb_e:OFUGLBe",
     "ofuglb": "policies.ofuglb:OFUGLB",
     "ofulog-r": "policies.ofuglb:OFULogR",
+    "inverse-gap": "policies.inverse_gap:InverseGap",
     "greedy": "policies.greedy:Greedy",
     "uniform": "policies.uniform:UniformPlay",
     "delayed-ucb1": "policies.arms.delayed_ucb1:DelayedUCB1",
@@ -46,6 +49,43 @@ POLICIES = {
     "opse": "policies.arms.opse:OPSE",
     "policy-elimination": "policies.arms.policy_elimination:PolicyElimination",
 }
+DEFAULT_POLICY = "adaptive-thompson"
+# Which policy to take: headings, advice and members. Policies that are not named here are for
+# comparison.
+WHICH_POLICY = {
+    "What earns": (
+        "Take adaptive-thompson, the default; or inverse-gap, for exact propensities. Nothing is "
+        "proved of them.",
+        ("adaptive-thompson", "inverse-gap"),
+    ),
+    "What is proved": (
+        "A confidence set or a regret bound under delay. With rare rewards, Delayed OFU-GLM "
+        "explores for longer than pays.",
+        (
+            "delayed-ofu-glm",
+            "oful",
+            "oful-rarely",
+            "glm-ucb",
+            "ucb-glm",
+            "log-ucb-1",
+            "gloc",
+            "ada-ofu-ecolog",
+            "glb-omd",
+            "inflated-ts",
+            "ofuglb-e",
+            "ofuglb",
+            "ofulog-r",
+            "otf-lin-ucb",
+            "delayed-ucb1",
+            "delayed-kl-ucb",
+            "qpm-d",
+            "bold",
+            "patient-bandits",
+            "delayed-elimination",
+        ),
+    ),
+}
+FOR_COMPARISON = "Baselines and rules of other papers, to be played beside these: belated compare."
 FAMILIES = {
     "gaussian": "families.gaussian:Gaussian",
     "bernoulli": "families.bernoulli:Bernoulli",
@@ -79,6 +119,31 @@ FEEDBACK = {
     "conversions": "worlds.feedback:Conversions",
     "aggregated": "worlds.feedback:Aggregated",
 }
+WORLDS = {
+    "shop": "worlds.shops.shop:Shop",
+    "rare": "worlds.shops.rates:Rare",
+    "frequent": "worlds.shops.rates:Frequent",
+    "few-banners": "worlds.shops.sizes:FewBanners",
+    "many-products": "worlds.shops.sizes:ManyProducts",
+    "wide": "worlds.shops.sizes:Wide",
+    "new-banners": "worlds.shops.changing:NewBanners",
+    "drift": "worlds.shops.changing:Drift",
+    "hours": "worlds.shops.lateness:Hours",
+    "days": "worlds.shops.lateness:Days",
+    "slow-banners": "worlds.shops.lateness:SlowBanners",
+    "conversions": "worlds.shops.lateness:Conversions",
+    "revenue": "worlds.shops.revenue:Revenue",
+}
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that is not known: one that is like it, if there is one.
+
+    >>> hint("exponentail", DELAYS)
+    '; did you mean exponential?'
+    """
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def load(registry: dict[str, str], name: str) -> Any:
@@ -88,9 +153,8 @@ def load(registry: dict[str, str], name: str) -> Any:
     'Poisson'
     """
     if name not in registry:
-        near = get_close_matches(name, registry, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"name = {name!r}: expected one of {', '.join(registry)}{hint}")
+        known = f"{', '.join(registry)}{hint(name, registry)}"
+        raise ValueError(f"name = {name!r}: expected one of {known}")
     module, attribute = registry[name].split(":")
     return getattr(import_module(f"belated.{module}"), attribute)
 
@@ -104,6 +168,26 @@ def summaries(registry: dict[str, str]) -> dict[str, str]:
     return {name: (getdoc(load(registry, name)) or "").split("\n")[0] for name in registry}
 
 
+class Advice(NamedTuple):
+    """A kind of policies, advice on it in one line, and the names of its members."""
+
+    heading: str
+    advice: str
+    policies: list[str]
+
+
+def which_policy() -> list[Advice]:
+    """Returns what earns, what is proved, and all other policies, which are for comparison.
+
+    >>> [kind.heading for kind in which_policy()]
+    ['What earns', 'What is proved', 'For comparison']
+    """
+    kinds = [Advice(title, line, list(names)) for title, (line, names) in WHICH_POLICY.items()]
+    named = {name for kind in kinds for name in kind.policies}
+    others = [name for name in POLICIES if name not in named]
+    return [*kinds, Advice("For comparison", FOR_COMPARISON, others)]
+
+
 def name_of(registry: dict[str, str], params: object) -> str | None:
     """The name under which the type of ``params`` is registered, if it is."""
     kind: type = getattr(params, "parameters_type", type(params))
@@ -115,7 +199,7 @@ def name_of(registry: dict[str, str], params: object) -> str | None:
 
 # Parameters that came after version 0.1. Where they have their default they are left out of what
 # is written: logs, saved bandits and folders of that version then still describe the same thing.
-ADDED = ("max_reward",)
+ADDED = ("max_reward", "learns_sd")
 
 
 def values_of(params: Any) -> dict[str, Any]:
@@ -154,10 +238,8 @@ def parse(registry: dict[str, str], text: str) -> Any:
                 raise ValueError(f"{text!r}: expected name:value or name:field=value,field=value")
             key, value = kind._fields[0], key
         if key not in kind._fields:
-            near = get_close_matches(key, kind._fields, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            fields = ", ".join(kind._fields) or "none"
-            raise ValueError(f"{key} in {text!r}: expected a parameter of {name} ({fields}){hint}")
+            known = f"({', '.join(kind._fields) or 'none'}){hint(key, kind._fields)}"
+            raise ValueError(f"{key} in {text!r}: expected a parameter of {name} {known}")
         values[key] = _value(value)
     try:
         return kind(**values)

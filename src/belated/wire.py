@@ -20,11 +20,12 @@ Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value]  # features by name
 # A model of d features holds several d x d matrices, and others wait while it is made.
-MOST_FEATURES = 1024
+MOST_FEATURES = 4096
 Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 
 MOST_ACTIONS = 10_000
 MOST_REWARDS = 10_000
+MOST_DECISIONS = 100  # of one request: they are one transaction, for which others wait
 LONGEST_PAGE, USUAL_PAGE = 10_000, 1_000  # entries of a list in one answer
 
 
@@ -157,7 +158,10 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
     """A bandit: what its rewards are like, how it chooses, and how it waits."""
 
     family: Annotated[str, Meta(max_length=200, examples=["bernoulli", "gaussian:sd=0.5"])]
-    policy: Annotated[str, Meta(max_length=500, examples=["thompson"])] = "delayed-ofu-glm"
+    policy: Annotated[
+        Annotated[str, Meta(max_length=500)] | None,
+        Meta(examples=["thompson"], description="The rule of choice; adaptive-thompson if none."),
+    ] = None
     dim: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None,
         Meta(description="Numbers in an action's vector."),
@@ -165,6 +169,13 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
     features: Annotated[
         FeatureSettings | None,
         Meta(examples=[{"hashed": {"user": 16}}], description="Instead of dim."),
+    ] = None
+    groups: Annotated[
+        dict[str, int] | None,
+        Meta(
+            examples=[{"banner": 20, "intercept": 1}],
+            description="With dim: names and sizes of the groups of numbers that share a prior.",
+        ),
     ] = None
 
 
@@ -188,6 +199,7 @@ class BanditState(msgspec.Struct):
     width: float | None  # radius of the confidence set; null where the policy has none
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
     waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
+    broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
 
 
 class BanditList(msgspec.Struct):
@@ -246,6 +258,7 @@ class DecisionRequest(RankingRequest):
     subject: Label | None = None
     played: ActionName | None = None
     propensity: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    probabilities: bool = False
 
 
 class DecisionAnswer(msgspec.Struct):
@@ -262,6 +275,25 @@ class DecisionAnswer(msgspec.Struct):
     model_version: int | None = None
     proposal: str | None = None  # in shadow mode: the action that the bandit would have chosen
     retried: bool = False  # the request had been made before: this is its decision
+    probabilities: list[float] | None = None  # of all actions in their order, if asked for
+
+
+class DecisionBatch(Request):
+    """Decisions to make at once, such as those of a mail campaign."""
+
+    decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_DECISIONS)]
+
+
+class TopRequest(DecisionRequest, kw_only=True):
+    """Choose ``top`` different actions, one after the other."""
+
+    top: Annotated[int, Meta(ge=1, le=MOST_DECISIONS)]
+
+
+class DecisionList(msgspec.Struct):
+    """Decisions in the order of the requests, or of their rank."""
+
+    decisions: list[DecisionAnswer]
 
 
 class EventView(msgspec.Struct):
@@ -313,6 +345,8 @@ class DecisionStory(msgspec.Struct):
     subject: str | None = None
     proposal: str | None = None
     window_closes: str | None = None
+    n_actions: int | None = None  # how many could be chosen
+    probabilities: list[float] | None = None  # of all these, if they were asked for
     explanation: Explanation | None = None
 
 

@@ -27,7 +27,7 @@ from belated import (
     Tanh,
     UnknownDecisionError,
 )
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import UnitBall
 
@@ -255,7 +255,7 @@ def test_bad_options(options, message):
     [
         ("family", Bernoulli, "a family, such as Bernoulli"),
         ("policy", DelayedOFUGLM, "a policy, such as DelayedOFUGLM"),
-        ("policy", None, "a policy, such as DelayedOFUGLM"),
+        ("policy", 3, "a policy, such as DelayedOFUGLM"),
         ("features", "x", "a feature map, such as Features"),
         ("seed", "abc", "a whole number, 0 or more"),
         ("seed", -1, "a whole number, 0 or more"),
@@ -309,6 +309,7 @@ def test_a_copy_is_its_own_bandit():
         assert bandit.fingerprint() == before
 
 
+@pytest.mark.filterwarnings("ignore::belated.AssumptionWarning")  # all rewards are 1
 def test_threads_wait_for_each_other():
     bandit = make_bandit()
 

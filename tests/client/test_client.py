@@ -54,7 +54,7 @@ def test_import_needs_neither_numpy_nor_numba_nor_a_web_framework():
 
 
 def test_both_clients_can_do_the_same():
-    """They are written twice; what they take must not come apart."""
+    """The operations are written once; each client has all of them."""
 
     def methods(kind):
         return {
@@ -141,6 +141,22 @@ def test_shadow_mode(client):
     assert answer.proposal in ARMS
 
 
+def test_propensities(client):
+    client.put_bandit("drawing", {**SHOP, "policy": "thompson"})
+    client.change_actions("drawing", ARMS)
+    answer = client.decide("drawing")
+    assert 0.0 < answer.propensity < 1.0
+    assert answer.probabilities is None
+    asked = client.decide("drawing", request_id="all", probabilities=True)
+    assert asked.probabilities[asked.index] == asked.propensity
+    assert sum(asked.probabilities) == pytest.approx(1.0)
+    story = client.story(asked.decision_id)
+    assert (story.propensity, story.probabilities) == (asked.propensity, asked.probabilities)
+    assert story.n_actions == len(ARMS)
+    again = client.decide("drawing", request_id="all", probabilities=True)
+    assert (again.retried, again.probabilities) == (True, asked.probabilities)
+
+
 def test_why_rewards_are_invalid_is_logged(client, caplog):
     ids = [client.decide("shop").decision_id for _ in range(11)]
     assert client.reward(ids[0], 3.0) is Status.INVALID
@@ -165,6 +181,36 @@ def test_many_rewards_go_in_batches(url):
         assert client.rewards([]) == []
 
 
+def test_many_decisions_go_in_batches(url):
+    flaky = Flaky()
+    requests = [{"request_id": f"mail-{k}", "eligible": ["ab"[k % 2]]} for k in range(230)]
+    with Client(url, transport=flaky) as client:
+        before = client.bandit("shop").n_decided
+        flaky.sent.clear()
+        made = client.decide_many("shop", iter(requests))
+        assert [len(json.loads(r.content)["decisions"]) for r in flaky.sent] == [100, 100, 30]
+        assert [one.action for one in made] == ["a", "b"] * 115
+        assert len({one.decision_id for one in made}) == 230
+        again = client.decide_many("shop", requests)
+        assert [one.decision_id for one in again] == [one.decision_id for one in made]
+        assert all(one.retried for one in again)
+        assert client.bandit("shop").n_decided == before + 230
+
+
+def test_a_ranking_without_repetition(client):
+    ranked = client.decide_top("shop", 2, request_id="page", probabilities=True)
+    assert sorted(one.action for one in ranked) == ["a", "b"]
+    assert sorted(one.index for one in ranked) == [0, 1]
+    assert ranked[1].probabilities[ranked[0].index] == 0.0
+    again = client.decide_top("shop", 2, request_id="page", probabilities=True)
+    assert [one.decision_id for one in again] == [one.decision_id for one in ranked]
+    matrix = np.array([[0.1, 0.2], [0.3, -0.4], [0.0, 1 / 3]])
+    for one in client.decide_top("shop", 3, matrix=matrix):
+        assert client.story(one.decision_id).features == matrix[one.index].tolist()
+    with pytest.raises(ServiceError, match="top = 3: expected at most 2"):
+        client.decide_top("shop", 3)
+
+
 def test_the_same_with_await(url):
     async def main():
         async with AsyncClient(url) as client:
@@ -182,6 +228,8 @@ def test_the_same_with_await(url):
             )
             assert (await client.put_bandit("shop", SHOP)).name == "shop"
             assert await client.forget("shop", "nobody") == 0
+            assert len(await client.decide_many("shop", [{}] * 3)) == 3
+            assert len(await client.decide_top("shop", 2)) == 2
             with pytest.raises(ServiceError, match="404"):
                 await client.decide("none")
 
@@ -208,6 +256,17 @@ def test_a_lost_answer_makes_no_second_decision(url, pauses):
     assert first == second == third
     assert len(json.loads(first)["request_id"]) == 36
     assert len(pauses) == 4
+
+
+def test_lost_answers_make_no_second_decisions(url, pauses):
+    flaky = Flaky()
+    with Client(url, transport=flaky) as client:
+        before = client.bandit("shop").n_decided
+        flaky.failures = ["lose"]
+        assert all(one.retried for one in client.decide_many("shop", [{}, {}, {}]))
+        flaky.failures = ["lose"]
+        assert all(one.retried for one in client.decide_top("shop", 2))
+        assert client.bandit("shop").n_decided == before + 5
 
 
 def test_a_lost_answer_makes_no_second_decision_with_await(url, monkeypatch):
@@ -324,6 +383,10 @@ def test_keys():
         (lambda c: c.decide("shop", matrix=[[]]), "expected a row of numbers"),
         (lambda c: c.decide("shop", matrix=[]), "expected a row of numbers"),
         (lambda c: c.decide("", context={}), "name = '': expected text"),
+        (lambda c: c.decide_many("shop", []), r"requests = \[\]: expected one at least"),
+        (lambda c: c.decide_many("shop", [{}, {"matrix": []}]), r"requests\[1\]: matrix = \[\]"),
+        (lambda c: c.decide_many("shop", [{}, {"contxt": {}}]), r"requests\[1\]: .*'contxt'"),
+        (lambda c: c.decide_many("shop", [{}, 3]), r"requests\[1\] = 3: expected a dict"),
         (lambda c: c.decide("shop", context={"a": object()}), "expected what JSON can hold"),
     ],
 )

@@ -30,7 +30,7 @@ def test_version():
     assert belated("--version").stdout.strip() == f"belated {__version__}"
 
 
-@pytest.mark.parametrize("kind", ["policies", "families", "delays", "environments"])
+@pytest.mark.parametrize("kind", ["policies", "families", "delays", "environments", "worlds"])
 def test_list(kind, monkeypatch, capsys):
     def listed(*options):
         monkeypatch.setattr(sys, "argv", ["belated", "list", kind, *options])
@@ -41,11 +41,21 @@ def test_list(kind, monkeypatch, capsys):
 
     known = getattr(registry, kind.upper())
     lines = listed().splitlines()
-    assert [line.split()[0] for line in lines] == list(known)
+    if kind == "policies":
+        lines = [line for line in lines if line.startswith("  ")]  # others are headings
+    assert sorted(line.split()[0] for line in lines) == sorted(known)
     assert all(len(line.split()) > 2 for line in lines)
     summaries = json.loads(listed("--json"))
     assert list(summaries) == list(known)
     assert all(summary.endswith(".") for summary in summaries.values())
+
+
+def test_policies_are_listed_under_advice():
+    lines = belated("list", "policies").stdout.splitlines()
+    assert lines[0] == "Which one?"
+    for heading, advice, policies in registry.which_policy():
+        start = lines.index(f"{heading}. {advice}") + 1
+        assert [line.split()[0] for line in lines[start : start + len(policies)]] == policies
 
 
 def test_unknown_command():

@@ -52,14 +52,15 @@ def test_every_setting_is_everywhere(tmp_path):
     names = set(Settings.__struct_fields__)
     given = tomllib.loads(GIVEN)
     assert set(given) == names, "a new setting needs a value here"
-    assert set(BanditSettings.__struct_fields__) == names
+    callers = names | {"groups"}  # a log keeps them with the features
+    assert set(BanditSettings.__struct_fields__) == callers
     assert Spec.__struct_fields__ == Settings.__struct_fields__  # the order enters Fold.digest
-    assert names <= {parameter.name for parameter in command("bandits", "create").params}
+    assert callers <= {parameter.name for parameter in command("bandits", "create").params}
     (tmp_path / "x.toml").write_text(f"[bandits.a]\n{GIVEN}")
     table = read_config(tmp_path / "x.toml")["a"]
     assert isinstance(table, BanditTable)
     schema = msgspec.json.schema(BanditSettings)["$defs"]["BanditSettings"]["properties"]
-    assert set(schema) == names
+    assert set(schema) == callers
     assert all({"description", "examples"} & set(about) for about in schema.values())
     written = msgspec.json.decode(msgspec.json.encode(spec_of(table)))
     assert set(written) == names

@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Poisson, delays, registry
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.model.protocols import choose, mean, reward_quantile
 from belated.numerics.linalg import (
     cholesky,

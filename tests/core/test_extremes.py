@@ -11,12 +11,11 @@ from belated import Bandit, Gaussian, Poisson, simulate
 from belated.core.extremes import recorded
 from belated.ledger.events import START, Draft, Kind
 from belated.ledger.proposing import Ask
-from belated.ledger.replica import Replica
+from belated.ledger.replica import Replica, system_clock
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.tools.importing import Options, import_file
 from belated.ledger.tools.invariants import Rules
-from belated.ledger.tools.times import now
 from belated.policies import Greedy, Thompson
 from belated.service.app import new_app
 from belated.service.service import Service
@@ -158,7 +157,7 @@ def test_a_log_of_before_the_bounds_opens_and_is_sound():
     replica = Replica(ledger)
     replica.catch_up()
     assert replica.folds["bandit"].learner.n_observed == 1
-    rules = Rules(now())
+    rules = Rules(system_clock())
     events, _ = ledger.follow(START)
     assert [rules.problem(event) for event in events] == [""] * 3
     draft, _ = replica.propose("bandit", ask())

@@ -48,6 +48,5 @@ def test_only_what_needs_it_imports_what_windows_lacks():
         ("cache.py", "fcntl"),
         ("files.py", "fcntl"),
         ("limits.py", "resource"),
-        ("store.py", "fcntl"),
         ("workers.py", "fcntl"),
     }

@@ -11,22 +11,20 @@ from belated import Bandit, checks, registry
 from belated.checks.policies import check_lane_plays_like_a_bandit
 from belated.commands.warm import COMMON
 from belated.core.nested import at, stacked
-from belated.engine import (
-    RECORD,
+from belated.engine.lanes import RECORD, new_lanes, with_room
+from belated.engine.plain_lane import OwnPlayer, observer
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import (
     Lane,
-    OwnPlayer,
     WorldSettings,
-    draw_world,
-    is_own,
-    play,
+    open_streams,
     play_world,
     seed_of_run,
+    theta_star_of,
 )
-from belated.engine.lanes import new_lanes, with_room
-from belated.engine.plain_lane import observer
-from belated.engine.worlds import open_streams, theta_star_of
 from belated.estimators.ridge import RidgeFit
 from belated.families import Bernoulli, Gaussian
+from belated.model.plain_policy import is_own
 from belated.model.protocols import refusal
 from belated.model.state import Nothing, new_state
 from belated.policies import GLBOMD, DelayedOFUGLM, DUCBRidge, Greedy, Thompson, UniformPlay

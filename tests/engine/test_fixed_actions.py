@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from belated import registry
-from belated.engine import Lane, WorldSettings, is_own, play_world
 from belated.engine import worlds as engine_worlds
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.families import Bernoulli, Gaussian
+from belated.model.plain_policy import is_own
 from belated.model.protocols import feedback_of
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import UnitBallOnce

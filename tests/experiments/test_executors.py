@@ -130,6 +130,33 @@ def test_processes(tmp_path, whole, processes):
     assert results(tmp_path / "out") == whole
 
 
+def stopped_while_playing(plays):
+    with open_executor("processes", threads=1) as executor:
+        executor.submit(play_toy, Toy("long", plays=str(plays), pause=600.0), float)
+        while not list(plays.iterdir()):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+
+def one_thread(_):
+    return [os.environ.get(name) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")]
+
+
+@pytest.mark.slow
+def test_processes_by_name(tmp_path, whole, plays, monkeypatch):
+    """They get one thread of linear algebra each, and are killed where a run ends early."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with open_executor("processes", threads=2) as executor:
+        play_all(tmp_path / "out", executor)
+        assert executor.submit(one_thread, 0).result() == ["1", "1"]
+    assert results(tmp_path / "out") == whole
+    assert one_thread(0) == [None, "7"]
+    with pytest.raises(KeyboardInterrupt):
+        stopped_while_playing(plays)
+    assert not is_alive(int(next(plays.iterdir()).suffix[1:]))
+
+
 @pytest.mark.slow
 def test_dead_process_is_said(tmp_path, whole, processes):
     play_all(tmp_path / "out", processes, toys(3))

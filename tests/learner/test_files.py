@@ -13,7 +13,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, SnapshotError, Transformed
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.learner.files import VERSION
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import UnitBall
@@ -32,6 +32,7 @@ def path(tmp_path, bandit):
     return tmp_path / "bandit"
 
 
+@pytest.mark.filterwarnings("ignore::belated.AssumptionWarning")  # all rewards are 1
 def test_load_goes_on_byte_for_byte(bandit, path):
     twin = Bandit.load(path)
     assert twin.fingerprint() == bandit.fingerprint()

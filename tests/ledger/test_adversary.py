@@ -376,9 +376,18 @@ def test_opening_a_bandit_of_a_service_does_not_change_how_it_serves():
     replica = Replica(ledger)
     replica.catch_up()
     before = replica.folds["shop"].spec
-    Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), ledger=ledger, name="shop")
+    Bandit(2, family=Bernoulli(), ledger=ledger, name="shop")
     replica.catch_up()
     assert replica.folds["shop"].spec == before
+
+
+def test_opening_a_bandit_without_a_policy_keeps_the_one_it_has():
+    ledger = MemoryLedger()
+    Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(m1=2.0), ledger=ledger)
+    again = Bandit(2, family=Bernoulli(), ledger=ledger)
+    assert again.policy.m1 == 2.0
+    with pytest.raises(ValueError, match=r"policy = .*adaptive-thompson.*: expected"):
+        Bandit(2, family=Bernoulli(), policy="adaptive-thompson", ledger=ledger)
 
 
 def test_contexts_of_numpy_are_as_good_as_those_of_python():

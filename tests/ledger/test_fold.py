@@ -424,8 +424,23 @@ def test_propensities():
     share = np.mean([body.index == greedy for body in drawn])
     assert share == pytest.approx(0.85, abs=4 * math.sqrt(0.85 * 0.15 / 4000))
     assert np.mean([1.0 / b.propensity for b in drawn]) == pytest.approx(4.0, rel=0.15)
-    sampled = new_replica(explicit(Gaussian(sd=1.0), Thompson()))
-    assert sampled.propose("shop", Ask(matrix=actions)).body.propensity is None
+
+
+def test_propensities_of_a_policy_that_draws():
+    actions = random_actions(np.random.default_rng(4), 4)
+    replica = new_replica(explicit(Gaussian(sd=1.0), Thompson(), exploration=0.2))
+    bodies = [
+        replica.propose("shop", Ask(matrix=actions, probabilities=k == 0)).body for k in range(2000)
+    ]
+    said = np.array(bodies[0].probabilities)
+    assert said.sum() == pytest.approx(1.0)
+    assert said.min() >= 0.05
+    assert {body.n_actions for body in bodies} == {4}
+    assert {body.probabilities for body in bodies[1:]} == {None}
+    for body in bodies:  # the state is the same: the draw that was played counts as one more
+        assert body.propensity == pytest.approx(said[body.index], abs=1e-3)
+    shares = np.bincount([body.index for body in bodies], minlength=4) / len(bodies)
+    assert shares == pytest.approx(said, abs=5 * math.sqrt(0.25 / 2000) + 0.012)
 
 
 def test_shadow_mode_learns_from_what_was_played():

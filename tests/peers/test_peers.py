@@ -10,11 +10,12 @@ from sklearn.naive_bayes import GaussianNB
 
 from belated import checks, simulate
 from belated.checks.policies import ACTIONS, check_no_peeking
-from belated.engine import OwnPlayer, draw_world, play
+from belated.engine.plain_lane import OwnPlayer
+from belated.engine.reference import draw_world, play
 from belated.experiments.experiment import new_experiment
 from belated.experiments.options import Options
 from belated.families import Bernoulli, Gaussian
-from belated.peers import ContextualBandits, MABWiser, River, VowpalWabbit
+from belated.peers import BayesianBandits, ContextualBandits, MABWiser, River, VowpalWabbit
 from belated.worlds.delays import Constant
 from belated.worlds.environments import FixedArms, Sphere, UnitBall
 
@@ -48,6 +49,10 @@ def refitted(arms):
     return ContextualBandits(epsilon(GaussianNB(), list("abcdef"[:arms]), njobs=1))
 
 
+def bayesianbandits(learner, **parameters):
+    return BayesianBandits(getattr(need("bayesianbandits"), learner)(**parameters))
+
+
 def vw(options):
     need("vowpalwabbit")
     return VowpalWabbit(f"--cb_explore_adf {options}")
@@ -66,6 +71,14 @@ BY_FEATURES = {
     "mabwiser-contexts": (lambda K: mabwiser(K, "LinUCB", alpha=0.3), Gaussian(sd=0.3)),
     "river-contexts": (lambda K: river("LinUCBDisjoint"), Gaussian(sd=0.3)),
     "contextualbandits": (lambda K: contextualbandits("LinUCB", K, alpha=0.1), Bernoulli()),
+    "bayesianbandits": (
+        lambda K: bayesianbandits("NormalRegressor", alpha=1.0, beta=11.0),
+        Gaussian(sd=0.3),
+    ),
+    "bayesianbandits-sparse": (
+        lambda K: bayesianbandits("EmpiricalBayesGLM", sparse=True),
+        Bernoulli(),
+    ),
     "vw-epsilon": (lambda K: vw("--epsilon 0.1"), Gaussian(sd=0.3)),
     "vw-squarecb": (lambda K: vw("--squarecb"), Bernoulli()),
 }
@@ -244,6 +257,26 @@ def test_contextualbandits_by_hand(delay, batch):
 
 
 @pytest.mark.parametrize("delay", [0, 7])
+def test_bayesianbandits_by_hand(delay):
+    bandits = need("bayesianbandits")
+    policy = bayesianbandits("BayesianGLM", alpha=2.0)
+    world, run, seed, _ = played(policy, Bernoulli(), delay)
+    learner = bandits.BayesianGLM(alpha=2.0, random_state=np.random.default_rng(seed))
+
+    def decide(actions, t):
+        row = int(np.argmax(learner.sample(actions)[0]))
+        return row, actions[row]
+
+    by_hand(
+        world,
+        run,
+        delay,
+        decide,
+        lambda row, x, y: learner.partial_fit(x[np.newaxis], np.array([y])),
+    )
+
+
+@pytest.mark.parametrize("delay", [0, 7])
 def test_vowpalwabbit_by_hand(delay):
     """With delay this holds only if each reward is learnt with its own decision's chance."""
     options = "--cb_explore_adf --epsilon 0.2 --softmax --lambda 3"
@@ -266,6 +299,32 @@ def test_vowpalwabbit_by_hand(delay):
 
 
 # ---------------------------------------------------------------------------------------- the rest
+
+
+def test_columns_that_all_actions_share_are_the_context():
+    """In place of the whole decision set, for libraries with a model per arm."""
+    rng = np.random.default_rng(1)
+    visitor, actions = rng.normal(size=2), rng.normal(size=(3, 4))
+    actions[:, [1, 3]] = visitor
+    mab, linucb = need("mabwiser.mab"), need("river.bandit").LinUCBDisjoint
+    several = mab.MAB([0, 1, 2], mab.LearningPolicy.LinUCB())
+    for policy in (MABWiser(several, shared=[1, 3]), River(linucb(), shared=[1, 3])):
+        policy.start(4, rng)
+        _, kept = policy.pick(actions, 1)
+        context = kept if isinstance(policy, MABWiser) else list(kept[0].values())
+        assert list(context) == list(visitor)
+        assert policy._asdict()["shared"] == [1, 3]
+    assert "shared" not in MABWiser(several)._asdict()
+
+
+def test_bayesianbandits_with_more_and_fewer_actions():
+    policy = bayesianbandits("NormalRegressor", alpha=1.0, beta=11.0)
+    policy.start(2, np.random.default_rng(1))
+    for t, count in enumerate((3, 5, 2, 4)):
+        rows = {policy.choose(np.eye(5)[:count, :2], 9 * t + i) for i in range(9)}
+        assert rows <= set(range(count))
+    with pytest.raises(TypeError, match="learner = 3: expected an estimator of bayesianbandits"):
+        BayesianBandits(3)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +411,8 @@ def test_without_the_libraries():
     """The module is there; an adapter says what to install."""
     code = """
 import sys
-sys.modules.update(dict.fromkeys(("mabwiser", "river", "vowpalwabbit", "contextualbandits")))
+libraries = "bayesianbandits", "mabwiser", "river", "vowpalwabbit", "contextualbandits"
+sys.modules.update(dict.fromkeys(libraries))
 from belated import peers
 for name in peers.__all__:
     try:
@@ -364,4 +424,4 @@ for name in peers.__all__:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.splitlines()
     installs = [line.partition("pip install ")[2] for line in printed]
-    assert installs == ["'contextualbandits'", *["'belated[peers]'"] * 3]
+    assert sorted(installs) == [*["'belated[peers]'"] * 4, "'contextualbandits'"]

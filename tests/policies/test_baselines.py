@@ -8,7 +8,7 @@ import pytest
 import naive.estimators
 import naive.optimistic
 from belated import Bandit, Bernoulli, Gaussian, Poisson
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.numerics.linalg import exceeds
 from belated.policies import (
     DelayedOFUGLM,
@@ -136,6 +136,7 @@ def test_ducb_ridge_covers_when_guaranteed():
         assert run.covered.all()
 
 
+@pytest.mark.filterwarnings("ignore::belated.AssumptionWarning")
 def test_ducb_literal_explores_until_it_sees_every_direction():
     policy = DUCBLiteral(delta=0.1, explore_until=1.5)
     family, d = Gaussian(0.3), 3

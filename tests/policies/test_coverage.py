@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 from belated import registry
-from belated.engine import RECORD, Lane, WorldSettings, has_set, play_world
+from belated.engine.lanes import RECORD
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.families import Bernoulli, Gaussian
-from belated.model.protocols import feedback_of, radius, refusal
+from belated.model.protocols import claims_set, feedback_of, radius, refusal
 from belated.policies import UCBGLM, DelayedOFUGLM, DUCBRidge, OFUGLBe
 from belated.worlds.delays import Constant, Exponential, Informative, Lomax, PacketLoss, Uniform
 from belated.worlds.environments import UnitBall
@@ -63,7 +64,7 @@ def sets():
             if not refusal(policy, family):
                 break
         if type(policy) in radius.cases and feedback_of(policy) == "identified":
-            claims = has_set(policy)
+            claims = claims_set(policy)
             policy = policy if claims else policy._replace(guaranteed=True)
             yield pytest.param(policy, family, id=f"{name}-{family_name}")
 
@@ -86,16 +87,16 @@ def test_the_printed_width_of_ucb_glm_does_not_cover(monkeypatch, family, rounds
     proved, printed = UCBGLM(delta=delta), UCBGLM(delta=delta, guaranteed=False)
     failed = failures(proved, family, Constant(0.0), rounds, runs)
     assert not too_many(failed, runs, delta)
-    assert not has_set(printed)
-    monkeypatch.setattr("belated.engine.worlds.has_set", lambda policy: True)  # count it anyway
+    assert not claims_set(printed)
+    monkeypatch.setattr("belated.engine.worlds.claims_set", lambda policy: True)  # count it anyway
     failed = failures(printed, family, Constant(0.0), rounds, runs)
     assert too_many(failed, runs, delta)
 
 
 def test_a_set_is_claimed_only_where_it_is_proved():
-    assert has_set(UCBGLM())
-    assert not has_set(DUCBRidge())
-    assert has_set(DUCBRidge(guaranteed=True))
+    assert claims_set(UCBGLM())
+    assert not claims_set(DUCBRidge())
+    assert claims_set(DUCBRidge(guaranteed=True))
 
 
 def families_and_delays():

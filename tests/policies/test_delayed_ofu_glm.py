@@ -7,7 +7,7 @@ import pytest
 
 import naive.optimistic
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Gaussian, Poisson, Probit, Tanh
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.worlds.delays import Constant, Empirical, Exponential, Informative, Lomax, PacketLoss
 from belated.worlds.environments import FixedArms, Sphere, UnitBall
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, Binomial, Gaussian, Probit, Tanh
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.model.protocols import claims_set, mean
 from belated.model.state import OBSERVED
 from belated.policies import GLMUCB, UCBGLM, GLMUCBPractical

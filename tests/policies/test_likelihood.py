@@ -13,7 +13,7 @@ import naive.families
 import naive.likelihood
 from belated import Bandit, Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.checks.families import reward_law
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.model.protocols import self_concordance
 from belated.model.steps import covers
 from belated.policies import DelayedOFUGLM

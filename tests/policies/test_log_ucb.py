@@ -7,7 +7,7 @@ import pytest
 
 import naive.estimators
 from belated import Bandit, Bernoulli, Binomial, Bounded
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.policies import LogUCB1
 from belated.worlds.environments import UnitBall
 from support.optimistic import LATE, fresh_actions, norms, played

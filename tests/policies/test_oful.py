@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, Gaussian
-from belated.engine import Lane, WorldSettings, draw_world, play_world
+from belated.engine.reference import draw_world
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.policies import OFUL, DelayedOFUGLM, GLMUCBPractical, Greedy, LinUCB, OFULRarely
 from belated.worlds.environments import UnitBall
 from support.optimistic import LATE, fresh_actions, norms, played
@@ -98,6 +99,7 @@ def test_rarely_with_no_patience_is_oful():
     assert not np.array_equal(patient.index, runs[1].index)
 
 
+@pytest.mark.filterwarnings("ignore::belated.AssumptionWarning")  # no noise
 def test_rarely_looks_up_when_the_determinant_has_grown():
     """Between switches the very same scores, from what was known then; and few switches."""
     C, d, rounds = 0.5, 3, 120

@@ -9,8 +9,9 @@ import naive.estimators
 import naive.families
 import naive.one_pass
 from belated import Bandit
-from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
-from belated.engine.lanes import looks_back, new_lanes, with_room
+from belated.engine.lanes import RECORD, looks_back, new_lanes, with_room
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.estimators.one_pass import FAILED
 from belated.families import Bernoulli, Binomial, Bounded, Gaussian, Poisson, Probit, Tanh
 from belated.model.protocols import reward_quantile

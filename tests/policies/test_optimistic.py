@@ -7,7 +7,7 @@ import pytest
 
 import naive.optimistic
 from belated import Bandit, Bernoulli, Binomial, Gaussian, Poisson, Probit, Tanh
-from belated.engine import draw_world
+from belated.engine.reference import draw_world
 from belated.model.protocols import reward_quantile
 from belated.policies import GLMUCB, OFUL, UCBGLM, GLMUCBPractical, LinUCB, LogUCB1, OFULRarely
 from belated.worlds.delays import Constant

@@ -7,7 +7,8 @@ import pytest
 
 import naive.conversions
 from belated import Bandit, Bernoulli, Gaussian, simulate
-from belated.engine import Lane, WorldSettings, draw_world, play, play_world
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.model.protocols import choose
 from belated.numerics.pruning import decision_set
 from belated.policies import OTFLinTS, OTFLinUCB, UniformPlay
@@ -175,6 +176,9 @@ def test_the_width_of_the_paper_holds():
     assert failures == 0
 
 
+@pytest.mark.filterwarnings(
+    "ignore::belated.AssumptionWarning"
+)  # uniform play sees successes alone
 def test_otf_beats_uniform():
     """On one-hot arms, where the linear model is exact; paired, on the same worlds."""
     for policy in (OTFLinUCB(window=8, width_scale=0.3), OTFLinTS(window=8)):
@@ -185,6 +189,7 @@ def test_otf_beats_uniform():
         assert final[0] < 0.5 * final[1]
 
 
+@pytest.mark.filterwarnings("ignore::belated.AssumptionWarning")  # as above
 def test_otf_lin_ts_is_far_from_uniform_at_its_defaults():
     """Widths of f + B, a misreading of Algorithm 2, lost as much as uniform play here."""
     world = draw_world(ONE_HOT, 3, 1200, 1, THETA_STAR)

@@ -11,9 +11,9 @@ import pytest
 
 import belated.policies
 from belated import Bandit, registry
-from belated.engine import is_own
 from belated.families import Bernoulli, Gaussian
 from belated.learner import files
+from belated.model.plain_policy import is_own
 from belated.policies import DelayedOFUGLM, LinUCB, LogUCB1, Thompson
 
 HOME = Path(belated.policies.__file__).parent

@@ -10,7 +10,7 @@ from scipy.stats import invgauss
 import naive.estimators
 import naive.randomised
 from belated import Bandit, Bernoulli
-from belated.engine import draw_world
+from belated.engine.reference import draw_world
 from belated.model.protocols import draw_parameter
 from belated.policies import PolyaGamma
 from belated.policies import polya_gamma as pg

@@ -13,7 +13,9 @@ from scipy.optimize import minimize
 
 import naive.estimators
 from belated import Bandit, registry
-from belated.engine import RECORD, Lane, WorldSettings, draw_world, play, play_world
+from belated.engine.lanes import RECORD
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.families import Bernoulli
 from belated.model.protocols import with_horizon
 from belated.policies import GLMFPL, AdaOFUECOLog, LogUCB1, OFULogR, Thompson

@@ -8,7 +8,7 @@ import pytest
 import naive.optimistic
 import naive.randomised
 from belated import Bandit, Bernoulli, Bounded, Gaussian, Poisson, Probit
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.model.state import WORK
 from belated.policies import EVILL, GLMFPL, Greedy, InflatedTS, LinTS, PolyaGamma, Thompson
 from belated.policies.glm_fpl import add_noise

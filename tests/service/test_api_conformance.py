@@ -26,6 +26,8 @@ for _operation in (
     "PUT /v1/bandits/{name}",
     "PATCH /v1/bandits/{name}/actions",
     "POST /v1/bandits/{name}/decisions",
+    "POST /v1/bandits/{name}/decisions/batch",
+    "POST /v1/bandits/{name}/decisions/top",
     "POST /v1/bandits/{name}/ranking",
 ):
     CONFIG += f"""

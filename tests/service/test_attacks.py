@@ -5,7 +5,6 @@ Each has a size that ``benchmarks/reliability.py`` raises, and prints what it fo
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,10 +16,17 @@ from test_replicas import decide, make_shop, reward, settled
 from test_workers import callers_by_worker, port_of, served
 
 from belated.service.http.limits import Limits
+from support.attackers import (
+    PAUSE,
+    attackers,
+    endless_headers,
+    half_sent_requests,
+    idle_connections,
+)
 from support.event_loop import HOLDER
 from support.live_server import Caller, Gone, LiveServer
 from support.postgres_server import foreign_transactions
-from support.serving import CONFIG, ended, until
+from support.serving import CONFIG, ended
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +38,6 @@ MOST = int(os.environ.get("ATTACK_CONNECTIONS", "100"))  # connections at a time
 HELD_SECONDS = float(os.environ.get("ATTACK_HELD_SECONDS", "1"))
 FOREIGN = int(os.environ.get("ATTACK_FOREIGN", "20"))
 KILLS = int(os.environ.get("ATTACK_WORKER_KILLS", "2"))
-
-HEAD = b"GET /v1/bandits HTTP/1.1\r\nHost: localhost\r\nX: "
-HALF = b"POST /v1/rewards HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
 
 
 class Health(Thread):
@@ -77,75 +80,52 @@ def watched(server):
     assert set(health.statuses) <= {200}
 
 
-def connected(port):
-    return socket.create_connection(("127.0.0.1", port), timeout=60.0)
-
-
-def is_open(connection):
-    """Whether the other end has neither answered nor hung up."""
-    connection.setblocking(False)
-    try:
-        while connection.recv(65536):
-            pass
-        return False
-    except BlockingIOError:
-        return True
-    except ConnectionError:
-        return False
-
-
 def test_endless_headers():
-    taken = 0
-    with LiveServer("memory://") as server, watched(server) as health:
-        for _ in range(HEADERS):
-            with connected(server.port) as connection:
-                connection.sendall(HEAD)
-                try:
-                    for _ in range(200):  # 100 MB on one connection, if it were let
-                        connection.sendall(b"a" * 500_000)
-                        taken += 500_000
-                except ConnectionError:
-                    continue
-                raise AssertionError("nobody cut it")
+    with LiveServer("memory://") as server, attackers() as others, watched(server) as health:
+        taken = others.submit(endless_headers, server.port, HEADERS).result()
     # what the buffers of both ends hold, and no more
     assert taken < 10_000_000 * HEADERS
     print(f"{HEADERS} headers without end, {taken / HEADERS / 1e6:.1f} MB sent of each; {health}")
 
 
+def decide_until_over(server, attack):
+    """Decisions go on as long as the attack."""
+    decide(server)
+    while not attack.done():
+        decide(server)
+        time.sleep(0.02)
+    return attack.result()
+
+
 def test_slow_and_half_sent_requests():
     limits = Limits(header_seconds=HEADER_SECONDS, body_seconds=2 * HEADER_SECONDS)
-    with LiveServer("memory://", limits=limits) as server, ExitStack() as stack:
+    with LiveServer("memory://", limits=limits) as server, attackers() as others:
         make_shop(server)
         with watched(server) as health:
-            slow = [stack.enter_context(connected(server.port)) for _ in range(SLOW)]
-            half = [stack.enter_context(connected(server.port)) for _ in range(SLOW)]
-            for connection in slow:
-                connection.sendall(HEAD)
-            for connection in half:
-                connection.sendall(HALF)
-            decided, left = 0, [*slow, *half]
-
-            def all_are_closed():
-                nonlocal decided, left
-                decide(server)
-                decided += 1
-                left = [connection for connection in left if is_open(connection)]
-                return not left
-
-            until(all_are_closed, 60.0 + 4 * HEADER_SECONDS)
-    print(f"{len(slow)} slow and {len(half)} half-sent requests, all closed; {health}")
-    assert decided > 0
+            seconds = 60.0 + 4 * HEADER_SECONDS
+            attack = others.submit(half_sent_requests, server.port, SLOW, seconds)
+            decide_until_over(server, attack)
+    print(f"{SLOW} slow and {SLOW} half-sent requests, all closed; {health}")
 
 
 def test_idle_connections():
-    with LiveServer("memory://", limits=Limits(max_connections=MOST)) as server, ExitStack() as all:
+    check_idle_connections(PAUSE)
+
+
+def test_idle_connections_faster_than_they_can_be_accepted():
+    """Whoever comes meanwhile waits in the queue of the system, or tries again after a second."""
+    check_idle_connections(0.0)
+
+
+def check_idle_connections(pause):
+    limits = Limits(max_connections=MOST)
+    with LiveServer("memory://", limits=limits) as server, attackers() as others:
         make_shop(server)
         with watched(server) as health:
-            connections = [all.enter_context(connected(server.port)) for _ in range(IDLE)]
-            for _ in range(10):
-                decide(server)
-            until(lambda: sum(map(is_open, connections)) <= MOST)
-    print(f"{IDLE} idle connections, at most {MOST} of them open; {health}")
+            attack = others.submit(idle_connections, server.port, IDLE, MOST, pause)
+            seconds = decide_until_over(server, attack)
+    opened = f"{IDLE} idle connections opened in {seconds:.1f} s, at most {MOST} of them open"
+    print(f"{opened}; {health}")
 
 
 def test_a_lock_that_another_process_holds(tmp_path):

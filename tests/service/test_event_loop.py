@@ -1,6 +1,7 @@
 """Nothing long is done on the event loop: whatever happens, the service goes on answering."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.monitoring.moments import Moments
 from belated.service import service as running
-from belated.service import writer
+from belated.service import serving, writer
 from belated.service.writer import Writer
 from support.event_loop import (
     ACTIONS,
@@ -37,8 +38,22 @@ from support.event_loop import (
 from support.live_server import Caller, LiveServer
 from support.running_service import served
 
+SERVED = """
+import sys
+from belated.service.serving import app_from_environment
+assert "numba" not in sys.modules
+app_from_environment()
+assert "belated.ledger.fold" in sys.modules
+"""
 KEY = msgspec.msgpack.encode(KeyChange("id", "me", "hash", "", ("read",)))
 DRAFT = Draft(Kind.KEYS, "", b"", 1, body=KEY)
+
+
+def test_everything_is_imported_before_anybody_can_connect():
+    """A thread that imported Numba while requests came held them up for 60 ms at a time."""
+    settings = msgspec.json.encode(serving.ServeSettings(ledger="memory://")).decode()
+    environment = {**os.environ, serving.ENVIRONMENT: settings}
+    subprocess.run([sys.executable, "-c", SERVED], env=environment, check=True)
 
 
 def test_health_is_answered_while_another_process_holds_the_store(tmp_path):
@@ -160,7 +175,9 @@ def test_windows_are_closed_a_few_at_a_time(monkeypatch):
         now[0] += 11_000_000
         written = []
         write = service.writer.write
-        service.writer.write = lambda drafts: written.append(len(drafts)) or write(drafts)
+        service.writer.write = lambda drafts, *how: (
+            written.append(len(drafts)) or write(drafts, *how)
+        )
         await service.expire()
         return written, service.fold("shop").counts.expired
 

@@ -197,13 +197,22 @@ def test_apprentice_mode_plays_the_first_action(running, http):
 DRAWS = {"policy": "thompson", "exploration": 0.0, "loop": "explicit"}
 
 
-def test_a_policy_that_draws_does_not_know_its_probabilities():
-    with served(personalizer="pages") as (url, _):
+def test_a_policy_that_draws_says_its_probabilities():
+    with served(personalizer="pages") as (url, service):
         with Client(url) as client:
             client.put_bandit("pages", {**SETTINGS, **DRAWS})
         with httpx2.Client(base_url=url) as http:
-            rows = rank(http, "x").json()["ranking"]
-    assert [row["probability"] for row in rows] == [None, 0.0, None]
+            document = rank(http, "x").json()
+            again = rank(http, "x").json()
+        with Client(url) as client:
+            story = client.story(client_id(service, "x"))
+    said = {row["id"]: row["probability"] for row in document["ranking"]}
+    assert again == document
+    assert said["Sports"] == 0.0
+    assert sum(said.values()) == pytest.approx(1.0)
+    assert min(said["News"], said["Film"]) > 0.0
+    assert story.propensity == said[document["rewardActionId"]]
+    assert story.probabilities == [said["News"], said["Film"]]
 
 
 def test_while_the_store_is_down_the_fallback_is_answered():

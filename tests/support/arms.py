@@ -3,7 +3,9 @@
 import numpy as np
 
 from belated import Bernoulli, registry
-from belated.engine import OwnPlayer, draw_world, is_own, play
+from belated.engine.plain_lane import OwnPlayer
+from belated.engine.reference import draw_world, play
+from belated.model.plain_policy import is_own
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import FixedArms
 from belated.worlds.feedback import feedback_for

@@ -1,7 +1,8 @@
 """Runs of policies for conversions, for their tests."""
 
 from belated import Bandit, Bernoulli
-from belated.engine import RECORD, draw_world, play
+from belated.engine.lanes import RECORD
+from belated.engine.reference import draw_world, play
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import UnitBall
 from belated.worlds.feedback import feedback_for

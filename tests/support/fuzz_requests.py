@@ -81,8 +81,14 @@ class Valid:
         """Method, path, query and body."""
         rng = self.rng
         name, id, kind = rng.choice([*BANDITS]), rng.choice(self.ids), rng.random()
-        if kind < 0.4:
+        if kind < 0.32:
             return "POST", f"/v1/bandits/{name}/decisions", "", rng.choice(DECISIONS[name])
+        if kind < 0.36:
+            batch = {"decisions": rng.choices(DECISIONS[name], k=rng.randrange(1, 4))}
+            return "POST", f"/v1/bandits/{name}/decisions/batch", "", batch
+        if kind < 0.4:
+            body = {**rng.choice(DECISIONS[name]), "top": 1}
+            return "POST", f"/v1/bandits/{name}/decisions/top", "", body
         if kind < 0.44:
             body = rng.choice(DECISIONS[name])
             asked = ("context", "eligible", "actions", "matrix")

@@ -18,7 +18,7 @@ from belated.service.serving import ServeSettings, serve
 
 # Forked from a process that has imported everything: a start takes a tenth of a second, not one.
 _context = get_context("forkserver")
-_context.set_forkserver_preload(["belated.service.serving"])
+_context.set_forkserver_preload(["belated.service.serving", "belated.ledger.fold"])
 
 
 class Gone(Exception):  # noqa: N818 - it is what happened, not a mistake

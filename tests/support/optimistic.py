@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from belated import Bandit, Bernoulli, Gaussian, Poisson, Probit, Tanh
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import UnitBall
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from belated import Bandit, Bernoulli, Gaussian
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.model.protocols import choose
 from belated.numerics.pruning import decision_set
 from belated.policies.shared.sampling import SAMPLE

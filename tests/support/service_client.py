@@ -49,7 +49,7 @@ class Client:
         return answer.json() if answer.content else None
 
     def bandit(self, name="shop", **settings):
-        settings = {"family": "bernoulli", "dim": 2} | settings
+        settings = {"family": "bernoulli", "policy": "delayed-ofu-glm", "dim": 2} | settings
         self("PUT", f"/v1/bandits/{name}", settings, 201)
 
     def decide(self, name="shop", status=200, **body):

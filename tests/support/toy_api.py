@@ -13,9 +13,10 @@ import uvicorn
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import PlainTextResponse, StreamingResponse
 
+from belated.ledger.events import KeyChange
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.http import access_log as logs
-from belated.service.http.access import Key, KeyRing, new_key
+from belated.service.http.access import KeyRing, new_key
 from belated.service.http.api import Answer, Api, Call
 from belated.service.http.openapi import Link
 from belated.service.http.problems import Problem, ProblemDocument, ProblemType
@@ -63,7 +64,7 @@ class Anything(Struct, forbid_unknown_fields=True):
 
 def toy(admit=None, keep_deleted=False):
     """Shelves of things; ``keep_deleted`` is a mistake for schemathesis to find."""
-    api = Api("Shelves", "1.0", admit)
+    api = Api("Shelves", "1.0", admit, max_body=MAX_BYTES)
     things: dict[tuple[str, int], Thing] = {}
     ids = itertools.count()
 
@@ -72,7 +73,6 @@ def toy(admit=None, keep_deleted=False):
         "/shelves/{name}/things",
         answers={201: Thing},
         needs="decide",
-        max_bytes=MAX_BYTES,
         links=[
             Link("read_thing", {"name": "$request.path.name", "id": "$response.body#/id"}),
             Link("delete_thing", {"name": "$request.path.name", "id": "$response.body#/id"}),
@@ -122,7 +122,7 @@ def odd():
     """Operations that go wrong, and one that takes anything."""
     api = Api("Odd", "1.0")
 
-    @api.route("POST", "/anything", answers={200: Any}, needs=None, max_bytes=10**6)
+    @api.route("POST", "/anything", answers={200: Any}, needs=None)
     async def anything(body: Anything) -> Any:
         """What was sent."""
         return body.value
@@ -214,7 +214,7 @@ def ring_with(*keys):
     ring, texts = KeyRing(), []
     for bandit, scopes in keys:
         text, id, secret_hash = new_key()
-        ring.put(Key(id, "test", secret_hash, bandit, scopes))
+        ring.put(KeyChange(id, "test", secret_hash, bandit, scopes))
         texts.append(text)
     return ring, texts
 

@@ -8,8 +8,8 @@ import pytest
 
 import naive.one_pass
 from belated import Bernoulli, DelayedOFUGLM, Gaussian, Tanh
-from belated.engine import RECORD, Batched, Lane, WorldSettings, play_world
-from belated.engine.lanes import rounds_late
+from belated.engine.lanes import RECORD, Batched, rounds_late
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.model.protocols import mean
 from belated.theory import delay_cost
 from belated.theory.planning import _arms, _near_from

@@ -8,9 +8,9 @@ import pytest
 import naive.audit
 from belated import Bandit, Bernoulli, Gaussian, Poisson
 from belated.core.jit import allocating_kernel
-from belated.engine import Lane, WorldSettings, audit_world, draw_world, play, seed_of_run
 from belated.engine.audit import Audit, audit_decision
-from belated.engine.worlds import theta_star_of
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import Lane, WorldSettings, audit_world, seed_of_run, theta_star_of
 from belated.model.protocols import mean
 from belated.model.state import new_state
 from belated.numerics.linalg import grow

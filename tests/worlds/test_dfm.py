@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import naive.conversions
 from belated import Bandit, Bernoulli, registry
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.policies import OTFLinUCB, UniformPlay
 from belated.worlds.delays import Hazard
 from belated.worlds.dfm import dfm_loss, draw_dfm_log, fit_dfm

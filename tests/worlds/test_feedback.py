@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, Gaussian, simulate
-from belated.engine import (
-    RECORD,
-    Lane,
-    OwnPlayer,
-    WorldSettings,
-    draw_world,
-    play,
-    play_world,
-    seed_of_run,
-)
+from belated.engine.lanes import RECORD
+from belated.engine.plain_lane import OwnPlayer
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import Lane, WorldSettings, play_world, seed_of_run
 from belated.policies import DelayedOFUGLM, UniformPlay
 from belated.worlds.delays import Constant, Exponential, quantile
 from belated.worlds.environments import UnitBall

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, checks, simulate
-from belated.engine import Lane, OwnPlayer, WorldSettings, draw_world, play, play_world, seed_of_run
+from belated.engine.plain_lane import OwnPlayer
+from belated.engine.reference import draw_world, play
+from belated.engine.worlds import Lane, WorldSettings, play_world, seed_of_run
 from belated.policies import DelayedOFUGLM, Greedy, OTFLinUCB, UniformPlay
 from belated.worlds.delays import (
     Constant,

@@ -1,7 +1,9 @@
 """Bandit: decide now, learn when the reward returns."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from os import PathLike
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -10,17 +12,27 @@ import numpy as np
 
 from belated import registry
 from belated.bandit import reading
-from belated.bandit.backend import Backend
+from belated.bandit.backend import Asked, Backend
 from belated.bandit.file import read_parts, write_parts
 from belated.bandit.in_memory import InMemory
-from belated.bandit.inputs import AS_IN_LOG, USUAL, AsInLog, action_matrix, counts_of, reward_pairs
+from belated.bandit.inputs import (
+    AS_IN_LOG,
+    USUAL,
+    AsInLog,
+    action_rows,
+    counts_of,
+    decisions_asked,
+    reward_pairs,
+)
 from belated.core.arguments import array_of_numbers, positive, whole, wrong, wrong_type
 from belated.core.events import Certificate, Decision
 from belated.core.extremes import recorded, refuse_extremes
 from belated.core.ranking import IntervalKind, Ranking
+from belated.core.sparse import count_rows
 from belated.core.types import Matrix, Vector
-from belated.features import FeatureMap, Features, Unmatched
+from belated.features import FeatureMap, Features, Unmatched, fitting
 from belated.learner import files
+from belated.learner.assumptions import AssumptionWarning, Broken
 from belated.learner.learner import Learner
 from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import History, State
@@ -38,6 +50,11 @@ def _stream(seed: Any) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
+def _shown(decisions: list[Decision], probabilities: bool) -> list[Decision]:
+    """Returns the decisions, with probabilities only if they were asked for."""
+    return decisions if probabilities else [replace(d, probabilities=None) for d in decisions]
+
+
 class Bandit:
     """A generalised linear bandit whose rewards come back late, in any order, or never.
 
@@ -49,15 +66,21 @@ class Bandit:
         Law of the reward, such as ``Bernoulli()``, or its name: ``"bernoulli"``.
     policy
         The rule of choice, such as ``DelayedOFUGLM(m1=1.0, delta=0.05)``, or name and parameters:
-        ``"thompson"``, ``"delayed-ofu-glm:m1=1,delta=0.05"``. `belated list` shows all names.
+        ``"thompson"``, ``"delayed-ofu-glm:m1=1,delta=0.05"``. `belated list policies` shows all
+        names and which one is for what. None: ``AdaptiveThompson()``, or what the ledger holds.
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
-        Bound on the Euclidean norm of every action; a longer one is refused.
+        Bound on the Euclidean norm of every action; a longer one is refused. The default policy
+        needs no bound and has none.
     features
-        Turns raw actions and contexts into vectors of norm at most ``max_norm``; see
-        ``belated.features.Features``. The bandit keeps a copy: fitting it again elsewhere would
-        change what the numbers mean.
+        Turns raw actions and contexts into vectors; see ``belated.features.Features``. The bandit
+        keeps a copy: fitting it again elsewhere would change what the numbers mean. Rows have norm
+        at most ``max_norm`` for policies that need a bound, and are not scaled for the others.
+    groups
+        For actions that are vectors: name and size of each group of consecutive features that
+        share a prior variance, as in ``{"banner": 20, "country": 5, "intercept": 1}``; a group
+        "intercept" is a constant. ``features`` know their groups.
     ledger
         Where every decision and reward is kept, such as ``"sqlite:///shop.db"``: nothing that
         ``decide`` or ``learn`` returned is lost when the process is killed, and another process
@@ -103,10 +126,11 @@ class Bandit:
         dim: int | None = None,
         *,
         family: Family | str,
-        policy: Policy | str,
+        policy: Policy | str | None = None,
         seed: int | np.random.SeedSequence | None = None,
         max_norm: float = 1.0,
         features: FeatureMap | None = None,
+        groups: Mapping[str, int] | None = None,
         ledger: "str | Ledger | None" = None,
         name: str = "bandit",
         window: float | AsInLog | None = AS_IN_LOG,
@@ -123,28 +147,37 @@ class Bandit:
         if features is not None and features.dim != dim:
             raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
         law = registry.parsed(registry.FAMILIES, family, "family")
-        chosen = registry.parsed(registry.POLICIES, policy, "policy")
+        chosen = registry.parsed(
+            registry.POLICIES, registry.DEFAULT_POLICY if policy is None else policy, "policy"
+        )
         refuse_extremes(law, chosen)
+        if groups is not None and getattr(features, "groups", None) is not None:
+            raise wrong("groups", groups, "None: the features know their groups")
         self.family, self.max_norm = law, positive("max_norm", max_norm)
         if getattr(features, "max_norm", 0.0) > self.max_norm:
             raise wrong("max_norm", max_norm, "at least the max_norm of the features")
         self._lock = RLock()
+        self._warned: set[str] = set()  # names of broken assumptions
         parts, own, rng = (dim, law, chosen, self.max_norm), deepcopy(features), _stream(seed)
+        groups = getattr(features, "groups", groups)
         settings = {"window": window, "default_reward": default_reward, "late": late}
-        named = {key: value for key, value in settings.items() if value is not AS_IN_LOG}
+        named: dict[str, Any] = {
+            key: value for key, value in settings.items() if value is not AS_IN_LOG
+        }
         self._backend: Backend
         if ledger is not None:
             from belated.bandit.durable import Durable
 
-            self._backend = Durable(ledger, name, *parts, own, rng, named)
+            named |= {} if policy is None else {"policy": policy}
+            self._backend = Durable(ledger, name, *parts, groups, own, rng, named)
         elif any(value != USUAL[key] for key, value in named.items()):
             raise TypeError("window, default_reward and late: expected with ledger= only")
         else:
-            self._backend = InMemory(Learner(*parts), own, rng)
+            self._backend = InMemory(Learner(*parts, groups), fitting(own, chosen), rng)
 
     # ------------------------------------------------------------------- deciding and learning
 
-    def decide(self, actions: Any, context: Any = None) -> Decision:
+    def decide(self, actions: Any, context: Any = None, *, probabilities: bool = False) -> Decision:
         """Choose one of ``actions``.
 
         Parameters
@@ -154,11 +187,82 @@ class Bandit:
             ``features``, a list of dicts or a data frame, one row per action.
         context
             With ``features``: what all these actions have in common, as a dict.
+        probabilities
+            Whether the decision has the probability with which each action was to be played. See
+            ``Decision``, also on what that costs.
         """
         with self._lock:
             self._backend.follow()  # the features may have grown
-            matrix = action_matrix(actions, context, self.features, self.dim)
-            return self._backend.decide(matrix, context)
+            rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
+            (decision,) = self._backend.decide([Asked(rows, context)], probabilities=probabilities)
+            return decision if probabilities else replace(decision, probabilities=None)
+
+    def decide_many(
+        self, action_sets: Any, contexts: Any = None, *, probabilities: bool = False
+    ) -> list[Decision]:
+        """Choose one action of each set, all at once: for a mail campaign, say.
+
+        The decisions are those of ``decide``, called for one set after the other. With a ledger
+        they are written in one transaction, all or none, and a policy that counts its decisions
+        counts those before the call. If any input is refused, nothing is recorded.
+
+        Parameters
+        ----------
+        action_sets
+            A list of what ``decide`` takes as ``actions``. With ``contexts``, it may also be one
+            set for all of them: a list of dicts or a data frame.
+        contexts
+            With ``features``: a list of contexts or a data frame, one row per decision.
+        probabilities
+            As in ``decide``.
+        """
+        with self._lock:
+            self._backend.follow()
+            asked = []
+            for name, actions, context in decisions_asked(action_sets, contexts):
+                try:
+                    asked.append(self._checked(actions, context))
+                except (TypeError, ValueError) as error:
+                    kind = TypeError if isinstance(error, TypeError) else ValueError
+                    raise kind(f"{name}: {error}") from error
+            decisions = self._backend.decide(asked, probabilities=probabilities)
+        return _shown(decisions, probabilities)
+
+    def decide_top(
+        self, actions: Any, context: Any = None, *, top: int, probabilities: bool = False
+    ) -> list[Decision]:
+        """Choose ``top`` different actions and return their decisions, the first choice first.
+
+        Each has an id and gets a reward of its own. The second is chosen among the actions that
+        the first has left, and so on: its propensity is the probability given the choices before
+        it. The actions chosen before have probability 0. With a ledger, all are written in one
+        transaction; the log has the second as a decision among the actions that were left.
+
+        Parameters
+        ----------
+        actions, context, probabilities
+            As in ``decide``.
+        top
+            How many actions to choose, from 1 to the number of actions.
+        """
+        top = whole("top", top)
+        with self._lock:
+            self._backend.follow()
+            asked = self._checked(actions, context)
+            n = count_rows(asked.rows)
+            if top > n:
+                raise wrong("top", top, f"at most {n}, the number of actions")
+            decisions = self._backend.decide_top(asked, top, probabilities=probabilities)
+        return _shown(decisions, probabilities)
+
+    def _checked(self, actions: Any, context: Any) -> Asked:
+        """Return vectors that the policy can choose from, or raise."""
+        known = self._learner
+        rows = action_rows(
+            actions, context, self.features, known.dim, known.is_sparse, called_from=5
+        )
+        known.check_norms(rows)
+        return Asked(rows, context)
 
     @overload
     def learn(self, id: int | str, reward: float, /) -> int: ...
@@ -170,7 +274,9 @@ class Bandit:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
-        any of several rewards is refused, none is taken in.
+        any of several rewards is refused, none is taken in. From 100 rewards on, whenever their
+        number has doubled, an assumption that they speak against is the text of an
+        ``AssumptionWarning``, once for each kind; see ``broken_assumptions``.
 
         Returns
         -------
@@ -179,7 +285,12 @@ class Bandit:
         """
         pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
         with self._lock:
-            return self._backend.learn(pairs)
+            new = self._backend.learn(pairs)
+            broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
+            self._warned |= {b.name for b in broken}
+        for b in broken:
+            warnings.warn(str(b), AssumptionWarning, stacklevel=2)
+        return new
 
     def grow(self, features: Features) -> None:
         """Go on with features that have further categories; what was learnt stays.
@@ -234,10 +345,12 @@ class Bandit:
     def __repr__(self) -> str:
         known = self._learner  # a debugger that shows a bandit must not wait for its ledger
         waiting = self._backend.waiting()
+        broken = [str(b) for b in known.broken_assumptions]
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
             f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed}"
-            f"{f', waiting={waiting!r}' if waiting else ''})"
+            f"{f', waiting={waiting!r}' if waiting else ''}"
+            f"{f', broken_assumptions={broken!r}' if broken else ''})"
         )
 
     # ------------------------------------------------------------------------ what is known
@@ -284,15 +397,18 @@ class Bandit:
     def W(self) -> Matrix:
         """``lam I + sum of x x'`` over the decisions whose reward has returned."""
         with self._lock:
-            return self._backend.present().state.W.copy()
+            learner = self._backend.present()
+            returned = ~np.isnan(learner.history.y[: learner.n_decided])
+            return (
+                reading.design(learner, returned) if learner.is_sparse else learner.state.W.copy()
+            )
 
     @property
     def V(self) -> Matrix:
         """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
         with self._lock:
             learner = self._backend.present()
-            x = learner.history.x[: learner.n_decided]
-            return np.asarray(learner.policy.lam * np.eye(learner.dim) + x.T @ x)
+            return reading.design(learner, slice(None))
 
     @property
     def n_decided(self) -> int:
@@ -323,6 +439,29 @@ class Bandit:
         with self._lock:
             self._backend.present()
             return self._backend.waiting()
+
+    @property
+    def broken_assumptions(self) -> list[Broken]:
+        """The assumptions of policy and family that the rewards speak against; best empty.
+
+        Looked at when the number of rewards has doubled since the last look, from 100 on. Each has
+        a name, a sentence with numbers and a sentence on what to change.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> from belated import Bandit, Bernoulli, DelayedOFUGLM
+        >>> bandit = Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM(m1=1.0))
+        >>> ids = [bandit.decide([[1.0, 0.0], [0.0, 1.0]]).id for _ in range(400)]
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # learn warns, once for each
+        ...     _ = bandit.learn([(id, float(id % 50 == 0)) for id in ids])
+        >>> print(bandit.broken_assumptions[0].sentence)
+        theta_star is taken to have norm at most m1 = 1, so mean rewards lie between 0.269 and
+        0.731; the mean of 400 rewards is 0.02.
+        """
+        with self._lock:
+            return self._backend.present().broken_assumptions
 
     @property
     def unmatched(self) -> dict[Unmatched, int]:
@@ -393,7 +532,7 @@ class Bandit:
         with self._lock:
             learner = self._backend.present()
             if self.features is not None and (isinstance(x, Mapping) or context is not None):
-                (vector,) = action_matrix([x], context, self.features, self.dim)
+                (vector,) = action_rows([x], context, self.features, self.dim)
             else:
                 vector = array_of_numbers("x", x)
             if vector.shape != (self.dim,):
@@ -441,7 +580,7 @@ class Bandit:
         """
         with self._lock:
             learner = self._backend.present()
-            matrix = action_matrix(actions, context, self.features, self.dim)
+            matrix = action_rows(actions, context, self.features, self.dim)
             names = [str(k) for k in range(len(matrix))]
             return learner.ranking(names, matrix, reading.played(learner, matrix))
 
@@ -495,6 +634,7 @@ class Bandit:
                 policy=parts.policy,
                 max_norm=parts.max_norm,
                 features=parts.features,
+                groups=parts.groups,
             )
             learner = bandit._learner
             learner.history = files.fill(learner.state, parts.arrays)

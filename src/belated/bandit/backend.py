@@ -1,13 +1,20 @@
 """The backend of a ``Bandit``: a learner in memory, or one that follows the log of a ledger."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from belated.core.events import Decision
-from belated.core.types import Matrix
 from belated.features import FeatureMap, Features
-from belated.learner.learner import Learner
+from belated.learner.learner import Learner, Rows
+
+
+class Asked(NamedTuple):
+    """Checked vectors of the actions to choose from, and the context as it came."""
+
+    rows: Rows
+    context: Any
 
 
 class Backend(Protocol):
@@ -31,8 +38,14 @@ class Backend(Protocol):
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""
 
-    def decide(self, matrix: Matrix, context: Any) -> Decision:
-        """Choose a row of ``matrix`` and record it. ``follow`` was called before."""
+    def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
+        """Choose one of the rows of each and record all. ``follow`` was called before.
+
+        With ``probabilities`` they are computed even if they cost thousands of decisions.
+        """
+
+    def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
+        """Choose ``top`` different rows, one after the other, and record all; see ``decide``."""
 
     def learn(self, pairs: list[tuple[Any, Any]]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""

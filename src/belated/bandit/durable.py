@@ -1,41 +1,33 @@
 """A bandit whose every decision and reward is in a ledger, behind ``Bandit(ledger=...)``."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
 
+from belated.bandit.backend import Asked
 from belated.bandit.inputs import USUAL
 from belated.core.arguments import any_number, number, positive, shown, wrong
 from belated.core.events import ConflictingRewardError, Decision, Status, UnknownDecisionError
-from belated.core.types import Matrix
-from belated.features import FeatureMap
+from belated.features import FeatureMap, fitting
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger
-from belated.ledger.events import Draft, Facts, Kind, Outcome, Position
+from belated.ledger.events import Decided, Draft, Kind, Outcome
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
-from belated.ledger.proposing import Ask
-from belated.ledger.protocol import Accepts, Ledger
-from belated.ledger.replica import Replica
+from belated.ledger.proposing import Ask, in_place
+from belated.ledger.protocol import Ledger
+from belated.ledger.replica import Proposal, Replica
 from belated.ledger.rules import WRITTEN
-from belated.ledger.spec import Spec
+from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
 
 # Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
 _GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "late"}
-
-
-class _AllOrNone(NamedTuple):
-    """A follower that raises if a draft is refused, so that nothing is written."""
-
-    position: Position
-    accepts: Accepts
-    open_decisions: Callable[[Collection[bytes]], dict[bytes, Facts]]
-    approve: Callable[[Sequence[Outcome]], None]
 
 
 class Durable:
@@ -47,14 +39,14 @@ class Durable:
         The ledger to write into, or its URL.
     name
         Name of the bandit in the ledger; the bandit is made if there is none.
-    dim, family, policy, max_norm
-        As in ``Bandit``.
+    dim, family, policy, max_norm, groups
+        As in ``Bandit``; ``policy`` is what a new bandit gets.
     features
         Feature map of the bandit, as an object: a log cannot hold every feature map.
     rng
         The stream from which the policy draws.
     settings
-        Those of ``window``, ``default_reward`` and ``late`` that were given.
+        Those of ``policy``, ``window``, ``default_reward`` and ``late`` that were given.
     """
 
     def __init__(
@@ -65,19 +57,12 @@ class Durable:
         family: Family,
         policy: Policy,
         max_norm: float,
+        groups: Mapping[str, int] | None,
         features: FeatureMap | None,
         rng: np.random.Generator,
         settings: Mapping[str, Any],
     ) -> None:
         resolved(dim, family, policy, max_norm)  # raises before a file is made
-        spec = Spec.of(
-            dim,
-            family,
-            policy,
-            max_norm=max_norm,
-            features=None if features is None else features.to_dict(),
-            **_fields(settings),
-        )
         self._own, self._closed = isinstance(ledger, str), False
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
         types = [type(family), type(policy)]
@@ -85,8 +70,20 @@ class Durable:
         self._name, self._replica.rng = name, rng
         try:
             self._replica.catch_up()
-            if name in self._replica.folds:
-                spec = _as_in_log(self._replica.folds[name].spec, spec, settings)
+            known = self._replica.folds.get(name)
+            if known is not None and "policy" not in settings:
+                policy = known.learner.given
+            own = fitting(features, policy)
+            spec = Spec.of(
+                dim,
+                family,
+                policy,
+                max_norm=max_norm,
+                features=vectors_in(groups) if own is None else own.to_dict(),
+                **_fields(settings),
+            )
+            if known is not None:
+                spec = _as_in_log(known.spec, spec, settings)
             self._replica.configure(name, spec)
         except BaseException:
             self.close()
@@ -117,7 +114,7 @@ class Durable:
     def grow(self, features: FeatureMap) -> None:
         """Write that the bandit has these features from now on, or raise."""
         self._replica.catch_up()
-        spec = self._fold.spec
+        spec, features = self._fold.spec, fitting(features, self.learner.policy)
         new = msgspec.structs.replace(spec, features=features.to_dict(), dim=features.dim)
         self._replica.configure(self._name, new)
 
@@ -136,14 +133,25 @@ class Durable:
         self._replica.catch_up()
         self._replica.expire()
 
-    def decide(self, matrix: Matrix, context: Any) -> Decision:
-        """Choose, and return when the decision is safe on disk; ``follow`` comes first."""
-        context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
-        draft, body = self._replica.propose(
-            self._name, Ask(matrix=matrix, context_json=context_json)
-        )
-        self._replica.commit([draft])
-        return Decision(to_text(draft.id), body.index, body.score, body.estimate, body.width)
+    def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
+        """Choose, and return when all decisions are safe on disk; ``follow`` comes first.
+
+        They are one transaction, and all are made on the state that was there before it.
+        """
+        asks = [_ask(one, probabilities) for one in asked]
+        return self._written([self._replica.propose(self._name, ask) for ask in asks])
+
+    def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
+        """Choose ``top`` different rows, one after the other; one transaction, as ``decide``."""
+        ask = _ask(asked, probabilities)
+        proposals = self._replica.propose_top(self._name, ask, top)
+        bodies = in_place([body for _, body in proposals])
+        return self._written(list(map(Proposal, (draft for draft, _ in proposals), bodies)))
+
+    def _written(self, proposals: Sequence[Proposal]) -> list[Decision]:
+        """Write decisions in one transaction, and return them as they are returned to users."""
+        self._replica.commit([draft for draft, _ in proposals])
+        return [_decision(draft.id, body) for draft, body in proposals]
 
     def learn(self, pairs: list[tuple[Any, Any]]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""
@@ -152,8 +160,7 @@ class Durable:
         drafts = [
             Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y)) for id, y in pairs
         ]
-        looks = replica.position, replica.accepts, replica.open_decisions
-        strict = _AllOrNone(*looks, approve=partial(_refuse, pairs))
+        strict = replica.approving(partial(_refuse, pairs))
         return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
 
     def close(self) -> None:
@@ -173,9 +180,22 @@ class Durable:
         return value
 
 
+def _ask(asked: Asked, probabilities: bool) -> Ask:
+    rows, context = asked
+    context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
+    return Ask(matrix=rows, context_json=context_json, probabilities=probabilities)
+
+
+def _decision(id: bytes, body: Decided) -> Decision:
+    numbers = body.index, body.score, body.estimate, body.width
+    propensity = math.nan if body.propensity is None else body.propensity
+    chances = None if body.probabilities is None else np.array(body.probabilities)
+    return Decision(to_text(id), *numbers, propensity, chances)
+
+
 def _fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a ``Spec`` that the settings of a ``Bandit`` stand for."""
-    fields = {**USUAL, **settings}
+    fields = {**USUAL, **{name: value for name, value in settings.items() if name in USUAL}}
     if fields["window"] is not None:
         fields["window"] = positive("window", fields["window"])
     default = fields.pop("default_reward")

@@ -20,6 +20,7 @@ class Parts(NamedTuple):
     family: Family
     policy: Policy
     features: FeatureMap | None
+    groups: dict[str, int] | None
     stream: dict[str, Any]  # state of the random stream
     arrays: dict[str, Any]  # the whole state and history
 
@@ -39,6 +40,8 @@ def write_parts(
         "features": None if features is None else features.to_dict(),
         "stream": rng.bit_generator.state,
     }
+    if learner.is_sparse and getattr(features, "groups", None) is None:
+        header["groups"] = learner.groups
     files.write(path, header, files.flatten(learner.state, learner.history))
 
 
@@ -53,5 +56,12 @@ def read_parts(path: str | PathLike[str], features: Any, types: Iterable[type]) 
         if arrays["theta"].shape != (header["dim"],):
             raise ValueError(f"theta of shape {arrays['theta'].shape}")
     return Parts(
-        header["dim"], header["max_norm"], family, policy, feature_map, header["stream"], arrays
+        header["dim"],
+        header["max_norm"],
+        family,
+        policy,
+        feature_map,
+        header.get("groups"),
+        header["stream"],
+        arrays,
     )

@@ -1,13 +1,17 @@
 """A bandit that is gone with its process, unless it is saved."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from belated.bandit.backend import Asked
 from belated.core.arguments import any_number, shown, wrong, wrong_type
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
-from belated.core.types import Matrix
-from belated.features import FeatureMap, Features
+from belated.core.sparse import count_rows, without_row
+from belated.core.top import Places
+from belated.features import FeatureMap, Features, fitting
 from belated.features.growing import grown, places_in
 from belated.learner.learner import Learner
 
@@ -27,9 +31,20 @@ class InMemory:
     def follow(self) -> None:
         """Do nothing: nobody else writes."""
 
-    def decide(self, matrix: Matrix, context: Any) -> Decision:
-        """Choose a row of ``matrix`` and record it; its id is the round, counted from 1."""
-        return self.learner.decide(matrix, self.rng)
+    def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
+        """Choose one of the rows of each and record it; its id is the round, counted from 1."""
+        weighed = probabilities or self.learner.weighs_cheaply
+        return [self.learner.decide(rows, self.rng, weighed) for rows, _ in asked]
+
+    def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
+        """Choose ``top`` different rows, one after the other, and record all."""
+        places, ranked = Places(count_rows(asked.rows)), []
+        for _ in range(top):
+            (decision,) = self.decide([asked], probabilities=probabilities)
+            asked = asked._replace(rows=without_row(asked.rows, decision.index))
+            place, chances = places.take(decision.index, decision.probabilities)
+            ranked.append(replace(decision, index=place, probabilities=chances))
+        return ranked
 
     def learn(self, pairs: list[tuple[Any, Any]]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""
@@ -43,8 +58,8 @@ class InMemory:
         old, known = self.features, self.learner
         if not isinstance(old, Features):
             raise wrong_type("features", old, "Features(...) from the start, for grow")
-        new = grown(old, features)
-        learner = Learner(new.dim, known.family, known.given, known.max_norm)
+        new = grown(old, fitting(features, known.policy))
+        learner = Learner(new.dim, known.family, known.given, known.max_norm, new.groups)
         learner.take_over(known, places_in(old, new))
         new.unmatched = old.unmatched
         self.learner, self.features = learner, new

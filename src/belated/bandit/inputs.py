@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from belated.core.arguments import array_of_numbers, shown, wrong_type
-from belated.core.types import Matrix
-from belated.features import FeatureMap, UnmatchedCounts, UnmatchedFeaturesWarning
+from belated.core.arguments import array_of_numbers, shown, wrong, wrong_type
+from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFeaturesWarning
+from belated.features.rows import records_of
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
 USUAL = {"window": None, "default_reward": None, "late": "keep"}  # the settings of a new bandit
@@ -25,11 +25,26 @@ class AsInLog(Enum):
 AS_IN_LOG = AsInLog.AS_IN_LOG
 
 
-def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: int) -> Matrix:
-    """Return the vectors of the actions, one row per action, or raise where they do not fit."""
+def action_rows(
+    actions: Any,
+    context: Any,
+    features: FeatureMap | None,
+    dim: int,
+    sparse: bool = False,
+    called_from: int = 4,
+) -> Any:
+    """Return the vectors of the actions, one row per action, or raise where they do not fit.
+
+    They are a matrix; ``SparseRows`` where that is asked for and the features can give them.
+    ``called_from`` is the ``stacklevel`` of warnings, that of the user's line.
+    """
+    if sparse and isinstance(features, Features):
+        rows = features.sparse_rows(actions, context)
+        _warn_of(counts_of(features), called_from)
+        return rows
     if features is not None:
         matrix = array_of_numbers("features", features.transform(actions, context))
-        _warn_of(counts_of(features))
+        _warn_of(counts_of(features), called_from)
         if hasattr(actions, "__len__") and len(matrix) != len(actions):
             raise ValueError(
                 f"features gave {len(matrix)} rows: expected {len(actions)}, one per action"
@@ -43,23 +58,58 @@ def action_matrix(actions: Any, context: Any, features: FeatureMap | None, dim: 
     return matrix
 
 
+def decisions_asked(action_sets: Any, contexts: Any) -> list[tuple[str, Any, Any]]:
+    """Return name, actions and context of each decision that is asked for; see ``decide_many``.
+
+    The name is that of the arguments with their index.
+    """
+    if contexts is None:
+        sets = _several("action_sets", action_sets)
+        return [(f"action_sets[{k}]", actions, None) for k, actions in enumerate(sets)]
+    many = _several("contexts", contexts)
+    sets = _several("action_sets", action_sets)
+    if isinstance(sets[0], Mapping) or getattr(action_sets, "ndim", 0) == 2:  # one set for all
+        one = action_sets if hasattr(action_sets, "__len__") else sets  # an iterator is used up
+        return [(f"contexts[{k}]", one, context) for k, context in enumerate(many)]
+    if len(sets) != len(many):
+        raise wrong("contexts", contexts, f"{len(sets)} of them, one for each of action_sets")
+    return [
+        (f"action_sets[{k}] with contexts[{k}]", actions, context)
+        for k, (actions, context) in enumerate(zip(sets, many, strict=True))
+    ]
+
+
+def _several(name: str, given: Any) -> list[Any]:
+    """Return the items of a list, one at least; those of a table are its rows, as dicts."""
+    if any(hasattr(given, method) for method in ("to_dicts", "to_pylist", "iterrows")):
+        return list(records_of(name, given))
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise wrong_type(name, given, "a list, with an item for each decision")
+    items = list(given)
+    if not items:
+        raise wrong(name, items, "one at least")
+    return items
+
+
 def counts_of(features: FeatureMap | None) -> UnmatchedCounts:
     """Returns the counts of zeros that the features keep; empty for a map that does not count."""
     counts = getattr(features, "unmatched", None)
     return counts if isinstance(counts, UnmatchedCounts) else UnmatchedCounts()
 
 
-def _warn_of(unmatched: UnmatchedCounts) -> None:
+def _warn_of(unmatched: UnmatchedCounts, called_from: int) -> None:
     """Warn of inputs that became zeros for the first time, at the line that called the bandit."""
     new = unmatched.take_new()
-    left = MOST_WARNINGS - (len(unmatched.counts) - len(new))
+    if not new:
+        return
+    left = MOST_WARNINGS - (sum(w.kind != "other" for w in unmatched.counts) - len(new))
     for what in new[: max(left, 0)]:
         warnings.warn(
             f"{what}: it becomes zeros. bandit.unmatched counts how often; Features(strict=True) "
             "raises instead, ignore= and optional= say what is meant to be so, and bandit.grow "
             "adds categories",
             UnmatchedFeaturesWarning,
-            stacklevel=4,
+            stacklevel=called_from,
         )
 
 

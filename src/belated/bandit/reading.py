@@ -2,14 +2,17 @@
 
 from collections import Counter
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
 from belated.core.events import Certificate
 from belated.core.generic import Generic
+from belated.core.sparse import SparseRows, dense
 from belated.core.types import Matrix
 from belated.learner import files
 from belated.learner.learner import Learner
+from belated.learner.rows import rows_between
 from belated.model.state import ERROR, PASSES, ROWS, SLACK
 
 
@@ -43,11 +46,23 @@ def fingerprint(learner: Learner) -> str:
 def played(learner: Learner, matrix: Matrix) -> list[tuple[int, int]]:
     """Return how many decisions played each row of ``matrix``, and how many have a reward."""
     n = learner.n_decided
-    rows = _as_keys(learner.history.x[:n])
+    rows = _as_keys(played_rows(learner))
     returned = ~np.isnan(learner.history.y[:n])
     decisions = Counter(rows)
     rewards = Counter(row for row, came in zip(rows, returned, strict=True) if came)
     return [(decisions[key], rewards[key]) for key in _as_keys(matrix)]
+
+
+def design(learner: Learner, which: Any) -> Matrix:
+    """Return ``lam I + sum of x x'`` over some decisions; lam is 0 where the policy has none."""
+    x = played_rows(learner)[which]
+    return np.asarray(getattr(learner.policy, "lam", 0.0) * np.eye(learner.dim) + x.T @ x)
+
+
+def played_rows(learner: Learner) -> Matrix:
+    """Returns the vectors of all decisions, one row each."""
+    rows = rows_between(learner.history, 0, learner.n_decided)
+    return dense(rows, learner.dim) if isinstance(rows, SparseRows) else rows
 
 
 def _as_keys(matrix: Matrix) -> list[bytes]:

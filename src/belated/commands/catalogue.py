@@ -12,6 +12,10 @@ SECTIONS = ("Parameters", "Assumptions", "Cost", "Deviations", "References")
 HEAD = """\
 # Algorithms
 
+Which one? In short, with reasons [on a page of their own](which-policy.md):
+
+{advice}
+
 Written by `belated list policies --markdown` from the docstrings; `make docs` renews it. Every
 policy learns from the rewards that have returned and from nothing else. A confidence set that is
 claimed is [tested](../tests/policies/test_coverage.py); what it rests on is under *Assumptions*;
@@ -49,7 +53,17 @@ def page() -> str:
         feedback, claim = feedback_of(kind()), _claim(kind)
         lines.append(f"| [{name}](#{name}) | {summary} | {feedback} | {claim} |")
     entries = [_entry(name, kind) for name, kind in kinds.items()]
-    return "\n".join([HEAD, *lines, "", *entries])
+    return "\n".join([HEAD.format(advice=_advice()), *lines, "", *entries])
+
+
+def _advice() -> str:
+    """Returns which policy to take, one item per kind; those for comparison are not named."""
+    items = []
+    for heading, advice, policies in registry.which_policy():
+        linked = ", ".join(f"[{name}](#{name})" for name in policies)
+        members = linked if heading in registry.WHICH_POLICY else "all others"
+        items.append(f"- **{heading}** ({members}): {advice}")
+    return "\n".join(items)
 
 
 def _entry(name: str, kind: Any) -> str:

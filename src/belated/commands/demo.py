@@ -7,7 +7,7 @@ from rich.progress import Progress
 
 from belated.bandit import Bandit
 from belated.core.types import Matrix
-from belated.engine import draw_world, play
+from belated.engine.reference import draw_world, play
 from belated.families import Bernoulli
 from belated.model.protocols import Delay
 from belated.policies import DelayedOFUGLM

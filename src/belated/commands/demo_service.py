@@ -41,18 +41,6 @@ class World:
     liked: dict[str, str] = field(default_factory=dict)  # action liked by a context's first value
 
 
-def _shop(rng: random.Random, reward: float) -> float | None:
-    return rng.expovariate(1 / 3.0)
-
-
-def _newsletter(rng: random.Random, reward: float) -> float | None:
-    return rng.lognormvariate(1.0, 0.6) if reward else None  # nobody reports that he will not buy
-
-
-def _checkout(rng: random.Random, reward: float) -> float | None:
-    return rng.expovariate(1 / 0.5 if reward else 1 / 4.0)
-
-
 BANNERS = ("summer", "winter", "plain", "loud")
 WORLDS = (
     World(
@@ -71,7 +59,7 @@ WORLDS = (
         contexts=[{"device": "phone"}, {"device": "desk"}],
         success={"summer": 0.35, "winter": 0.3, "plain": 0.3, "loud": 0.15},
         liked={"phone": "summer", "desk": "winter"},
-        delay=_shop,
+        delay=lambda rng, reward: rng.expovariate(1 / 3.0),
         per_second=25.0,
     ),
     World(
@@ -87,7 +75,8 @@ WORLDS = (
         actions={name: {"subject": name} for name in ("question", "offer", "news")},
         contexts=[{}],
         success={"question": 0.08, "offer": 0.25, "news": 0.12},
-        delay=_newsletter,
+        # nobody reports that he will not buy
+        delay=lambda rng, reward: rng.lognormvariate(1.0, 0.6) if reward else None,
         per_second=15.0,
     ),
     World(
@@ -101,7 +90,7 @@ WORLDS = (
         actions={name: {"layout": name} for name in ("one page", "steps")},
         contexts=[{}],
         success={"one page": 0.55, "steps": 0.45},
-        delay=_checkout,
+        delay=lambda rng, reward: rng.expovariate(1 / 0.5 if reward else 1 / 4.0),
         per_second=10.0,
     ),
 )

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from belated.commands.options import options_of
+from belated.commands.derived_options import options_of
 from belated.core.extras import extra
 from belated.experiments.options import Options
 
 Out = Annotated[Path, typer.Option(help="Folder for the results; the same command resumes.")]
 Threads = Annotated[int | None, typer.Option(help="Worlds played side by side; default all cores.")]
-Pool = Annotated[str, typer.Option(help="threads, dask, ray, or tcp://scheduler:8786.")]
+Pool = Annotated[str, typer.Option(help="threads, processes, dask, ray, or tcp://scheduler:8786.")]
 Runs = Annotated[int | None, typer.Option(help="Runs of every setting.")]
 Horizon = Annotated[int | None, typer.Option(help="Rounds in a run.")]
 
@@ -98,9 +98,23 @@ def simulate(
 
 
 def compare(
+    context: typer.Context,
     policies: Annotated[
         list[str] | None,
         typer.Option(help="Names, label=name, groups (all, all-linear, all-logistic); commas."),
+    ] = None,
+    world: Annotated[
+        list[str] | None,
+        typer.Option(help="A named world, or all; `belated list worlds` shows them."),
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(help="With --world: other libraries, with commas; default all installed."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="With --world: copies of each world.")] = 20,
+    decisions: Annotated[
+        int | None,
+        typer.Option(help="With --world: decisions in a run; default 20,000 in most worlds."),
     ] = None,
     family: Annotated[
         str | None, typer.Option(help="Such as bernoulli; default that of the group.")
@@ -109,7 +123,9 @@ def compare(
     dim: Annotated[int, typer.Option(help="Dimension.")] = 5,
     horizon: Annotated[int, typer.Option(help="Rounds in a run.")] = 5000,
     runs: Annotated[int, typer.Option(help="Runs of every policy.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of all random numbers; with --world, that of the first copy.")
+    ] = 0,
     actions: Annotated[int, typer.Option(help="Fresh actions a round, K.")] = 100,
     environment: Annotated[str | None, typer.Option(help="Such as sphere:50.")] = None,
     feedback: Annotated[
@@ -119,7 +135,31 @@ def compare(
     threads: Threads = None,
     executor: Pool = "threads",
 ) -> None:
-    """Rank many policies on the same worlds: regret, coverage, and what a round costs."""
+    """Rank many policies on the same worlds: regret, coverage, and what a round costs.
+
+    With --world, the worlds are simulated shops with rates as people have them. Other libraries
+    play, too, and what counts is lift: the share of what is possible that was earned. The folder
+    is then league and the executor processes, unless others are named. Examples:
+
+    belated compare --policies all-logistic --delay exponential:500
+
+    belated compare --world shop
+
+    belated compare --world shop --policies thompson,greedy --peers vw-bag --seeds 5
+
+    belated compare --world rare --world drift --decisions 5000 --peers none
+    """
+    _refuse_the_other_kind(context, with_world=bool(world))
+    if world:
+        with _extra("experiments"):
+            from belated.commands.league import compare_in_worlds
+        options = ("out", "executor")  # whose defaults differ
+        named = {name: context.params[name] for name in options if _named(context, name)}
+        with _resumable():
+            compare_in_worlds(
+                world, policies, peers, seeds, decisions, seed, threads=threads, **named
+            )
+        return
     with _extra("experiments"):
         from belated.experiments.comparison import compare as play
         from belated.experiments.reporting.output import print_comparison, write_comparison
@@ -143,6 +183,24 @@ def compare(
     write_comparison(field, out)
     print_comparison(field)
     typer.echo(f"table: {out / 'compare.csv'}, figure: {out / 'compare.png'}")
+
+
+OF_WORLDS = ("peers", "seeds", "decisions")  # options of compare that need --world
+OF_SETS = ["family", "delay", "dim", "horizon", "runs", "actions", "environment", "feedback"]
+
+
+def _named(context: typer.Context, option: str) -> bool:
+    """Return whether an option was given, and not left at its default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _refuse_the_other_kind(context: typer.Context, with_world: bool) -> None:
+    """Raise where an option was given that means nothing with, or without, --world."""
+    for option in OF_SETS if with_world else OF_WORLDS:
+        if _named(context, option):
+            need = "no --world: a named world has its own" if with_world else "--world beside it"
+            raise ValueError(f"--{option}: expected {need}")
 
 
 def delay_cost(

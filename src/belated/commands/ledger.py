@@ -75,7 +75,8 @@ def import_command(
     as_json: AsJson = False,
 ) -> None:
     """Read a file into a ledger, after all of it was checked; run again, it goes on."""
-    from belated.ledger.tools.importing import Options, import_file
+    from belated.ledger.tools.importing import import_file
+    from belated.ledger.tools.importing_logs import Options
 
     options = Options(columns, vector, context, bandit, format, skip_bad, dry_run)
     result, failed = import_file(ledger, file, options)

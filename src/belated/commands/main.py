@@ -31,6 +31,7 @@ class Kind(StrEnum):
     delays = "delays"
     environments = "environments"
     feedback = "feedback"
+    worlds = "worlds"
 
 
 def main() -> None:
@@ -79,9 +80,16 @@ def show(
     lines = registry.summaries(getattr(registry, kind.name.upper()))
     if as_json:
         typer.echo(json.dumps(lines, indent=2))
-    else:
-        width = max(map(len, lines))
-        typer.echo("\n".join(f"{name:{width}}  {line}" for name, line in lines.items()))
+        return
+    width = max(map(len, lines))
+    rows = {name: f"{name:{width}}  {line}" for name, line in lines.items()}
+    if kind is not Kind.policies:
+        typer.echo("\n".join(rows.values()))
+        return
+    typer.echo("Which one?")
+    for heading, advice, policies in registry.which_policy():
+        typer.echo(f"\n{heading}. {advice}")
+        typer.echo("\n".join(f"  {rows[name]}" for name in policies))
 
 
 for command in (

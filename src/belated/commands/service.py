@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from belated.commands.options import from_json, options_of
+from belated.commands.derived_options import from_json, options_of
 from belated.core.extras import extra
 from belated.service.http.limits import Limits
 from belated.wire import BanditSettings
@@ -217,9 +217,8 @@ def _replica(store: "Ledger", url: str) -> "Replica":
     from belated.ledger import snapshots
     from belated.ledger.replica import Replica
 
-    replica, folder = Replica(store), snapshots.default_folder(url)
-    if folder is not None:
-        snapshots.load(replica, folder)
+    replica = Replica(store)
+    snapshots.load(replica, snapshots.default_folder(url))
     replica.catch_up()
     return replica
 

@@ -7,17 +7,9 @@ import numpy as np
 
 from belated import registry
 from belated.bandit import Bandit
-from belated.engine import Lane, WorldSettings, play_world
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.learner.learner import Learner
-from belated.model.protocols import (
-    Delay,
-    Environment,
-    Family,
-    Policy,
-    cumulant,
-    delay_quantile_of,
-    reward_quantile,
-)
+from belated.model.protocols import Family, Policy, cumulant, delay_quantile_of, reward_quantile
 from belated.model.steps import covers
 from belated.numerics.lowered.products import dot
 from belated.worlds.delays import Constant
@@ -41,10 +33,12 @@ def jobs() -> Iterator[Callable[[], object]]:
                 yield Learner(2, family, policy, 1.0).warm_up
     yield partial(dot, np.zeros(2), np.zeros(2))  # the reference driver calls it from Python
     for name in registry.DELAYS:
-        yield partial(_use_delay, registry.load(registry.DELAYS, name)())
+        law = registry.load(registry.DELAYS, name)()
+        yield partial(delay_quantile_of, law, np.zeros(2), 0.5, 0.0)
     for name in registry.ENVIRONMENTS:
         kind = registry.load(registry.ENVIRONMENTS, name)
-        yield partial(_use_environment, FixedArms(np.eye(2)) if kind is FixedArms else kind(2))
+        environment = FixedArms(np.eye(2)) if kind is FixedArms else kind(2)
+        yield partial(sample, environment, 2, np.random.default_rng(0))
 
 
 def _use_bandit(policy: Policy, family: Family) -> None:
@@ -59,11 +53,3 @@ def _use_bandit(policy: Policy, family: Family) -> None:
 def _use_lane(policy: Policy, family: Family) -> None:
     lane = Lane(policy, family, Constant(0.0))
     play_world(WorldSettings(UnitBall(2), 2, 2, 0, 0, np.array([2]), (lane,)))
-
-
-def _use_delay(delay: Delay) -> None:
-    delay_quantile_of(delay, np.zeros(2), 0.5, 0.0)
-
-
-def _use_environment(environment: Environment) -> None:
-    sample(environment, 2, np.random.default_rng(0))

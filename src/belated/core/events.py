@@ -1,8 +1,12 @@
 """Plain data that passes between a bandit and its caller. This module imports no Numba."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # a client has no NumPy
+    from belated.core.types import Vector
 
 # The standing of a decision.
 Standing = Literal["pending", "rewarded", "expired", "late", "cancelled"]
@@ -46,6 +50,13 @@ class Decision:
         ``x'theta`` of the chosen action.
     width
         The distance by which the truth may lie above or below the estimate.
+    propensity
+        The probability with which this action was to be played: 1 for a policy that draws nothing,
+        exact or with a standard error of 0.006 for the policies of this package. NaN in memory for
+        a policy that has to be asked 2,500 times (EVILL, GLM-FPL, Polya-Gamma, a policy of your own
+        without a case of ``probabilities`` or ``score_law``), unless ``probabilities=True``.
+    probabilities
+        The same for every action, if ``decide`` was asked for it; else None.
     """
 
     id: Any  # an int; with a ledger, a str
@@ -53,6 +64,8 @@ class Decision:
     score: float
     estimate: float
     width: float
+    propensity: float = math.nan
+    probabilities: "Vector | None" = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def in_work(make: Callable[[], Path]) -> Iterator[Path]:
     while True:
         path = make()
         handle = os.open(path, os.O_RDONLY)
-        _locked(handle, wait=True)
+        locked(handle, wait=True)
         if path.exists():
             break
         os.close(handle)  # taken for a leftover in the moment before it was locked: once more
@@ -84,14 +84,14 @@ def remove_if_abandoned(path: Path) -> None:
         return  # its writer has just moved it into place, or it is not ours to read
     try:
         age = time.time() - os.fstat(handle).st_mtime
-        locked = _locked(handle, wait=False)
-        if locked or (locked is None and age > ABANDONED):
+        is_ours = locked(handle, wait=False)
+        if is_ours or (is_ours is None and age > ABANDONED):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(True)
     finally:
         os.close(handle)
 
 
-def _locked(handle: int, wait: bool) -> bool | None:
+def locked(handle: int, wait: bool) -> bool | None:
     """Lock an open file; returns whether it is locked now, or None where there are no locks."""
     try:
         if fcntl:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Protocol, TypeVar, cast
 
-from numba.extending import overload
+from numba import extending  # not "from numba.extending": a thread must wait for all of Numba
 
 from belated.core.jit import INLINED, OPTIONS, as_part, is_lean, kernel
 
@@ -59,11 +59,11 @@ def _generic(stub: Callable[..., R_co], default: Callable[..., R_co] | None) -> 
         return chosen.py_func  # type: ignore[attr-defined]
 
     # Numba takes the options from here, not from the case: one overload for each kind
-    @overload(call, strict=False, jit_options=as_part(INLINED))  # type: ignore[untyped-decorator]
+    @extending.overload(call, strict=False, jit_options=as_part(INLINED))  # type: ignore[untyped-decorator]
     def resolve_lean(params: Any, *args: Any) -> Any:
         return resolve(True, params)
 
-    @overload(call, strict=False, jit_options=as_part(OPTIONS))  # type: ignore[untyped-decorator]
+    @extending.overload(call, strict=False, jit_options=as_part(OPTIONS))  # type: ignore[untyped-decorator]
     def resolve_allocating(params: Any, *args: Any) -> Any:
         return resolve(False, params)
 

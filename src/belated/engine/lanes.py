@@ -32,6 +32,7 @@ from belated.model.state import DECIDED, OBSERVED, PASSES, History, State
 from belated.model.steps import catch_up, covers, first_state, pick, record, take_reward
 from belated.numerics.pruning import DecisionSet, columns
 from belated.worlds.delays import dim_of, is_informative
+from belated.worlds.feedback import Conversions, Feedback
 
 NONE = -1  # end of a chain
 
@@ -127,6 +128,11 @@ class Game(NamedTuple):
     largest_gap: float  # between two mean rewards
     set_moves: bool  # whether decisions change the confidence set, not only rewards
     max_norm: float  # of an action
+
+
+def seen(delay: Any, feedback: Feedback) -> Any:
+    """Returns the rounds in which rewards are seen, if at all."""
+    return Seen(delay, float(feedback.window)) if isinstance(feedback, Conversions) else delay
 
 
 def looks_back(estimator: Estimator) -> bool:
@@ -333,7 +339,7 @@ def _play_lane(
             lane.reward[row] = y
             lane.chain[row] = lane.due[t + late]
             lane.due[t + late] = row
-        record(policy, state, history, row, x)
+        record(policy, state, history, row, options.rows, k)
         news = _deliver(estimator, family, lane, t, keeps_all) or game.set_moves
         lane.sums[MISSING] += state.counts[DECIDED] - state.counts[OBSERVED]
         c = lane.cursors[NEXT_CHECKPOINT]

@@ -17,15 +17,26 @@ told the round of the decision, as ``choose`` was. One that learns from aggregat
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from belated.core.events import Decision
-from belated.core.types import Integers, Matrix, Vector
-from belated.engine.lanes import RECORD, Block, rounds_late
+from belated.core.types import Matrix, Vector
+from belated.engine.lanes import RECORD, Block, rounds_late, seen
 from belated.model.plain_policy import OwnPolicy, chosen_row, observer, started
-from belated.model.protocols import Family, feedback_of, mean, refuse_family, reward_quantile
+from belated.model.protocols import (
+    Family,
+    feedback_of,
+    mean,
+    refuse_family,
+    reward_quantile,
+    with_horizon,
+)
+from belated.worlds.feedback import with_window
+
+if TYPE_CHECKING:
+    from belated.engine.worlds import Streams, WorldSettings
 
 Returned = tuple[Vector, float, int]  # action, reward, round of the decision
 
@@ -79,22 +90,14 @@ class OwnPlayer:
 class OwnLane:
     """The lane of a plain policy; its rounds and records are those of a compiled lane."""
 
-    def __init__(
-        self,
-        policy: OwnPolicy,
-        family: Family,
-        delay: Any,
-        theta_star: Vector,
-        checkpoints: Integers,
-        horizon: int,
-        seed: np.random.SeedSequence,
-        member: int,
-    ) -> None:
+    def __init__(self, world: "WorldSettings", member: int, streams: "Streams") -> None:
         self.members = [member]
-        self.policy = started(policy, len(theta_star), seed)
+        lane, self.horizon = world.lanes[member], world.horizon
+        policy = with_window(with_horizon(lane.policy, world.horizon), world.feedback)
+        self.policy = started(policy, world.dim, streams.policy)
         self.hear = listener(policy, self.policy)
-        self.family, self.delay = family, delay
-        self.checkpoints, self.horizon = checkpoints.tolist(), horizon
+        self.family, self.delay = lane.family, seen(lane.delay, world.feedback)
+        self.checkpoints = world.checkpoints.tolist()
         self.due: dict[int, list[Returned]] = {}
         self.totals: dict[str, float] = dict.fromkeys(
             ("regret", "missing_sum", "delay_sum", "observed", "missing"), 0

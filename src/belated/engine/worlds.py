@@ -22,11 +22,11 @@ from belated.engine.lanes import (
     Block,
     Game,
     Schedule,
-    Seen,
     fill_schedule,
     looks_back,
     new_lanes,
     play_block,
+    seen,
     with_room,
 )
 from belated.engine.plain_lane import OwnLane
@@ -45,7 +45,7 @@ from belated.model.protocols import (
 from belated.numerics.pruning import columns, fill_coarse
 from belated.worlds.delays import check_dim, is_known_in_advance
 from belated.worlds.environments import of_a_run, point_in_ball, stays
-from belated.worlds.feedback import Conversions, Feedback, Identified, check_feedback, with_window
+from belated.worlds.feedback import Feedback, Identified, check_feedback, with_window
 
 BLOCK_BYTES = 2**19  # of decision sets, where they have many lanes
 LONGEST_HORIZON = np.iinfo(np.int32).max - 1  # rounds are counted in 32 bits
@@ -149,7 +149,7 @@ class _Group:
         self.delay: Any = lane.delay
         if is_known_in_advance(lane.delay):
             self.delay = schedule._replace(which=schedule.which[members])
-        self.delay = _seen(self.delay, world.feedback)
+        self.delay = seen(self.delay, world.feedback)
         self.rng = None
         if is_randomised(self.policy):
             self.rng = np.random.Generator(np.random.PCG64(streams.policy))
@@ -203,7 +203,7 @@ class _Group:
     @property
     def record(self) -> Any:
         record = self.lanes.record
-        if not has_set(self.policy):
+        if not claims_set(self.policy):
             record[:, :, RECORD.index("failures")] = np.nan
         if not has_certificate(self.policy):
             record[:, :, RECORD.index("certificate")] = np.nan
@@ -215,14 +215,9 @@ def is_randomised(policy: Policy) -> bool:
     return bool(getattr(policy, "randomised", True))
 
 
-def has_set(policy: Policy) -> bool:
-    """Return whether the policy has a confidence set."""
-    return claims_set(policy)
-
-
 def has_certificate(policy: Policy) -> bool:
     """Returns whether regret can be bounded at run time, which needs a bound on theta_star."""
-    return has_set(policy) and hasattr(policy, "m1")
+    return claims_set(policy) and hasattr(policy, "m1")
 
 
 def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
@@ -241,11 +236,6 @@ def _grouped(lanes: tuple[Lane, ...]) -> list[list[int]]:
         else:
             groups.append([i])
     return groups
-
-
-def _seen(delay: Any, feedback: Feedback) -> Any:
-    """Returns the rounds in which rewards are seen, if at all."""
-    return Seen(delay, float(feedback.window)) if isinstance(feedback, Conversions) else delay
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -320,18 +310,7 @@ def _play(
         _Group(world, members, streams, schedule) for members in _grouped(world.lanes)
     ]
     players += [
-        OwnLane(
-            with_window(with_horizon(lane.policy, world.horizon), world.feedback),
-            lane.family,
-            _seen(lane.delay, world.feedback),
-            streams.theta_star,
-            world.checkpoints,
-            world.horizon,
-            streams.policy,
-            i,
-        )
-        for i, lane in enumerate(world.lanes)
-        if is_own(lane.policy)
+        OwnLane(world, i, streams) for i, lane in enumerate(world.lanes) if is_own(lane.policy)
     ]
     K, d, T = world.environment.n_actions, world.dim, world.horizon
     B = block_rounds or min(T, rounds_of_a_block(len(world.lanes), K, d))

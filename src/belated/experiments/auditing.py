@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from belated import registry
 from belated.core.arguments import whole, wrong
-from belated.engine import audit_world, has_set
+from belated.engine.worlds import audit_world
 from belated.experiments import paper
 from belated.experiments.experiment import (
     Experiment,
@@ -31,7 +31,7 @@ from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_fig
 from belated.experiments.reporting.figures import file_name
 from belated.experiments.reporting.report import write_page
 from belated.experiments.simulation import SCHEMA, play_experiment
-from belated.model.protocols import Family
+from belated.model.protocols import Family, claims_set
 from belated.policies import DelayedOFUGLM, Thompson
 from belated.worlds.delays import Constant, Exponential, Informative, is_informative
 from belated.worlds.feedback import Identified
@@ -170,9 +170,9 @@ def _with_a_set(named: Sequence[str] | None, default: Sequence[str]) -> list[Any
     """Returns the policies that were named, or those of ``default`` that have a confidence set."""
     policies = [registry.parse(registry.POLICIES, text) for text in named or default]
     for policy in policies:
-        if named and not has_set(policy):
+        if named and not claims_set(policy):
             raise wrong("policy", policy, "one with a confidence set")
-    return [policy for policy in policies if has_set(policy)]
+    return [policy for policy in policies if claims_set(policy)]
 
 
 def _refusal(policy: Any, family: Family, dims: Sequence[int], horizon: int) -> str:

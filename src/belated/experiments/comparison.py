@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -17,14 +16,14 @@ from rich.progress import track
 
 from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
-from belated.engine import WorldSettings, is_own, play_world
+from belated.engine.worlds import WorldSettings, play_world
 from belated.experiments.experiment import Experiment, new_experiment, why_not
 from belated.experiments.intervals import mean_interval
 from belated.experiments.labels import Labelled, labelled_policies
 from belated.experiments.options import Options
 from belated.experiments.reporting.field_figure import draw_field
 from belated.experiments.simulation import Results, play_experiment
-from belated.model.plain_policy import holds_parameters_only
+from belated.model.plain_policy import holds_parameters_only, is_own
 from belated.model.protocols import derivatives, with_horizon
 from belated.worlds.feedback import feedback_named
 
@@ -126,10 +125,7 @@ def compare(
         feedback=feedback,
     )
     experiment, left_out = new_comparison(options)
-    if out is not None:
-        return play_comparison(experiment, left_out, out, threads, executor, progress)
-    with tempfile.TemporaryDirectory() as folder:
-        return play_comparison(experiment, left_out, folder, threads, executor, progress)
+    return play_comparison(experiment, left_out, out, threads, executor, progress)
 
 
 def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
@@ -139,9 +135,8 @@ def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
     """
     dim, horizon = whole("dim", options.dims[0]), whole("horizon", options.horizon)
     max_norm, feedback = positive("max_norm", options.max_norm), feedback_named(options.feedback)
-    asked, environment = _asked(options.policies), options.environment
-    if isinstance(environment, str):
-        environment = registry.parse(registry.ENVIRONMENTS, environment)
+    asked = _asked(options.policies)
+    environment = registry.parsed(registry.ENVIRONMENTS, options.environment)
     groups = [name for name in asked if isinstance(name, str) and name in GROUPS]
     family = _family(groups, *options.families)
     chosen = [
@@ -166,7 +161,7 @@ def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
 def play_comparison(
     experiment: Experiment,
     left_out: dict[str, str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
     threads: int | None = None,
     executor: str | Executor | None = None,
     progress: bool = True,
@@ -190,14 +185,14 @@ def _asked(policies: str | Iterable[Any]) -> list[Any]:
         return labelled_policies(policies)
     found: list[Any] = []
     for value in [policies] if isinstance(policies, str) else policies:
-        found += _names(value) if isinstance(value, str) else [value]
+        found += names_in(value) if isinstance(value, str) else [value]
     return labelled_policies(found) if found else []
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
     """Returns the policies of a text; "field=value" after a comma belongs to the policy before.
 
-    >>> _names("all-linear, ducb-ridge:delta=0.1,c=2, wide=thompson:scale=2")
+    >>> names_in("all-linear, ducb-ridge:delta=0.1,c=2, wide=thompson:scale=2")
     ['all-linear', 'ducb-ridge:delta=0.1,c=2', 'wide=thompson:scale=2']
     """
     names: list[str] = []
@@ -225,18 +220,14 @@ def _family(groups: Sequence[str], family: Any = None) -> Any:
 def _parsed_policy(thing: Any) -> Any:
     if isinstance(thing, Labelled):
         return Labelled(thing.label, _parsed_policy(thing.policy))
-    return _named_policy(thing) if isinstance(thing, str) else thing
-
-
-def _named_policy(text: str) -> Any:
-    if text.partition(":")[0] in GROUPS:
-        raise wrong("policies", text, "a group without parameters")
+    if isinstance(thing, str) and thing.partition(":")[0] in GROUPS:
+        raise wrong("policies", thing, "a group without parameters")
     known = registry.POLICIES | dict.fromkeys(GROUPS, "")  # groups, too, are offered as a hint
-    return registry.parse(known, text)
+    return registry.parsed(known, thing)
 
 
 def _parsed_family(family: Any) -> Any:
-    family = registry.parse(registry.FAMILIES, family) if isinstance(family, str) else family
+    family = registry.parsed(registry.FAMILIES, family)
     if type(family) not in derivatives.cases:
         raise wrong_type("family", family, "a family, such as Gaussian(), or its name")
     return family
@@ -297,9 +288,7 @@ def field_table(frame: pd.DataFrame, times: dict[tuple[str, str], float]) -> pd.
                     "policy": policy,
                     "regret": mine.mean(),
                     "standard_error": mine.sem(),
-                    "behind": behind.value,
-                    "behind_low": behind.low,
-                    "behind_high": behind.high,
+                    **behind.columns("behind", "behind_"),
                     "coverage": covered[policy].astype("Float64").mean(),
                     "microseconds": times[policy, delay],
                 }

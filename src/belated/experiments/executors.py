@@ -1,17 +1,18 @@
-"""Executors that play the worlds: threads of this process, Dask, Ray, or one of the user's own."""
+"""Executors that play the worlds: threads, processes, Dask, Ray, or one of the user's own."""
 
 import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from difflib import get_close_matches
 from functools import partial
+from multiprocessing import active_children, get_context
 from typing import Any, ParamSpec, TypeVar
 
 from belated.core.arguments import whole, wrong_type
 from belated.core.extras import extra
+from belated.registry import hint
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,7 +28,7 @@ def open_executor(
     Parameters
     ----------
     spec : str, Executor or None
-        ``"threads"`` (the default), ``"dask"`` or ``"ray"`` for workers on this machine,
+        ``"threads"`` (the default), ``"processes"``, ``"dask"`` or ``"ray"`` on this machine,
         ``"tcp://host:port"`` for a Dask scheduler that is already there, or an executor, which is
         used as it is and not shut down.
     threads : int
@@ -54,15 +55,46 @@ def open_executor(
         return _scheduler(name)
     openers: dict[str, Callable[[int], AbstractContextManager[Executor]]] = {
         "threads": ThreadPoolExecutor,
+        "processes": _processes,
         "dask": _dask,
         "ray": _ray,
     }
     if name not in openers:
-        near = get_close_matches(name, openers, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
         expected = f"one of {', '.join(openers)}, or tcp://host:port of a Dask scheduler"
-        raise ValueError(f"executor = {name!r}: expected {expected}{hint}")
+        raise ValueError(f"executor = {name!r}: expected {expected}{hint(name, openers)}")
     return openers[name](threads)
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    """Processes with one thread of linear algebra each: more would compete for the same cores."""
+    before = set(active_children())
+    spawn = get_context("spawn")  # a forked process would inherit locks that nobody opens
+    with (
+        _environment(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")),
+        ProcessPoolExecutor(workers, spawn, initializer=_ignore_interrupts) as pool,
+    ):
+        try:
+            yield pool
+        except BaseException:
+            for process in set(active_children()) - before:
+                process.kill()  # the pool would wait for worlds under way
+            raise
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Set variables of the environment, which new processes get, and set them back at the end."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

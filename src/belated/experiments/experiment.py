@@ -10,10 +10,10 @@ from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
 from belated.core.extremes import refuse_extremes
 from belated.core.types import Integers
-from belated.engine import LONGEST_HORIZON, Lane, WorldSettings, is_own
+from belated.engine.worlds import LONGEST_HORIZON, Lane, WorldSettings
 from belated.experiments.labels import labelled, listed, policies_by_label
 from belated.experiments.options import Options
-from belated.model.plain_policy import holds_parameters_only, started
+from belated.model.plain_policy import holds_parameters_only, is_own, started
 from belated.model.protocols import (
     Delay,
     Environment,
@@ -136,11 +136,9 @@ def new_experiment(
     dims = [whole("dims", dim) for dim in listed("dims", options.dims)]
     if len(set(dims)) < len(dims):
         raise wrong("dims", dims, "each dimension once")
-    environment = options.environment
+    environment = registry.parsed(registry.ENVIRONMENTS, options.environment)
     if environment is None:
         environment = UnitBall(whole("n_actions", options.n_actions))
-    elif isinstance(environment, str):
-        environment = registry.parse(registry.ENVIRONMENTS, environment)
     experiment = Experiment(
         policies_by_label(options.policies),
         labelled("families", registry.FAMILIES, options.families, _is_family),

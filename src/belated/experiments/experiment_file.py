@@ -12,13 +12,13 @@ The keys are the parameters of ``belated.simulate``::
 
 import tomllib
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from belated.core.arguments import wrong
 from belated.experiments.experiment import Experiment, new_experiment
 from belated.experiments.options import Options
+from belated.registry import hint
 
 
 def experiment_of(file: Path | None, given: dict[str, Any]) -> Experiment:
@@ -36,9 +36,8 @@ def read_config(file: Path) -> dict[str, Any]:
     known = [field.name for field in fields(Options)]
     for key in settings:
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{key} in {file}: expected one of {', '.join(known)}{hint}")
+            expected = f"one of {', '.join(known)}{hint(key, known)}"
+            raise ValueError(f"{key} in {file}: expected {expected}")
     return settings
 
 

@@ -1,9 +1,9 @@
 """Confidence intervals over runs: Student's, the jackknife's, and the exact one of a share."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,15 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+    def columns(self, name: str, prefix: str = "") -> dict[str, Any]:
+        """Returns the columns of a table that show it; ``prefix`` is that of the limits' names."""
+        return {name: self.value, f"{prefix}low": self.low, f"{prefix}high": self.high}
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], name: str, prefix: str = "") -> Self:
+        """Returns the estimate that gave a row these columns."""
+        return cls(row[name], row[f"{prefix}low"], row[f"{prefix}high"])
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)

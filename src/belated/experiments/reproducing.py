@@ -46,7 +46,7 @@ def write_reproduction(
     write_report(frames[sets], judged[sets], figures, settings, report, meaning, sections)
     return [
         f"results: {folder / 'results.parquet'}, report: {report}",
-        *(_told(claim) for claim in judged[sets]),
+        *(f"claim {c.number}: {c.verdict}. {c.title}" for c in judged[sets]),
         *_told_differences(verdicts),
         *unlike,
         *_told_ratios(beside, sets),
@@ -149,10 +149,6 @@ def _verdicts_section(verdicts: list[Row], unlike: list[str]) -> str:
     differ = [*_told_differences(verdicts), *unlike]
     text = ". ".join(["Each claim in both readings of the decision sets", *differ]) + "."
     return section("As printed and as written", text, {"Verdicts": verdicts})
-
-
-def _told(claim: Claim) -> str:
-    return f"claim {claim.number}: {claim.verdict}. {claim.title}"
 
 
 def _told_differences(verdicts: list[Row]) -> list[str]:

@@ -151,11 +151,7 @@ def _play_elsewhere(play: Callable[..., pa.Table], task: Task, source: str) -> p
     """Play in another process, perhaps on another machine, if it has the same source."""
     if source_digest() != source:
         raise RuntimeError("a worker has another version of belated; install this one there")
-    return play(task, _ignore)
-
-
-def _ignore(amount: float) -> None:
-    pass
+    return play(task, lambda amount: None)
 
 
 class Bar:

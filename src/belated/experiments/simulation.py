@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from belated.core.arguments import whole, wrong
-from belated.engine import RECORD, has_set, is_own, play_world
+from belated.engine.lanes import RECORD
+from belated.engine.worlds import play_world
 from belated.experiments.executors import open_executor
 from belated.experiments.experiment import Experiment, WorldTask, new_experiment
 from belated.experiments.options import Options
 from belated.experiments.reporting.figures import draw
 from belated.experiments.running import Play, run
 from belated.experiments.store import Folder
+from belated.model.protocols import claims_set
 
 SCHEMA = pa.schema(
     [
@@ -168,16 +171,12 @@ def simulate(
         feedback=feedback,
         bayesian=bayesian,
     )
-    experiment = new_experiment(options)
-    if out is not None:
-        return play_experiment(experiment, out, threads, executor, progress)
-    with tempfile.TemporaryDirectory() as folder:
-        return play_experiment(experiment, folder, threads, executor, progress)
+    return play_experiment(new_experiment(options), out, threads, executor, progress)
 
 
 def play_experiment(
     experiment: Experiment,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
     threads: int | None = None,
     executor: str | Executor | None = None,
     progress: bool = True,
@@ -195,7 +194,8 @@ def play_experiment(
     if executor is not None and not isinstance(executor, str | Executor):
         raise wrong("executor", executor, "threads, dask, ray, an address, or an Executor")
     with (
-        Folder(Path(out), experiment.identity(), schema) as folder,
+        tempfile.TemporaryDirectory() if out is None else nullcontext(out) as place,
+        Folder(Path(place), experiment.identity(), schema) as folder,
         open_executor(executor, whole("threads", threads)) as pool,
     ):
         before()
@@ -216,8 +216,9 @@ def _tabulate(task: WorldTask, record: Any) -> pa.Table:
     value = {name: record[:, :, i].ravel() for i, name in enumerate(RECORD)}
     t = np.tile(experiment.checkpoints, len(lanes))
     laws = [label.partition(":")[0] for _, _, label in lanes]
-    expected = [_expected(experiment.delays[label]) for _, _, label in lanes]
-    known = [_has_set(experiment.policies[label]) for label, _, _ in lanes]
+    delays = [experiment.delays[label] for _, _, label in lanes]
+    expected = [float(getattr(delay, "expected", delay.mean)) for delay in delays]
+    known = [claims_set(experiment.policies[label]) for label, _, _ in lanes]
     columns = {
         "policy": np.repeat([p for p, _, _ in lanes], rounds),
         "family": np.repeat([f for _, f, _ in lanes], rounds),
@@ -239,11 +240,3 @@ def _tabulate(task: WorldTask, record: Any) -> pa.Table:
         "passes": value["passes"].astype(np.int64),
     }
     return pa.table({name: pa.array(column) for name, column in columns.items()}, schema=SCHEMA)
-
-
-def _expected(delay: Any) -> float:
-    return float(getattr(delay, "expected", delay.mean))
-
-
-def _has_set(policy: Any) -> bool:
-    return not is_own(policy) and has_set(policy)

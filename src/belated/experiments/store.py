@@ -21,12 +21,7 @@ import pyarrow.parquet as pq
 from belated import __version__
 from belated.core.arguments import shown
 from belated.core.cache import source_digest
-from belated.core.files import LEFTOVER, TEMPORARY, replacing
-
-try:
-    import fcntl
-except ImportError:  # Windows: two runs at once in one folder are then not noticed
-    fcntl = None  # type: ignore[assignment]
+from belated.core.files import LEFTOVER, TEMPORARY, locked, replacing
 
 FORMAT, VERSION = "belated-experiment", 1
 LOCK = ".lock"
@@ -244,16 +239,14 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _locked(folder: Path) -> IO[bytes]:
-    """Returns the open lock file; closing it, or the death of this process, ends the lock."""
+    """Returns the open lock file; closing it, or the death of this process, ends the lock.
+
+    Where there are no locks, as on Windows, two runs at once in one folder are not noticed.
+    """
     file = (folder / LOCK).open("ab")
     _locks.add(file)
-    try:
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if locked(file.fileno(), wait=False) is False:
         _locks.discard(file)
         file.close()
-        raise RuntimeError(f"{folder} is in use by another run; wait for it to end") from None
-    except OSError:
-        pass  # some network file systems have no locks
+        raise RuntimeError(f"{folder} is in use by another run; wait for it to end")
     return file

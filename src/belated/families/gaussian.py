@@ -1,6 +1,6 @@
 """Rewards with Gaussian (or any sub-Gaussian) noise around the linear predictor."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from belated.core.arguments import parameters, positive, wrong
 from belated.model.protocols import (
@@ -25,6 +25,9 @@ class Gaussian(NamedTuple):
     The paper's assumption is read as sub-Gaussian noise of scale R = sd; the bound |noise| <= R
     printed beside it would exclude the Gaussian.
 
+    ``Gaussian(sd=None)`` leaves the noise to be learnt from the rewards, by a policy that can:
+    ``AdaptiveThompson``, the default. ``learns_sd`` then is True.
+
     A reward beyond ``max_reward`` is refused: sums in which one number is a billion times as large
     as the others have lost the others' digits for good.
 
@@ -33,11 +36,14 @@ class Gaussian(NamedTuple):
     (0.25, 0.5)
     """
 
-    sd: float = 1.0
+    sd: Any = 1.0  # a number; None becomes 1 with learns_sd
     max_reward: float = LARGEST_REWARD
+    learns_sd: bool = False
 
     def checked(self) -> "Gaussian":
-        """Raise where a parameter does not fit."""
+        """Raise where a parameter does not fit; a noise that is to be learnt is 1 to begin with."""
+        if self.sd is None:
+            return self._replace(sd=1.0, learns_sd=True).checked()
         if not 1e-100 <= positive("sd", self.sd) <= 1e100:
             raise wrong("sd", self.sd, "a number from 1e-100 to 1e100")
         if not positive("max_reward", self.max_reward) <= 1e100:
@@ -54,12 +60,12 @@ class Gaussian(NamedTuple):
     @property
     def a_phi(self) -> float:
         """a(phi) = sd^2."""
-        return self.sd**2
+        return float(self.sd**2)
 
     @property
     def R(self) -> float:
         """Sub-Gaussian scale of the noise."""
-        return self.sd
+        return float(self.sd)
 
     def kappa(self, bound: float) -> float:
         """Slope 1 everywhere."""

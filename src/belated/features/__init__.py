@@ -14,6 +14,7 @@ __all__ = [
     "Unmatched",
     "UnmatchedCounts",
     "UnmatchedFeaturesWarning",
+    "fitting",
 ]
 
 
@@ -29,3 +30,9 @@ class FeatureMap(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the features as JSON can hold them, for files and logs."""
+
+
+def fitting(features: Any, policy: object) -> Any:
+    """Returns the features as a policy needs them: without a bound on norms if it needs none."""
+    unbounded = getattr(features, "unbounded", None)
+    return unbounded() if unbounded is not None and getattr(policy, "sparse", False) else features

@@ -5,22 +5,42 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from functools import lru_cache
-from hashlib import blake2b
 from numbers import Integral
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from belated.core.arguments import positive, whole, wrong
-from belated.core.types import Integers, Matrix, Vector
-from belated.features.rows import MISSING, Key, Record, merged, numbers_in, text_of, texts_in
-from belated.features.unmatched import Unmatched, UnmatchedCounts, complaint, found_in
+from belated.core.arguments import flag, positive, whole, wrong
+from belated.core.sparse import SparseRows
+from belated.core.types import Integers, Matrix
+from belated.features.kinds import (
+    SCALES,
+    Category,
+    Hashed,
+    Kind,
+    Number,
+    Tags,
+    curve_by_quantiles,
+    curve_by_range,
+    quantiles_of,
+    refuse_for_scale,
+)
+from belated.features.layout import Block, Layout, Side, Stack, dense
+from belated.features.rows import (
+    Key,
+    Record,
+    is_missing,
+    merged,
+    number_of,
+    numbered,
+    records_of,
+    tags_of,
+    text_in,
+)
+from belated.features.unmatched import Unmatched, UnmatchedCounts, complaint
 
-# A block of features has at most one nonzero entry a row: its position in the block, its value.
-Slot: TypeAlias = tuple[int, int]
-Entries: TypeAlias = tuple[Integers, Vector]  # of all rows
-NOTHING: Slot = 0, 0
+A_SCALE = f"one of {', '.join(map(repr, SCALES))}"
+LAYOUTS = 16  # contexts with so many different keys are remembered
 
 
 class Features:
@@ -29,13 +49,14 @@ class Features:
     Every row of ``transform`` has Euclidean norm at most ``max_norm``, whether its values were
     seen in ``fit`` or not. Each column, each interaction and the intercept is a block of norm at
     most 1; all are multiplied by the same constant, ``max_norm / sqrt(number of blocks)``.
+    ``unbounded`` returns the same features without that constant.
 
     Parameters
     ----------
     numeric
         Columns of numbers. The range seen in ``fit`` becomes [-1, 1]; a value beyond it is
         clipped to -1 or 1. A column that was constant in ``fit`` becomes the difference from
-        that constant, clipped to [-1, 1].
+        that constant, clipped to [-1, 1]. See ``scale`` and ``missing``.
     categorical
         Columns to encode one-hot, by the categories seen in ``fit`` in the order they came. An
         unseen category, or a row without the key, gives all zeros and is counted in
@@ -57,9 +78,25 @@ class Features:
     strict
         Whether ``transform`` raises where it would otherwise give zeros and count: at an unknown
         category, a key that no column uses and a missing column.
+    missing
+        Numeric columns whose number may be None, NaN or absent. Such a column has a second feature,
+        the indicator: it is 1, and the first 0, where the number is missing.
+    tags
+        Columns that hold a list of categories: the features of all of them are 1, or alike and of
+        norm 1 together. Categories are those seen in ``fit``, as in ``categorical``.
+    scale
+        How to scale a numeric column. "linear", the default: evenly. "log": evenly in the
+        logarithm; numbers in ``fit`` are above 0. "log1p": evenly in log(1 + number); numbers in
+        ``fit`` are 0 or more. "quantile": evenly in the share of the numbers of ``fit`` that are
+        smaller, linear between 21 quantiles.
+    other
+        Categorical columns and tags with one more feature, for all categories that ``fit`` has not
+        seen. They are counted in ``unmatched``; ``strict`` features accept them.
 
     Attributes
     ----------
+    bounded
+        False after ``unbounded``.
     unmatched
         An ``UnmatchedCounts``: what ``transform`` met and turned into zeros, and how often.
 
@@ -101,16 +138,23 @@ class Features:
         ignore: Iterable[Key] = (),
         optional: Iterable[Key] = (),
         strict: bool = False,
+        missing: Iterable[Key] = (),
+        tags: Iterable[Key] = (),
+        scale: Mapping[Key, str] | None = None,
+        other: Iterable[Key] = (),
     ) -> None:
         if not isinstance(hashed, Mapping | None):
             raise TypeError(f"hashed = {hashed!r}: expected a dict of column to number of buckets")
+        if not isinstance(scale, Mapping | None):
+            raise TypeError(f"scale = {scale!r}: expected a dict of column to {A_SCALE}")
         self.numeric = _columns("numeric", numeric)
         self.categorical = _columns("categorical", categorical)
         self.hashed = {
             column: whole(f"hashed[{column!r}]", (hashed or {})[column])
             for column in _columns("hashed", hashed or {})
         }
-        listed = [*self.numeric, *self.categorical, *self.hashed]
+        self.tags = _columns("tags", tags)
+        listed = self.columns
         for column, times in Counter(listed).items():
             if times > 1:
                 raise ValueError(f"column {column!r} is listed twice: expected once")
@@ -118,104 +162,142 @@ class Features:
         self.intercept = bool(intercept)
         self.max_norm = positive("max_norm", max_norm)
         self.ignore = _columns("ignore", ignore)
-        self.optional = _columns("optional", optional)
-        for column in self.optional:
-            if column not in listed:
-                raise wrong("optional", column, f"one of the columns {listed}")
+        self.optional = _some("optional", optional, "columns", listed)
+        self.missing = _some("missing", missing, "numeric columns", self.numeric)
+        many = [*self.categorical, *self.tags]
+        self.other = _some("other", other, "categorical and tags columns", many)
+        scale = scale or {}
+        self.scale = {c: scale[c] for c in _some("scale", scale, "numeric columns", self.numeric)}
+        for column, how in self.scale.items():
+            if how not in SCALES:
+                raise wrong(f"scale[{column!r}]", how, A_SCALE)
         self.strict = bool(strict)
+        self.bounded = True
         self.unmatched = UnmatchedCounts()
         if not listed and not self.intercept:
-            raise wrong("intercept", intercept, "True, or a column in numeric, categorical, hashed")
+            columns = "a column in numeric, categorical, hashed, tags"
+            raise wrong("intercept", intercept, f"True, or {columns}")
         self._fitted: _Fitted | None = None
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
 
     def fit(self, actions: Any, context: Any = None) -> "Features":
         """Learn the ranges of the numbers and the categories; refused rows change nothing."""
         records = merged(actions, context)
-        ranges, categories = [], []
+        ranges, quantiles, categories = [], [], []
         for column in self.numeric:
-            numbers = numbers_in(column, records)
-            ranges.append([column, float(numbers.min()), float(numbers.max())])
-        for column in (*self.categorical, *self.hashed):
-            texts = dict.fromkeys(texts_in(column, records))
-            if not any(texts):
-                raise ValueError(f"column {column!r} is in no row: expected one of {[*records[0]]}")
-            if column in self.categorical:
-                categories.append([column, [json.loads(text) for text in texts if text]])
+            numbers = np.array(self._numbers_in(column, records))
+            if self.scale.get(column) == "quantile":
+                quantiles.append([column, quantiles_of(numbers)])
+            else:
+                ranges.append([column, float(numbers.min()), float(numbers.max())])
+        for column in (*self.categorical, *self.hashed, *self.tags):
+            texts = self._texts_in(column, records)
+            if column not in self.hashed:
+                categories.append([column, list(map(json.loads, texts))])
         others = {key for key in set[Any]().union(*records) if isinstance(key, str)}
-        self._fitted = self._with_names(ranges, categories, sorted(others - {*self.columns}))
+        learned: dict[str, Any] = {"ranges": ranges, "categories": categories}
+        learned |= {"quantiles": quantiles} if quantiles else {}
+        learned |= {"others": rest} if (rest := sorted(others - {*self.columns})) else {}
+        self._take_over(learned)
         return self
+
+    def _numbers_in(self, column: Key, records: list[Record]) -> list[float]:
+        """Returns the numbers of a column that are not missing."""
+        numbers: list[float] = []
+        may_miss, how = column in self.missing, self.scale.get(column, "linear")
+        for row, record in numbered(records):
+            value = record.get(column)
+            if not (may_miss and is_missing(value)):
+                numbers.append(number_of(column, value, row))
+                refuse_for_scale(how, column, numbers[-1], row)
+        return numbers or _nowhere(column, records)
+
+    def _texts_in(self, column: Key, records: list[Record]) -> list[str]:
+        """Returns the texts of a column's categories, each once."""
+        texts: dict[str, None] = {}
+        for row, record in numbered(records):
+            if column in record:
+                value = record[column]
+                for one in tags_of(column, value, row) if column in self.tags else [value]:
+                    texts[text_in(column, one, row)] = None
+        return list(texts) or _nowhere(column, records)
 
     def transform(self, actions: Any, context: Any = None) -> Matrix:
         """One row of features for each action, of shape (K, dim)."""
-        self._need_fit()
-        records = merged(actions, context)
-        blocks = {c: self.entries(c, records) for c in self.columns}
-        self.notice(self.unmatched_in(records, blocks))
-        return self.rows_of(blocks, len(records))
+        return self.dense(*self.entries(actions, context))
 
-    def unmatched_in(
-        self, records: list[Record], blocks: Mapping[Key, Entries]
-    ) -> Counter[Unmatched]:
-        """Counts the rows in which an unknown value becomes zeros; ``blocks`` are their entries."""
-        of_texts = {c: blocks[c] for c in (*self.categorical, *self.hashed) if c in blocks}
-        return found_in(records, of_texts, self.optional, self._need_fit().keys)
+    def sparse_rows(self, actions: Any, context: Any = None) -> "SparseRows":
+        """The entries of ``transform`` that may be nonzero: no array is as wide as ``dim``.
 
-    def check_action(self, action: Record) -> None:
-        """Raise where strict features cannot use an action, whatever its context."""
-        if self.strict:
-            blocks = {c: self.entries(c, [action]) for c in self.columns if c in action}
-            self.notice(self.unmatched_in([action], blocks))
+        >>> features = Features(categorical=["ad"], intercept=False).fit([{"ad": "a"}, {"ad": "b"}])
+        >>> features.sparse_rows([{"ad": "b"}, {"ad": "a"}, {"ad": "unseen"}])
+        SparseRows(columns=array([[1],
+               [0],
+               [0]], dtype=int32), values=array([[1.],
+               [1.],
+               [0.]]))
+        """
+        return SparseRows(*self.entries(actions, context))
 
-    def notice(self, found: Mapping[Unmatched, int]) -> None:
-        """Count what became zeros; raise at the first of it where the features are strict."""
-        if not found:
-            return
-        if self.strict:
-            what = next(iter(found))
-            known = self._need_fit().slots.get(what.column, {})
-            raise complaint(what, self.columns, map(json.loads, known))
-        self.unmatched.add(found)
+    def entries(self, actions: Any, context: Any = None) -> tuple[Integers, Matrix]:
+        """Columns and values of the entries of each action's row."""
+        if isinstance(context, Mapping):
+            records, about = records_of("actions", actions), context
+        else:  # a context for each action, or none
+            records, about = merged(actions, context), {}
+        shape = self.layout(tuple(about))
+        return self.rows(shape, shape.actions(records), about)
 
-    @property
-    def columns(self) -> list[Key]:
-        """The names of all columns that the features use."""
-        return [*self.numeric, *self.categorical, *self.hashed]
+    def rows(self, shape: Layout, actions: Stack, about: Record) -> tuple[Integers, Matrix]:
+        """Columns and values of the entries of each action's row; counts what became zeros."""
+        of_context = shape.context(about)
+        if actions.found or of_context.found:
+            self.notice(Counter(actions.found + of_context.found * len(actions.places)))
+        return shape.rows(actions, of_context)
 
-    def entries(self, column: Key, records: list[Record]) -> Entries:
-        """Returns, for each row, the places and values of a column's block that are not zero."""
-        fitted = self._need_fit()
-        ranges, slots = fitted.ranges, fitted.slots
-        if column in ranges:
-            return _scaled(numbers_in(column, records), *ranges[column])
-        texts = texts_in(column, records)
-        if column in slots:
-            return _arrays([slots[column].get(text, NOTHING) for text in texts])
-        return _arrays([_hash_slot(text, self.hashed[column]) for text in texts])
+    def layout(self, keys: tuple[Any, ...]) -> Layout:
+        """The sides of rows whose context has these keys."""
+        known = self._layouts.get(keys)
+        if known is None:
+            fitted, blocks = self._need_fit(), len(self.blocks)
+            scale = self.max_norm / math.sqrt(blocks) if self.bounded else 1.0
+            known = Layout(fitted.kinds, fitted.blocks, fitted.keys, frozenset(keys), scale)
+            self._layouts = {**self._layouts, keys: known} if len(self._layouts) < LAYOUTS else {}
+        return known
 
-    def rows_of(self, blocks: dict[Key, Entries], n: int) -> Matrix:
-        """The rows that these entries of the columns give; those of one row stand for all."""
-        names, entries = self._need_fit().names, dict[Any, Entries](blocks)
-        for left, right in self.interactions:
-            (i, a), (j, b) = blocks[left], blocks[right]
-            entries[left, right] = i * len(names[right]) + j, a * b
-        if self.intercept:
-            entries[None] = np.zeros(1, np.int64), np.ones(1)
-        x = np.zeros((n, self.dim))
-        rows, start = np.arange(n), 0
-        for block, (position, value) in entries.items():
-            x[rows, start + position] = value
-            start += len(names[block])
-        return self.scaled(x)
-
-    def scaled(self, x: Matrix) -> Matrix:
-        """``x``, of whose entries none exceeds 1, with rows no longer than ``max_norm``.
+    def dense(self, columns: Integers, values: Matrix) -> Matrix:
+        """The rows with these entries.
 
         No entry exceeds the scale and a row has one per block, so rounding cannot add up: the norm
         stays within a few ulps of ``max_norm`` whatever the number of blocks.
         """
-        x *= self.max_norm / math.sqrt(len(self.blocks))
-        x += 0.0  # no -0.0: a vector has one spelling
-        return x
+        return dense(columns, values, self.dim)
+
+    def check_action(self, action: Record) -> None:
+        """Raise where strict features cannot use an action, whatever its context."""
+        if self.strict:
+            fitted = self._need_fit()
+            own = {column: kind for column, kind in fitted.kinds.items() if column in action}
+            self.notice(Counter(Side(own, [], fitted.keys, remembered=0).stack([action]).found))
+
+    def notice(self, found: Mapping[Unmatched, int]) -> None:
+        """Count what became zeros; raise at the first of it where the features are strict."""
+        places = {column: k for k, column in enumerate(self.columns)}
+
+        def order(what: Unmatched) -> tuple[int, str]:  # by columns, then keys that are no column
+            return places.get(what.column, len(places)), str(what.column)
+
+        ordered = sorted(found, key=order)
+        forbidden = [what for what in ordered if what.kind != "other"]
+        if self.strict and forbidden:
+            known = dict(self._need_fit().learned["categories"])
+            raise complaint(forbidden[0], self.columns, known.get(forbidden[0].column, ()))
+        self.unmatched.add({what: found[what] for what in ordered})
+
+    @property
+    def columns(self) -> list[Key]:
+        """The names of all columns that the features use."""
+        return [*self.numeric, *self.categorical, *self.hashed, *self.tags]
 
     @property
     def blocks(self) -> list[Any]:
@@ -230,6 +312,38 @@ class Features:
     def widths(self) -> dict[Any, int]:
         """Number of features of each block."""
         return {block: len(names) for block, names in self._need_fit().names.items()}
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """Name and number of features of each block, in the order of the features.
+
+        >>> features = Features(categorical=["ad", "hour"], interactions=[("ad", "hour")])
+        >>> features.fit([{"ad": "a", "hour": 0}, {"ad": "b", "hour": 1}]).groups
+        {'ad': 2, 'hour': 2, 'ad * hour': 4, 'intercept': 1}
+        """
+        groups: dict[str, int] = {}
+        for block, width in self.widths.items():
+            columns = ["intercept"] if block is None else self.columns_of(block)
+            name = " * ".join(map(str, columns))
+            while name in groups:  # the columns 0 and "0", or a column that is called intercept
+                name += "'"
+            groups[name] = width
+        return groups
+
+    def unbounded(self) -> "Features":
+        """These features with rows as long as they come: nothing is divided.
+
+        A category is a one, a number is between -1 and 1, an interaction is the product of its
+        columns and the intercept is 1. For policies that need no bound on the norm.
+
+        >>> features = Features(numeric=["price"], categorical=["ad"])
+        >>> _ = features.fit([{"price": 10, "ad": "a"}, {"price": 30, "ad": "b"}])
+        >>> features.unbounded().transform([{"price": 15, "ad": "b"}])
+        array([[-0.5,  0. ,  1. ,  1. ]])
+        """
+        copy = type(self).from_dict(self.to_dict() | {"bounded": False})
+        copy.unmatched = deepcopy(self.unmatched)
+        return copy
 
     def with_categories(self, more: Mapping[Key, Iterable[Any]]) -> "Features":
         """These features with further categories; those there were stay what they are.
@@ -263,7 +377,9 @@ class Features:
     def to_dict(self) -> dict[str, Any]:
         """All options and what ``fit`` learned, exactly, as JSON can hold it."""
         # Options at their defaults are left out: a map of before they existed has the same dict.
-        noticing = {"ignore": self.ignore, "optional": self.optional, "strict": self.strict}
+        later = {"ignore": self.ignore, "optional": self.optional, "strict": self.strict}
+        later |= {"missing": self.missing, "tags": self.tags, "other": self.other}
+        later |= {"scale": [list(item) for item in self.scale.items()]}
         # Pairs in place of dicts, since JSON would turn the column 0 into "0".
         return {
             "kind": "features",
@@ -274,7 +390,8 @@ class Features:
             "intercept": self.intercept,
             "max_norm": self.max_norm,
             "fitted": deepcopy(self._fitted and self._fitted.learned),
-            **{name: deepcopy(value) for name, value in noticing.items() if value},
+            **{name: deepcopy(value) for name, value in later.items() if value},
+            **({} if self.bounded else {"bounded": False}),
         }
 
     @classmethod
@@ -287,46 +404,75 @@ class Features:
         """
         if d.get("kind") != "features":
             raise wrong("kind", d.get("kind"), "'features'")
-        options = {name: value for name, value in d.items() if name not in ("kind", "fitted")}
-        features = cls(**options | {"hashed": dict(d["hashed"])})
+        options = {k: v for k, v in d.items() if k not in ("kind", "fitted", "bounded")}
+        options |= {name: dict(options.get(name, ())) for name in ("hashed", "scale")}
+        features = cls(**options)
+        features.bounded = flag("bounded", d.get("bounded", True))
         if d["fitted"] is not None:
-            features._fitted = features._with_names(**deepcopy(d["fitted"]))
+            features._take_over(deepcopy(d["fitted"]))
         return features
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles leave out what is computed again when needed."""
+        return {**self.__dict__, "_layouts": {}}
 
     def _need_fit(self) -> "_Fitted":
         if self._fitted is None:
             raise ValueError("these Features have seen no rows yet: call fit first")
         return self._fitted
 
-    def _with_names(
-        self, ranges: list[Any], categories: list[Any], others: list[str] | None = None
-    ) -> "_Fitted":
-        values = dict(categories)
-        names: dict[Any, list[str]] = {column: [str(column)] for column in self.numeric}
-        for column in self.categorical:
-            names[column] = [f"{column}={value}" for value in values[column]]
-        for column, buckets in self.hashed.items():
-            names[column] = [f"{column}#{bucket}" for bucket in range(buckets)]
+    def _take_over(self, learned: dict[str, Any]) -> None:
+        """Go on with what ``fit`` learned, as ``to_dict`` gives it."""
+        kinds = self._kinds(learned)
+        names: dict[Any, list[str]] = {column: kind.names for column, kind in kinds.items()}
         for left, right in self.interactions:
             names[left, right] = [f"{a} * {b}" for a in names[left] for b in names[right]]
         if self.intercept:
             names[None] = ["intercept"]
-        slots = {
-            column: {text_of(value): (position, 1) for position, value in enumerate(values[column])}
-            for column in self.categorical
-        }
-        learned = {"ranges": ranges, "categories": categories}
-        learned |= {"others": others} if others else {}
-        keys = frozenset([*self.columns, *self.ignore, *(others or ())])
-        return _Fitted(names, {column: ends for column, *ends in ranges}, slots, learned, keys)
+        blocks, start = [], 0
+        for block, inside in names.items():
+            columns = self.columns_of(block)  # of a pair, the second varies faster
+            steps = [len(names[columns[1]]), 1] if len(columns) == 2 else [1]
+            blocks.append(Block(start, list(zip(columns, steps, strict=False))))
+            start += len(inside)
+        keys = frozenset([*self.columns, *self.ignore, *learned.get("others", ())])
+        self._fitted, self._layouts = _Fitted(names, kinds, blocks, learned, keys), {}
+
+    def _kinds(self, learned: dict[str, Any]) -> dict[Key, Kind]:
+        """Returns every column with what was learned of it."""
+        ranges = {column: ends for column, *ends in learned["ranges"]}
+        quantiles, values = dict(learned.get("quantiles", ())), dict(learned["categories"])
+        kinds: dict[Key, Kind] = {}
+        for column in self.numeric:
+            how = self.scale.get(column, "linear")
+            if how == "quantile":
+                curve = curve_by_quantiles(quantiles[column])
+            else:
+                refuse_for_scale(how, column, ranges[column][0], None)
+                curve = curve_by_range(how, *ranges[column])
+            kinds[column] = Number(column, curve, column in self.missing)
+        for column in self.categorical:
+            kinds[column] = self._category(column, values[column])
+        for column, buckets in self.hashed.items():
+            kinds[column] = Hashed(column, buckets, column in self.optional)
+        for column in self.tags:
+            kinds[column] = Tags(self._category(column, values[column]), self.bounded)
+        return kinds
+
+    def _category(self, column: Key, values: list[Any]) -> Category:
+        return Category.of(column, values, column in self.other, column in self.optional)
 
 
 class _Fitted(NamedTuple):
     names: dict[Any, list[str]]  # of each block: a column, a pair of them, or None: the intercept
-    ranges: dict[Key, list[float]]
-    slots: dict[Key, dict[str, Slot]]  # of each category, by its text
+    kinds: dict[Key, Kind]  # of each column
+    blocks: list[Block]
     learned: dict[str, Any]  # the same, as ``to_dict`` gives it
     keys: frozenset[Key]  # that a row may have: columns, those to ignore, and others seen in fit
+
+
+def _nowhere(column: Key, records: list[Record]) -> NoReturn:
+    raise ValueError(f"column {column!r} is in no row: expected one of {[*records[0]]}")
 
 
 # ------------------------------------------------------------------------------------- options
@@ -343,6 +489,14 @@ def _columns(name: str, columns: Iterable[Key]) -> list[Key]:
     return checked
 
 
+def _some(name: str, columns: Iterable[Key], what: str, listed: list[Key]) -> list[Key]:
+    checked = _columns(name, columns)
+    for column in checked:
+        if column not in listed:
+            raise wrong(name, column, f"one of the {what} {listed}")
+    return checked
+
+
 def _pairs(interactions: Iterable[Any], columns: list[Key]) -> list[tuple[Key, Key]]:
     pairs: list[tuple[Key, Key]] = []
     for k, pair in enumerate(interactions):
@@ -354,28 +508,3 @@ def _pairs(interactions: Iterable[Any], columns: list[Key]) -> list[tuple[Key, K
             raise wrong(f"interactions[{k}]", pair, "every pair listed once")
         pairs.append((left, right))
     return pairs
-
-
-# -------------------------------------------------------------------------------------- blocks
-
-
-def _scaled(numbers: Vector, low: float, high: float) -> Entries:
-    width = high / 2 - low / 2  # halves, since high - low may overflow
-    with np.errstate(over="ignore"):  # infinity is clipped to 1
-        scaled = (numbers / 2 - low / 2) / width * 2 - 1 if width else numbers - low
-    # np.clip takes longer for a single number, which a context has
-    return np.zeros(len(numbers), np.int64), np.minimum(np.maximum(scaled, -1.0), 1.0)
-
-
-def _arrays(slots: list[Slot]) -> Entries:
-    positions, values = zip(*slots, strict=True)
-    return np.array(positions, np.int64), np.array(values, np.float64)
-
-
-@lru_cache(maxsize=2**16)
-def _hash_slot(text: str, buckets: int) -> Slot:
-    """Bucket and sign of a value; not by Python's ``hash``, which differs between processes."""
-    if text == MISSING:
-        return NOTHING
-    number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-    return (number >> 1) % buckets, 1 - 2 * (number & 1)

@@ -10,7 +10,11 @@ from belated.core.types import Integers
 from belated.features.columns import Features
 from belated.features.rows import Key, text_of
 
-_MEANING = ("numeric", "categorical", "hashed", "interactions", "intercept", "max_norm")
+_MEANING = (
+    *("numeric", "categorical", "hashed", "interactions", "intercept", "max_norm"),
+    *("missing", "tags", "scale", "other", "bounded"),
+)
+_NUMBERS = ("ranges", "quantiles")  # what was learned of numbers
 
 
 def grown(old: Features, new: Features) -> Features:
@@ -24,9 +28,10 @@ def grown(old: Features, new: Features) -> Features:
             before = getattr(old, option)
             raise wrong(f"features: {option}", getattr(new, option), f"{before!r}, as before")
     before, after = old.to_dict(), new.to_dict()
-    if before["fitted"]["ranges"] != after["fitted"]["ranges"]:
-        ranges = before["fitted"]["ranges"]
-        raise wrong("features: ranges", after["fitted"]["ranges"], f"{shown(ranges)}, as before")
+    for learned in _NUMBERS:
+        numbers, others = (d["fitted"].get(learned, []) for d in (before, after))
+        if numbers != others:
+            raise wrong(f"features: {learned}", others, f"{shown(numbers)}, as before")
     known, wanted = dict(before["fitted"]["categories"]), dict(after["fitted"]["categories"])
     for column, categories in known.items():
         given = {text_of(category) for category in wanted[column]}

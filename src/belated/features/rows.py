@@ -10,14 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from belated.core.arguments import wrong
-from belated.core.types import Vector
 
 Key: TypeAlias = str | int
 Record: TypeAlias = Mapping[Any, Any]
 
 ROWS = "a list of dicts, a 2-d numpy array or a pandas, polars or pyarrow table"
 CATEGORY = "a str, int, bool, None or finite float"
-MISSING = ""  # the text of a missing category: no JSON text is empty
+ABSENT = object()  # stands for the value of a column that a row lacks
 
 
 def records_of(name: str, rows: Any) -> list[Record]:
@@ -37,7 +36,7 @@ def records_of(name: str, rows: Any) -> list[Record]:
         raise TypeError(f"{name} = {rows!r}: expected {ROWS}")
     records = list(rows)
     for k, record in enumerate(records):
-        if not isinstance(record, Mapping):
+        if type(record) is not dict and not isinstance(record, Mapping):
             raise TypeError(f"{name}[{k}] = {record!r}: expected a dict; pass {ROWS}")
     if not records:
         raise ValueError(f"{name} has no rows: expected at least one")
@@ -53,44 +52,70 @@ def merged(actions: Any, context: Any) -> list[Record]:
     contexts = [context] * len(records) if shared else records_of("context", context)
     if len(contexts) != len(records):
         raise wrong("rows of context", len(contexts), f"{len(records)}, one for each action")
-    for k, (record, about) in enumerate(zip(records, contexts, strict=True)):
-        for key in record.keys() & about.keys():
-            where = f"key {key!r}{_in_row(k, records)}"
-            raise ValueError(f"{where} is in actions and context: expected in one")
+    for (row, record), about in zip(numbered(records), contexts, strict=True):
+        refuse_both(record.keys() & about.keys(), row)
     return [{**about, **record} for record, about in zip(records, contexts, strict=True)]
 
 
-def numbers_in(column: Key, records: list[Record]) -> Vector:
-    """The column as finite numbers, one in every row."""
-    values: list[Any] = [record.get(column) for record in records]
-    # One look at each type, not at each value: the usual column has one.
-    types = {kind for kind in set(map(type, values)) if issubclass(kind, Real)} - {bool}
-    for k, value in enumerate(values):
-        try:
-            fits = type(value) in types and math.isfinite(value)
-        except OverflowError:  # an int such as 10**400
-            fits = False
-        if not fits:
-            where = f"column {column!r}{_in_row(k, records)}"
-            raise wrong(where, value, "a finite number in every row")
-    return np.array(values, np.float64)
+def refuse_both(keys: Iterable[Any], row: int | None) -> None:
+    """Raises if there are keys that both an action and its context have."""
+    for key in keys:
+        raise ValueError(f"key {key!r}{_in_row(row)} is in actions and context: expected in one")
 
 
-def texts_in(column: Key, records: list[Record]) -> list[str]:
-    """The column as texts of categories, ``MISSING`` where a row lacks it."""
-    texts = []
-    for k, record in enumerate(records):
-        try:
-            texts.append(text_of(record[column]) if column in record else MISSING)
-        except (TypeError, ValueError):
-            where = f"column {column!r}{_in_row(k, records)}"
-            raise wrong(where, record[column], CATEGORY) from None
-    return texts
+def number_of(column: Key, value: Any, row: int | None) -> float:
+    """Returns a finite number as a float, or raises."""
+    if type(value) is float and math.isfinite(value):  # the usual number, quickly
+        return value
+    try:
+        if type(value) is not bool and isinstance(value, Real) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # an int such as 10**400
+        pass
+    expected = "a finite number in every row"
+    if is_missing(value):
+        value, expected = (
+            None if value is ABSENT else value,
+            f"{expected}, or the column in missing=",
+        )
+    raise wrong(named(column, row), value, expected)
 
 
-def _in_row(k: int, records: list[Record]) -> str:
-    """Names the row by its index, unless there is only one: the caller may count otherwise."""
-    return f" in row {k}" if len(records) > 1 else ""
+def is_missing(value: Any) -> bool:
+    """Returns whether a number is missing: None, NaN, or a row without the column."""
+    return value is None or value is ABSENT or (isinstance(value, Real) and value != value)
+
+
+def text_in(column: Key, value: Any, row: int | None) -> str:
+    """Returns the text of a category, or raises."""
+    try:
+        return text_of(value)
+    except (TypeError, ValueError):
+        raise wrong(named(column, row), value, CATEGORY) from None
+
+
+def tags_of(column: Key, value: Any, row: int | None) -> list[Any]:
+    """Returns the categories that a value lists, or raises."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        raise wrong(named(column, row), value, "a list of categories")
+    return list(value)
+
+
+def numbered(records: list[Record]) -> Iterable[tuple[int | None, Record]]:
+    """Returns rows with their index, unless there is only one: the caller may count otherwise."""
+    return enumerate(records) if len(records) > 1 else [(None, records[0])]
+
+
+def _in_row(row: int | None) -> str:
+    """Names the row in a message."""
+    return "" if row is None else f" in row {row}"
+
+
+def named(column: Key, row: int | None) -> str:
+    """Names a value of the column in a message."""
+    return f"column {column!r}{_in_row(row)}"
 
 
 @lru_cache(maxsize=2**16, typed=True)  # typed, since 1 == True

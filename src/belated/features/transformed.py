@@ -83,6 +83,11 @@ class Transformed:
         except AttributeError:
             return [f"x{i}" for i in range(dim)]
 
+    @property
+    def groups(self) -> dict[str, int]:
+        """One group of all features: a transformer does not say which belong together."""
+        return {"features": self.dim}
+
     def to_dict(self) -> dict[str, Any]:
         """Returns all but the transformer, whose type is kept by name. See ``restore``."""
         scale, dim = self._need_fit()

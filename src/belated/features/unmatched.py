@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from belated.core.arguments import shown
-from belated.core.types import Integers, Vector
-from belated.features.rows import Key, Record
+from belated.features.rows import Key
 
 MOST_NAMED = 200  # different findings that are told apart: what people send has no bound
 OTHERS = "(others)"  # stands for all further ones
@@ -30,13 +26,15 @@ class Unmatched(NamedTuple):
     kind
         "category": a value that is none of the column's categories. "key": a key that no column
         uses, as a misspelt one. "missing": a column that neither the action nor the context has.
+        "other": a value that counts as the category of all others, which is no surprise: it is
+        counted and no more.
     column
         The column, or the key.
     value
-        Of a category: its ``repr``.
+        Of a category, known or other: its ``repr``.
     """
 
-    kind: Literal["category", "key", "missing"]
+    kind: Literal["category", "key", "missing", "other"]
     column: Key
     value: str = ""
 
@@ -50,6 +48,7 @@ class Unmatched(NamedTuple):
         return {
             "category": f"{self.column} = {self.value} is not a known category",
             "key": f"no column uses the key {self.column!r}",
+            "other": f"{self.column} = {self.value} counts as other",
             "missing": f"the column {self.column!r} is missing",
         }[self.kind]
 
@@ -82,12 +81,13 @@ class UnmatchedCounts:
         for what, rows in found.items():
             if what not in self.counts and len(self.counts) >= MOST_NAMED:
                 what = what.unnamed()
-            if what not in self.counts:
-                self._new.append(what)
             count = rows if self.by_row else 1
+            if what.kind != "other":
+                if what not in self.counts:
+                    self._new.append(what)
+                self._slices[what, now] += count
+                self.total += count
             self.counts[what] = self.counts.get(what, 0) + count
-            self._slices[what, now] += count
-            self.total += count
         for old in [key for key in list(self._slices) if key[1] <= now - HOUR]:
             self._slices.pop(old, None)
 
@@ -103,41 +103,6 @@ class UnmatchedCounts:
         """Findings that are met for the first time since the last call."""
         new, self._new = self._new, []
         return new
-
-
-def found_in(
-    records: list[Record],
-    blocks: Mapping[Key, tuple[Integers, Vector]],
-    optional: Iterable[Key],
-    known: frozenset[Key],
-) -> Counter[Unmatched]:
-    """Returns the values that become zeros, each with its number of rows.
-
-    Parameters
-    ----------
-    records
-        Actions with their contexts.
-    blocks
-        Of each column that is no number, where its block is not zero and its value there.
-    optional
-        Columns that rows may lack.
-    known
-        Keys that rows may have.
-    """
-    found: Counter[Unmatched] = Counter()
-    for column, (_, values) in blocks.items():
-        if np.count_nonzero(values) == len(values):  # the quickest way to ask
-            continue
-        for k in np.flatnonzero(values == 0.0):
-            record = records[k]
-            if column in record:
-                found[Unmatched("category", column, shown(_plain(record[column])))] += 1
-            elif column not in optional:
-                found[Unmatched("missing", column)] += 1
-    unused = set[Any]().union(*records) - known
-    for key in sorted(key for key in unused if isinstance(key, str)):  # arrays have no names
-        found[Unmatched("key", key[:200])] += sum(key in record for record in records)
-    return found
 
 
 def complaint(
@@ -159,7 +124,3 @@ def complaint(
     else:
         said = f"key {given}: expected a column, one of {listed}, or the key named in ignore="
     return ValueError(said + hint)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

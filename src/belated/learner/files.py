@@ -18,7 +18,8 @@ from belated import registry
 from belated.core.arguments import wrong, wrong_type
 from belated.core.files import replacing
 from belated.features import FeatureMap, Features, Transformed
-from belated.model.state import DECIDED, OBSERVED, History, State, new_history
+from belated.learner.rows import arrays_of, history_of
+from belated.model.state import DECIDED, OBSERVED, State
 
 FORMAT, VERSION = "belated-bandit", 5
 
@@ -111,6 +112,8 @@ def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
     """Returns the feature map that was saved; ``given`` is the part that the file cannot hold."""
     description = header["features"]
     kind = description.get("kind") if isinstance(description, dict) else None
+    if kind == "vectors":
+        description = None
     if given is not None and (description is None or kind == "features"):
         raise wrong("features", given, "None: the file holds the features, if there were any")
     if description is None:
@@ -126,14 +129,14 @@ def rebuild_features(header: dict[str, Any], given: Any) -> FeatureMap | None:
     return Transformed.restore(description, given) if kind == "transformed" else given
 
 
-def flatten(state: State, history: History) -> dict[str, Any]:
+def flatten(state: State, history: Any) -> dict[str, Any]:
     """Returns all arrays except scratch, by name; the history is cut to the decisions made."""
     n = int(state.counts[DECIDED])
     parts = ("fit", "memory", "work")
     arrays = {k: value for k, value in state._asdict().items() if k not in parts}
     arrays |= {f"fit.{name}": value for name, value in state.fit._asdict().items()}
     arrays |= {f"memory.{name}": value for name, value in state.memory._asdict().items()}
-    return arrays | {"history.x": history.x[:n], "history.y": history.y[:n]}
+    return arrays | arrays_of(history, n)
 
 
 def copy_into(targets: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -144,15 +147,16 @@ def copy_into(targets: dict[str, Any], arrays: dict[str, Any]) -> None:
         target[...] = arrays[name]
 
 
-def fill(state: State, arrays: dict[str, Any]) -> History:
+def fill(state: State, arrays: dict[str, Any]) -> Any:
     """Copy saved arrays into the fresh ``state``; returns the saved history."""
     y = arrays["history.y"]
-    history = new_history(max(len(y), 64), state.theta.shape[0])
     state.counts[:] = arrays["counts"]
     if len(y) != state.counts[DECIDED]:
         raise ValueError(f"history of {len(y)} rounds, not {state.counts[DECIDED]}")
+    history = history_of(arrays, state.theta.shape[0])
     copy_into(flatten(state, history), arrays)
-    finite = np.isfinite(np.concatenate([a.ravel() for a in (state.W, state.W_inv, history.x)]))
-    if not finite.all() or state.counts[OBSERVED] != np.count_nonzero(~np.isnan(history.y)):
+    kept = [a.ravel() for a in (state.theta, state.W, state.W_inv, history[-2])]
+    returned = np.count_nonzero(~np.isnan(history.y))
+    if not np.isfinite(np.concatenate(kept)).all() or state.counts[OBSERVED] != returned:
         raise ValueError("numbers that do not belong together")
     return history

@@ -4,8 +4,8 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -13,7 +13,18 @@ from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong,
 from belated.core.events import Decision
 from belated.core.jit import has_compiled
 from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
+from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.estimators.laplace.fit import LaplaceFit, grouped
+from belated.estimators.laplace.renewing import settle
+from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.rows import (
+    checked_entries,
+    checked_groups,
+    placed,
+    refuse_wide,
+    rows_between,
+)
 from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
@@ -21,30 +32,52 @@ from belated.model.protocols import (
     Family,
     Policy,
     ResolvedPolicy,
+    can_revise,
     choose,
     claims_set,
     derivatives,
+    draw_parameter,
+    is_sparse,
     mean,
-    revise,
+    probabilities,
+    score_law,
 )
-from belated.model.state import DECIDED, OBSERVED, History, State, grown, new_history
+from belated.model.state import (
+    DECIDED,
+    OBSERVED,
+    State,
+    grown,
+    new_history,
+    new_sparse_history,
+    with_room,
+)
 from belated.model.steps import (
     DECIDE,
     LEARN,
+    are_within,
     choose_from_step,
     choose_step,
+    count_choices,
     decide_step,
+    exact_chances,
     first_state,
     fold_step,
+    gaussian_chances,
     is_within,
     learn_step,
+    play_sparse_step,
 )
+from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import DecisionSet, decision_set
+from belated.numerics.sparse import sparse
 
 log = logging.getLogger(__name__)
 
+Rows: TypeAlias = Matrix | SparseRows  # actions, one row each
+
 MANY = 100_000  # decisions: taking them in again may take a second or more
 BLOCK = 65_536  # decisions that are taken over at a time
+REPEATS = 2_500  # decisions from which a probability is counted: a standard error of 0.01 at most
 EXACT = 1e-12  # distance to which ``exact_theta`` is brought, in the norm of the certificate
 
 
@@ -56,6 +89,8 @@ class Choice:
     score: float
     estimate: float
     width: float
+    propensity: float = math.nan
+    probabilities: Vector | None = field(default=None, compare=False)
 
 
 def resolved(
@@ -86,16 +121,42 @@ class Learner:
 
     Parameters
     ----------
-    dim, family, policy, max_norm
+    dim, family, policy, max_norm, groups
         As in ``Bandit``.
     """
 
-    def __init__(self, dim: int, family: Family, policy: Policy, max_norm: float) -> None:
+    def __init__(
+        self,
+        dim: int,
+        family: Family,
+        policy: Policy,
+        max_norm: float,
+        groups: Mapping[str, int] | None = None,
+    ) -> None:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
         self.policy, self.estimator = resolved(self.dim, family, policy, self.max_norm)
-        self.state = first_state(self.policy, self.estimator, self.dim)
-        self.history = new_history(64, self.dim)
+        self.groups = checked_groups(groups, self.dim)
+        self.is_sparse = is_sparse(self.policy)
+        self.history: Any
+        if self.is_sparse:
+            refuse_wide(self.dim)
+            self.history = new_sparse_history(64)
+        else:
+            self.history = new_history(64, self.dim)
+        state = first_state(self.policy, self.estimator, self.dim)
+        if isinstance(state.fit, LaplaceFit):
+            state = state._replace(fit=grouped(state.fit, cast(Any, self.estimator), self.groups))
+        self.state = state
+        self._next_look = FIRST_LOOK
+        self._broken: list[Broken] = []
+
+    @property
+    def broken_assumptions(self) -> list[Broken]:
+        """The assumptions that the rewards speak against, as of when their number last doubled."""
+        if self.n_observed >= self._next_look:
+            self._broken, self._next_look = broken_assumptions(self), 2 * self.n_observed
+        return self._broken
 
     @property
     def n_decided(self) -> int:
@@ -110,7 +171,7 @@ class Learner:
     @property
     def can_revise(self) -> bool:
         """Return whether the estimator can exchange one reward for another."""
-        return type(self.estimator) in revise.cases
+        return can_revise(self.estimator)
 
     @property
     def has_set(self) -> bool:
@@ -119,15 +180,33 @@ class Learner:
 
     def stream(self, rng: np.random.Generator) -> np.random.Generator | None:
         """Returns ``rng`` for a policy that draws from it, and None for others, which is faster."""
-        return rng if getattr(self.policy, "randomised", True) else None
+        return rng if self.draws else None
 
-    def make_room(self, more: int) -> None:
-        """Let the history hold ``more`` decisions than it has."""
+    @property
+    def draws(self) -> bool:
+        """Return whether the policy draws random numbers."""
+        return bool(getattr(self.policy, "randomised", True))
+
+    def make_room(self, more: int, entries: int = 0) -> None:
+        """Let the history hold ``more`` decisions than it has, with ``entries`` together."""
+        if self.is_sparse:
+            self.history = with_room(self.history, self.n_decided, more, entries)
+            return
         while self.n_decided + more > self.history.y.shape[0]:
             self.history = grown(self.history)
 
-    def decide(self, actions: Matrix, rng: np.random.Generator) -> Decision:
-        """Choose a row of ``actions`` and record it; the id is the round, counted from 1."""
+    def decide(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Decision:
+        """Choose a row of ``actions`` and record it; the id is the round, counted from 1.
+
+        ``weighed`` says whether the decision has the probability of every action.
+        """
+        if self.is_sparse:
+            options = self.options(actions)
+            self.make_room(1, options.columns.shape[1])
+            row, *chosen = self._play_sparse(options, rng, records=True)
+            return Decision(row + 1, *chosen)
+        actions = cast(Matrix, actions)
+        weights = self._weights_of(actions) if weighed else None
         self.make_room(1)
         limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
         row, index, score, estimate, width = decide_step(
@@ -136,47 +215,134 @@ class Learner:
         if row < 0:
             raise self.too_long(actions)
         # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
-        return Decision(int(row) + 1, int(index), float(score), float(estimate), float(width))
+        numbers = int(index), float(score), float(estimate), float(width)
+        return Decision(int(row) + 1, *numbers, *_given(weights, int(index)))
+
+    def _play_sparse(
+        self, options: SparseRows, rng: np.random.Generator, records: bool
+    ) -> tuple[Any, ...]:
+        """Returns the row of the history and the fields of a ``Choice``, with probabilities."""
+        K = len(options.columns)
+        shares = np.empty(K)
+        row, index, score, estimate, width = play_sparse_step(
+            *(self.policy, self.state, self.history, options, rng),
+            *(normal_points(K), shares, records),
+        )
+        numbers = int(index), float(score), float(estimate), float(width)
+        return int(row), *numbers, *_given((shares, POINTS), int(index))
 
     def learn(self, rewards: Mapping[int, float]) -> None:
         """Take in rewards, by row of the history, and bring the estimate up to date once."""
         rows, values = np.array(list(rewards), np.int64), np.array(list(rewards.values()))
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
 
-    def choose(self, actions: Matrix, rng: np.random.Generator) -> Choice:
-        """Returns the choice that the policy would make now; nothing is recorded."""
+    def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
+        """Returns the choice that the policy would make now; nothing is recorded.
+
+        ``weighed`` says whether the choice has the probability of every action.
+        """
+        if self.is_sparse:
+            return self.choose_from(self.options(actions), rng)
+        actions = cast(Matrix, actions)
+        weights = self._weights_of(actions) if weighed else None
         limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
-        index, *numbers = choose_step(self.policy, self.state, self.history, actions, limit, stream)
+        index, score, estimate, width = choose_step(
+            self.policy, self.state, self.history, actions, limit, stream
+        )
         if index < 0:
             raise self.too_long(actions)
-        return Choice(int(index), *map(float, numbers))
+        numbers = int(index), float(score), float(estimate), float(width)
+        return Choice(*numbers, *_given(weights, int(index)))
 
-    def options(self, actions: Matrix) -> DecisionSet:
+    def options(self, actions: Rows) -> Any:
         """Returns actions that can be chosen from again and again, checked once."""
+        if self.is_sparse:
+            rows = actions if isinstance(actions, SparseRows) else sparse(actions)
+            return checked_entries(rows)
+        actions = cast(Matrix, actions)
         self.check_norms(actions)
         return decision_set(actions)
 
     def check_norms(self, actions: Matrix, name: str = "actions[{}]") -> None:
         """Raise where an action is not finite or longer than ``max_norm``."""
+        if self.is_sparse:
+            self.options(actions)
+            return
+        limit = self.max_norm * NORM_ROUNDING
+        if are_within(actions, limit):
+            return
         for k, x in enumerate(actions):
-            if not is_within(x, self.max_norm * NORM_ROUNDING):
+            if not is_within(x, limit):
                 raise self.too_long(actions[k : k + 1], name.format(k))
 
-    def choose_from(self, options: DecisionSet, rng: np.random.Generator) -> Choice:
+    def choose_from(self, options: Any, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Does the same as ``choose``, for actions that were prepared by ``options``."""
-        index, *numbers = choose_from_step(
+        if self.is_sparse:
+            return Choice(*self._play_sparse(options, rng, records=False)[1:])
+        weights = self._weights(options) if weighed else None
+        index, score, estimate, width = choose_from_step(
             self.policy, self.state, self.history, options, self.stream(rng)
         )
-        return Choice(int(index), *map(float, numbers))
+        numbers = int(index), float(score), float(estimate), float(width)
+        return Choice(*numbers, *_given(weights, int(index)))
+
+    @property
+    def weighs_cheaply(self) -> bool:
+        """True if the probabilities of all actions cost no more than a few decisions."""
+        kind = type(self.policy)
+        return not self.draws or kind in probabilities.cases or kind in score_law.cases
+
+    def _weights_of(self, actions: Matrix) -> tuple[Vector, float]:
+        """``_weights`` of actions that were not prepared."""
+        if not self.draws:
+            return np.zeros(len(actions)), 0
+        if not are_within(actions, self.max_norm * NORM_ROUNDING):
+            raise self.too_long(actions)
+        return self._weights(decision_set(actions))
+
+    def _weights(self, options: DecisionSet) -> tuple[Vector, float]:
+        """Returns how often the policy would play each option now, and of how many draws.
+
+        An infinite number of draws stands for exact shares. A policy without a case of
+        ``probabilities`` or ``score_law`` makes 2,500 decisions for it, with a stream of their own.
+        """
+        shares = np.zeros(len(options.rows))
+        if not self.draws:
+            return shares, 0
+        step, arguments = self._to_weigh(options, shares)
+        step(*arguments)
+        if step is not count_choices:
+            return shares, math.inf if step is exact_chances else POINTS
+        while shares.sum() < REPEATS:
+            step(*self._to_weigh(options, shares)[1])
+        return shares / REPEATS, REPEATS
+
+    def _to_weigh(self, options: DecisionSet, shares: Vector) -> tuple[Any, tuple[Any, ...]]:
+        """Returns the kernel that fills in the shares, and its arguments."""
+        policy, state, kind = self.policy, self.state, type(self.policy)
+        if kind in probabilities.cases:
+            return exact_chances, (policy, state, options, shares)
+        if kind in score_law.cases:
+            points = normal_points(min(options.rows.shape))
+            return gaussian_chances, (policy, state, options, points, shares)
+        # a policy that draws into its memory begins every time where it stands now
+        times = 1 if kind in draw_parameter.cases else REPEATS
+        apart = state._replace(memory=deepcopy(state.memory))
+        rng = np.random.default_rng((REPEATS, self.n_decided, int(shares.sum())))
+        return count_choices, (policy, apart, self.history, options, rng, times, shares)
 
     def fold(
-        self, moves: Integers, X: Matrix, rows: Integers, rewards: Vector, last: Integers
+        self, moves: Integers, X: Rows, rows: Integers, rewards: Vector, last: Integers
     ) -> None:
         """Take in a run of events; see ``fold_step``."""
-        self.make_room(len(X))
+        if self.is_sparse:
+            X = X if isinstance(X, SparseRows) else sparse(X)
+            self.make_room(len(X.columns), X.columns.size)
+        else:
+            self.make_room(len(X))
         fold_step(*self._to_fold(), moves, X, rows, rewards, last)
 
-    def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, History]:
+    def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, Any]:
         """Returns the first arguments of ``fold_step``."""
         return self.policy, self.estimator, self.family, self.state, self.history
 
@@ -195,24 +361,28 @@ class Learner:
                 *(other.dim, self.dim, n),
             )
         for start in range(0, n, BLOCK):
-            x = other.history.x[start : min(start + BLOCK, n)]
-            grown_x = np.zeros((len(x), self.dim))
-            grown_x[:, places] = x
-            nothing = np.zeros(len(x), np.int64)
-            decided = np.full(len(x), DECIDE, np.int64)
-            self.fold(decided, grown_x, nothing, np.zeros(len(x)), nothing)
-        rows = np.flatnonzero(~np.isnan(y[:n]))
-        last = np.zeros(len(rows), np.int64)
+            end = min(start + BLOCK, n)
+            rows = placed(rows_between(other.history, start, end), places, self.dim)
+            nothing, decided = (
+                np.zeros(end - start, np.int64),
+                np.full(end - start, DECIDE, np.int64),
+            )
+            self.fold(decided, rows, nothing, np.zeros(end - start), nothing)
+        returned = np.flatnonzero(~np.isnan(y[:n]))
+        last = np.zeros(len(returned), np.int64)
         last[-1:] = 1
-        learnt = np.full(len(rows), LEARN, np.int64)
-        self.fold(learnt, np.zeros((0, self.dim)), rows, y[rows], last)
+        learnt = np.full(len(returned), LEARN, np.int64)
+        self.fold(learnt, np.zeros((0, self.dim)), returned, y[returned], last)
 
     @property
     def is_compiled(self) -> bool:
         """Return whether the kernels for choosing and learning are in memory or on disk."""
-        return has_compiled(choose_step, *self._to_choose()) and has_compiled(
-            fold_step, *self._to_learn()
-        )
+        if self.draws and not self.is_sparse:
+            step, arguments = self._to_weigh(decision_set(np.zeros((1, self.dim))), np.zeros(1))
+            if not has_compiled(step, *arguments):
+                return False
+        step = play_sparse_step if self.is_sparse else choose_step
+        return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
 
     def warm_up(self) -> None:
         """Let the compiler do its work now; call it on a learner that is not needed afterwards."""
@@ -221,25 +391,30 @@ class Learner:
 
     def warm_up_choosing(self) -> None:
         """Compile the kernels that decide, and those that show a bandit."""
-        choose_step(*self._to_choose())
         x = np.zeros((1, self.dim))
-        self.choose_from(self.options(x), np.random.default_rng(0))
+        if not self.is_sparse:
+            choose_step(*self._to_choose())
+        self.choose_from(self.options(x), np.random.default_rng(0), weighed=True)
         self.intervals(x)
 
     def warm_up_learning(self) -> None:
         """Compile the kernels that take in decisions and rewards."""
-        self.make_room(1)
+        self.make_room(1, 1)
         fold_step(*self._to_learn())
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""
-        stream = self.stream(np.random.default_rng(0))
-        return self.policy, self.state, self.history, np.zeros((1, self.dim)), 1.0, stream
+        stream, x = self.stream(np.random.default_rng(0)), np.zeros((1, self.dim))
+        if self.is_sparse:
+            options = self.policy, self.state, self.history, sparse(x)
+            return *options, stream, normal_points(1), np.empty(1), False
+        return self.policy, self.state, self.history, x, 1.0, stream
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""
         zero, one = np.zeros(2, np.int64), np.array([DECIDE, LEARN])
-        return *self._to_fold(), one, np.zeros((1, self.dim)), zero, np.zeros(2), one
+        x = np.zeros((1, self.dim))
+        return *self._to_fold(), one, sparse(x) if self.is_sparse else x, zero, np.zeros(2), one
 
     def exact_theta(self) -> Vector:
         """Returns the estimate that ``theta`` is certified to be near, to rounding.
@@ -249,6 +424,10 @@ class Learner:
         """
         if not hasattr(self.estimator, "tol"):
             return self.state.theta.copy()
+        if isinstance(self.state.fit, LaplaceFit):
+            copy = deepcopy(self.state)
+            settle(self.family, copy, self.history, EXACT)
+            return copy.theta
         state, estimator = deepcopy(self.state), cast(Any, self.estimator)
         nothing = np.zeros(0, np.int64), np.zeros(0)
         learn_step(estimator._replace(tol=EXACT), self.family, state, self.history, *nothing)
@@ -327,6 +506,22 @@ class Learner:
             f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {self.max_norm:g}; "
             "scale the actions, raise max_norm, or pass features="
         )
+
+
+def _given(weights: tuple[Vector, float] | None, index: int) -> tuple[()] | tuple[float, Vector]:
+    """Returns the propensity of the action that was chosen, and the probabilities of all.
+
+    The choice counts as one more draw: of n among M draws, its propensity is (n + 1) / (M + 1). It
+    is never zero, and its inverse is, on average, the inverse of the true probability, but for what
+    is played with a probability far below 1 / M.
+    """
+    if weights is None:
+        return ()
+    shares, draws = weights
+    one = 1.0 / (draws + 1.0)
+    shares *= 1.0 - one
+    shares[index] += one
+    return float(shares[index]), shares
 
 
 def _finite(number: float) -> float | None:

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from belated.core.arguments import NORM_ROUNDING, array_of_numbers, shown, wrong
+from belated.core.sparse import SparseRows
 from belated.core.types import Matrix
 from belated.features import FeatureMap, Features, UnmatchedCounts
 from belated.features.prepared import Prepared
+from belated.ledger.vectors import as_sparse
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.learner import Learner
@@ -62,20 +64,32 @@ class Actions:
         self.listed = listed
         self._forget()
 
-    def matrix(self, names: Sequence[str] | None, context: Any) -> Matrix:
-        """Returns the vectors of the registered actions of these names, or of all."""
-        matrix = self._all(context)
+    def matrix(self, names: Sequence[str] | None, context: Any, sparse: bool = False) -> Any:
+        """Returns the vectors of the registered actions of these names, or of all.
+
+        They are a matrix, or sparse where that is asked for.
+        """
+        rows = self._all(context, sparse)
         if names is None:
-            return matrix
+            return rows
         if self._places is None:
             self._places = {name: place for place, name in enumerate(self.listed)}
-        return matrix[[self._places[name] for name in names]]
+        places = [self._places[name] for name in names]
+        if isinstance(rows, SparseRows):
+            return SparseRows(rows.columns[places], rows.values[places])
+        return rows[places]
 
-    def _all(self, context: Any) -> Matrix:
+    def _all(self, context: Any, sparse: bool) -> Matrix | SparseRows:
         if isinstance(self.features, Features):
             if self._prepared is None:
                 self._prepared = Prepared(self.features, list(self.listed.values()))
+            if sparse:
+                return self._prepared.sparse_rows(context)
             return self._prepared.transform(context)
+        matrix = self._given(context)
+        return as_sparse(matrix) if sparse else matrix
+
+    def _given(self, context: Any) -> Matrix:
         if self.features is not None or context is not None:
             return self.vectors(list(self.listed.values()), context)
         if self._matrix is None:
@@ -88,8 +102,10 @@ class Actions:
             self._options = learner.options(self.matrix(None, None))
         return self._options
 
-    def vectors(self, rows: Sequence[Any], context: Any) -> Matrix:
-        """Returns the vectors of actions that come with their features."""
+    def vectors(self, rows: Sequence[Any], context: Any, sparse: bool = False) -> Any:
+        """Returns the vectors of actions that come with their features; sparse if asked for."""
+        if sparse and isinstance(self.features, Features):
+            return self.features.sparse_rows(rows, context)
         if self.features is not None:
             matrix = array_of_numbers("features", self.features.transform(rows, context))
         elif context is not None:
@@ -98,7 +114,7 @@ class Actions:
             matrix = array_of_numbers("actions", list(rows))
         if matrix.shape != (len(rows), self.dim):
             raise ValueError(f"actions has shape {matrix.shape}: expected (K, {self.dim})")
-        return matrix
+        return as_sparse(matrix) if sparse else matrix
 
     def check(self, put: Mapping[str, Any], max_norm: float) -> None:
         """Raises if an action cannot be registered."""

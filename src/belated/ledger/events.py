@@ -113,6 +113,8 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     matrix: bytes = b""  # their features, if the bandit logs them
     request: str = ""
     subject: str = ""
+    n_actions: int = 0  # how many could be chosen; 0 where a version before 0.2 decided
+    probabilities: tuple[float, ...] | None = None  # of all these, if they were asked for
 
 
 class ActionsChange(msgspec.Struct, array_like=True, frozen=True):
@@ -138,6 +140,10 @@ class KeyChange(msgspec.Struct, array_like=True, frozen=True):
     bandit: str  # the bandit for which the key is good; "" for all
     scopes: tuple[str, ...]
     revoked: bool = False
+
+    def covers(self, bandit: str) -> bool:
+        """Return whether the key is for this bandit."""
+        return self.bandit in ("", bandit)
 
 
 def is_late(time: int, due: int | None, expired: bool) -> bool:

@@ -21,12 +21,14 @@ from belated.core.types import Matrix
 from belated.features import Features
 from belated.learner import files
 from belated.learner.learner import Learner
+from belated.learner.rows import history_of
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
 from belated.ledger.growth import Earlier
 from belated.ledger.ids import to_text
 from belated.ledger.spec import Spec
+from belated.ledger.vectors import matrix_of, sparse_rows
 from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
@@ -182,6 +184,10 @@ class Fold:
         due = self.first_due() if self.spreads else None
         return "" if due is None else nothing_learnt(self.n_held, (due - now) / 1e6)
 
+    def broken_assumptions(self) -> dict[str, str]:
+        """Returns the words on each assumption that the learnt rewards speak against, by name."""
+        return {broken.name: str(broken) for broken in self.learner.broken_assumptions}
+
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
         digest = sha256(msgspec.msgpack.encode([self.header(), self.pending]))
@@ -210,7 +216,7 @@ class Fold:
         """Returns the arrays that a snapshot keeps besides the actions that were played."""
         learner = self.learner
         known = files.flatten(learner.state, learner.history)
-        del known["history.x"]
+        known.pop("history.x", None)  # dense vectors have a file of their own
         waiting = iter(self.pending.items())
         parts = []
         while part := dict(islice(waiting, PART)):
@@ -223,13 +229,20 @@ class Fold:
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
-        """Go on where a snapshot was taken; ``x`` has room for more actions than it holds."""
-        learner, y = self.learner, arrays.pop("history.y")
+        """Go on where a snapshot was taken.
+
+        ``x`` holds dense vectors, and has room for more of them; it is empty where they are sparse.
+        """
+        learner, y = self.learner, arrays["history.y"]
         state = files.flatten(learner.state, learner.history)
-        files.copy_into({k: v for k, v in state.items() if k in arrays}, arrays)
-        room = np.full(len(x), np.nan)
-        room[: len(y)] = y
-        learner.history = History(x, room)
+        in_state = [name for name in state if not name.startswith("history.")]
+        files.copy_into({name: state[name] for name in in_state}, arrays)
+        if learner.is_sparse:
+            learner.history = history_of(arrays, learner.dim)
+        else:
+            room = np.full(len(x), np.nan)
+            room[: len(y)] = y
+            learner.history = History(x, room)
         self.ids = bytearray(arrays["ids"].tobytes())
         self.played = array("H", arrays["played"].tobytes())
         if not self.n_rows == len(self.played) == len(y) == learner.n_decided:
@@ -424,10 +437,10 @@ class Fold:
         plan = self._plan
         if not plan.moves:
             return
-        dim = self.learner.dim
+        sparse = self.learner.is_sparse
         self.learner.fold(
             np.array(plan.moves, np.int64),
-            np.frombuffer(bytearray().join(plan.xs)).reshape(-1, dim),  # writable, as others
+            sparse_rows(plan.xs) if sparse else matrix_of(plan.xs, self.learner.dim),
             np.array(plan.rows, np.int64),
             np.array(plan.rewards),
             np.array(plan.last, np.int64),

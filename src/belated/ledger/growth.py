@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from belated.core.sparse import SparseRows
 from belated.core.types import Integers
 from belated.features import Features
 from belated.features.growing import places_in
+from belated.ledger.vectors import dim_of, entries_of, is_sparse, packed
 
 
 class Earlier:
@@ -37,15 +39,16 @@ class Earlier:
 
     def present(self, x: bytes) -> bytes:
         """Returns a vector of the present length; features that ``x`` lacks are zero."""
-        if len(x) == 8 * self.dim:
+        dim = dim_of(x)
+        if dim == self.dim:
             return x
+        if is_sparse(x):
+            _, columns, values = entries_of(x)
+            places = self._places[dim][columns].astype(np.int32)
+            return packed(SparseRows(places[np.newaxis], values[np.newaxis]), 0, self.dim)
         vector = np.zeros(self.dim)
-        vector[self._places[len(x) // 8]] = np.frombuffer(x)
+        vector[self._places[dim]] = np.frombuffer(x)
         return vector.tobytes()
-
-    def knows(self, x: bytes) -> bool:
-        """Return whether a vector has a length that the features of this bandit have, or had."""
-        return len(x) == 8 * self.dim or (len(x) % 8 == 0 and len(x) // 8 in self._places)
 
     def listed(self) -> list[list[int]]:
         """Returns the places as a snapshot keeps them."""

@@ -1,16 +1,23 @@
 """One decision: the request to a bandit, and its answer."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from belated.core.arguments import shown, wrong
-from belated.core.types import Matrix
+from belated.core.sparse import SparseRows, count_rows, dense, without_row
+from belated.core.top import Places
+from belated.core.types import Matrix, Vector
 from belated.ledger.events import Decided
+from belated.ledger.vectors import as_sparse, packed
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner.learner import Choice
     from belated.ledger.fold import Fold
+
+T = TypeVar("T")
 
 
 class Ask(NamedTuple):
@@ -25,12 +32,13 @@ class Ask(NamedTuple):
     eligible: Sequence[str] | None = None
     names: Sequence[str] | None = None
     rows: Sequence[Any] | None = None
-    matrix: Matrix | None = None
+    matrix: Matrix | SparseRows | None = None
     played: str | None = None  # in shadow mode: the action that the caller plays
     propensity: float | None = None  # probability with which the caller played it
     request: str = ""
     digest: bytes = b""
     subject: str = ""
+    probabilities: bool = False  # whether to log the probabilities of all actions
 
 
 NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
@@ -39,13 +47,15 @@ NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
     """Returns the answer of a bandit to a request, with its reasons; nothing is written."""
     learner, spec = fold.learner, fold.spec
-    names, matrix = options(fold, ask)
+    names, rows = options(fold, ask, sparse=learner.is_sparse)
     registered = ask.rows is None and ask.matrix is None
+    weighed = spec.mode == "live" and not fold.spreads
     if registered and ask.eligible is None and fold.actions.features is None:
-        choice = learner.choose_from(fold.actions.options(learner), rng)
+        choice = learner.choose_from(fold.actions.options(learner), rng, weighed)
     else:
-        choice = learner.choose(matrix, rng)
-    index, propensity = _explored(fold, choice.index, len(matrix), rng)
+        choice = learner.choose(rows, rng, weighed)
+    index, chances = _explored(fold, choice, len(names), rng)
+    propensity = None if chances is None else float(chances[index])
     proposal = ""
     if spec.mode == "shadow":
         played = ask.played or spec.baseline
@@ -54,13 +64,13 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
         proposal, index, propensity = names[index], names.index(played), ask.propensity
     elif ask.played is not None:
         raise wrong("played", ask.played, "None: this bandit is not in shadow mode")
-    x = matrix[index]
     score, estimate, width = choice.score, choice.estimate, choice.width
     if index != choice.index:
+        x = dense(rows, learner.dim)[index]
         estimate, width = float(x @ learner.state.theta), learner.interval_width(x)
         score = estimate + width
     return Decided(
-        x.tobytes(),
+        packed(rows, index, learner.dim),
         names[index],
         index,
         propensity,
@@ -73,48 +83,100 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
         None if ask.eligible is None else tuple(ask.eligible),
         proposal,
         None if ask.names is None else tuple(ask.names),
-        matrix.tobytes() if spec.log_actions and not registered else b"",
+        dense(rows, learner.dim).tobytes() if spec.log_actions and not registered else b"",
         ask.request,
         ask.subject,
+        len(names),
+        tuple(chances.tolist()) if chances is not None and ask.probabilities else None,
     )
 
 
 def _explored(
-    fold: "Fold", best: int, n: int, rng: np.random.Generator
-) -> tuple[int, float | None]:
-    """Returns the action to take and its probability, if that is known."""
+    fold: "Fold", choice: "Choice", n: int, rng: np.random.Generator
+) -> tuple[int, Vector | None]:
+    """Returns the action to take and the probabilities of all; None in shadow mode."""
     if fold.spreads:
-        return int(rng.integers(n)), 1.0 / n
-    share = fold.spec.exploration
-    deterministic = fold.learner.stream(rng) is None
-    index = best
+        return int(rng.integers(n)), np.full(n, 1.0 / n)
+    share, index = fold.spec.exploration, choice.index
     if share > 0.0 and rng.random() < share:
         index = int(rng.integers(n))
-    if not deterministic:
+    if choice.probabilities is None:
         return index, None
-    return index, share / n + (1.0 - share if index == best else 0.0)
+    return index, share / n + (1.0 - share) * choice.probabilities
 
 
-def options(fold: "Fold", ask: Ask) -> tuple[Sequence[str], Matrix]:
-    """Returns names and vectors of the actions to choose from."""
-    actions = fold.actions
+def others(fold: "Fold", ask: Ask, index: int) -> Ask:
+    """Returns the same request without the action at ``index``."""
+    names = _without(names_of(fold, ask), index)
+    if ask.matrix is not None:
+        return ask._replace(names=names, matrix=without_row(ask.matrix, index))
     if ask.rows is not None:
-        matrix = actions.vectors(ask.rows, ask.context)
+        return ask._replace(names=names, rows=_without(ask.rows, index))
+    return ask._replace(eligible=names)
+
+
+def _without(items: Iterable[T], index: int) -> list[T]:
+    return [item for k, item in enumerate(items) if k != index]
+
+
+def rank_request(request: str, rank: int) -> str:
+    """Returns the request id of one decision of a ranking; a bandit has every id once.
+
+    >>> rank_request("page-7", 1), rank_request("page-7", 2)
+    ('page-7', 'page-7 (rank 2)')
+    """
+    return f"{request} (rank {rank})" if request and rank > 1 else request
+
+
+def in_place(ranked: Sequence[Decided]) -> list[Decided]:
+    """Returns the decisions of a ranking with indices and probabilities among all its actions.
+
+    In the log they are those among the actions that were left.
+    """
+    places, found = Places(ranked[0].n_actions), []
+    for body in ranked:
+        logged = body.probabilities
+        index, chances = places.take(body.index, None if logged is None else np.array(logged))
+        shown = None if chances is None else tuple(chances.tolist())
+        found.append(msgspec.structs.replace(body, index=index, probabilities=shown))
+    return found
+
+
+def names_of(fold: "Fold", ask: Ask) -> Sequence[str]:
+    """Returns the names of the actions to choose from: their places, where they have none."""
+    if ask.names is not None:
+        return ask.names
+    if ask.matrix is not None:
+        return [str(k) for k in range(count_rows(ask.matrix))]
+    if ask.rows is not None:
+        return [str(k) for k in range(len(ask.rows))]
+    return list(fold.actions.listed) if ask.eligible is None else ask.eligible
+
+
+def options(fold: "Fold", ask: Ask, sparse: bool = False) -> tuple[Sequence[str], Any]:
+    """Returns names and vectors of the actions to choose from, sparse where that is asked for."""
+    actions, names = fold.actions, names_of(fold, ask)
+    if ask.rows is not None:
+        matrix = actions.vectors(ask.rows, ask.context, sparse)
     elif ask.matrix is not None:
-        matrix = ask.matrix
+        matrix = _vectors(ask.matrix, actions.dim, sparse)
     else:
         for name in ask.eligible or ():
             if name not in actions.listed:
                 raise wrong("eligible", name, f"a registered action of {shown(fold.name)}")
-        names = list(actions.listed) if ask.eligible is None else ask.eligible
         if not names:
             raise ValueError(f"bandit {fold.name!r} has no action to choose from")
-        return names, actions.matrix(ask.eligible, ask.context)
-    if matrix.ndim != 2 or matrix.shape[1] != actions.dim or not len(matrix):
-        raise ValueError(
-            f"actions has shape {matrix.shape}: expected (K, {actions.dim}) with K >= 1"
-        )
-    names = [str(k) for k in range(len(matrix))] if ask.names is None else ask.names
-    if len(names) != len(matrix):
-        raise wrong("names", names, f"{len(matrix)}, one per action")
+        return names, actions.matrix(ask.eligible, ask.context, sparse)
+    n = count_rows(matrix)
+    if len(names) != n:
+        raise wrong("names", names, f"{n}, one per action")
     return names, matrix
+
+
+def _vectors(given: Matrix | SparseRows, dim: int, sparse: bool) -> Matrix | SparseRows:
+    """Returns vectors that came with a request, of the right length, sparse if asked for."""
+    if isinstance(given, SparseRows):
+        return given
+    if given.ndim != 2 or given.shape[1] != dim or not len(given):
+        raise ValueError(f"actions has shape {given.shape}: expected (K, {dim}) with K >= 1")
+    return as_sparse(given) if sparse else given

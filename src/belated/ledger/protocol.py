@@ -86,10 +86,7 @@ class Ledger(Protocol):
     """An append-only log of decisions and what became of them."""
 
     park_for: int  # microseconds for which a reward may precede its decision
-
-    @property
-    def identity(self) -> str:
-        """A name drawn when the ledger was made, by which snapshots of another one are refused."""
+    identity: str  # drawn when the ledger was made: snapshots of another one are refused by it
 
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
         """Write the drafts that are new, all in one transaction; durable when this returns.
@@ -98,6 +95,7 @@ class Ledger(Protocol):
         not ACCEPTED, PARKED or EXPIRED leaves no trace. Raises ``StoreUnavailableError``, and then
         nothing was written.
         """
+        return self.commit_all([drafts], follower)[0]
 
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None

@@ -36,8 +36,14 @@ from belated.ledger.events import (
     Position,
 )
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.proposing import NOTHING_SAID, Ask, decide
-from belated.ledger.protocol import Follower, Ledger, NewBanditError, StoreUnavailableError
+from belated.ledger.proposing import NOTHING_SAID, Ask, decide, names_of, others, rank_request
+from belated.ledger.protocol import (
+    Accepts,
+    Follower,
+    Ledger,
+    NewBanditError,
+    StoreUnavailableError,
+)
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -48,6 +54,7 @@ AT_ONCE = 100_000  # events
 # Looking these up in their enum costs as much as comparing them.
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
 _SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
+Approve = Callable[[Sequence[Outcome]], None]  # raises where nothing must be written
 Progress = Callable[[int], None]  # called with the number of events taken in
 
 
@@ -61,6 +68,15 @@ class Proposal(NamedTuple):
 
     draft: Draft
     body: Decided
+
+
+class _Approving(NamedTuple):
+    """A follower that may refuse what was judged, so that nothing is written."""
+
+    position: Position
+    accepts: Accepts
+    open_decisions: Callable[[Collection[bytes]], dict[bytes, Facts]]
+    approve: Approve
 
 
 @dataclass(slots=True, eq=False)
@@ -304,6 +320,10 @@ class Replica:
     def approve(self, outcomes: Sequence[Outcome]) -> None:
         """See ``Follower.approve``: every draft is judged by itself, so nothing is refused here."""
 
+    def approving(self, approve: Approve) -> Follower:
+        """Returns this replica as a follower whose ``approve`` is another one."""
+        return _Approving(self.position, self.accepts, self.open_decisions, approve)
+
     def configure(self, name: str, spec: Spec) -> bool:
         """Make a bandit, or change its settings; returns whether anything changed."""
         self.catch_up()
@@ -331,7 +351,7 @@ class Replica:
     def actions_draft(self, name: str, put: Mapping[str, Any], drop: Iterable[str]) -> Draft:
         """Returns the draft that registers and withdraws actions."""
         fold = self.fold(name)
-        fold.actions.check(put, fold.spec.max_norm)
+        fold.actions.check(put, fold.spec.bound)
         body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
         return Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)
 
@@ -390,3 +410,21 @@ class Replica:
             ask.subject,
         )
         return Proposal(draft, body)
+
+    def propose_top(self, name: str, ask: Ask, top: int) -> list[Proposal]:
+        """Draw up ``top`` decisions, each among the actions that the ones before it left.
+
+        Each has a request id of its own, see ``rank_request``.
+        """
+        fold = self.fold(name)
+        if fold.spec.mode == "shadow":
+            raise wrong("top", top, "a bandit that is not in shadow mode, where the caller plays")
+        n = len(names_of(fold, ask))
+        if top > n:
+            raise wrong("top", top, f"at most {n}, the number of actions")
+        request, proposals = ask.request, [self.propose(name, ask)]
+        for rank in range(2, top + 1):
+            ask = others(fold, ask, proposals[-1].body.index)
+            ask = ask._replace(request=rank_request(request, rank))
+            proposals.append(self.propose(name, ask))
+        return proposals

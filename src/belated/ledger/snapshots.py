@@ -121,7 +121,8 @@ def save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
         np.savez(file, **fold.arrays())
         file.flush()
         os.fsync(file.fileno())
-    n, dim = fold.n_rows, fold.learner.dim
+    sparse = fold.learner.is_sparse
+    n, dim = (0, 0) if sparse else (fold.n_rows, fold.learner.dim)
     room = n + n // 4 + 1024  # the rest of the file is a hole, which takes no space
     x = np.lib.format.open_memmap(actions, "w+", np.float64, (room, dim))
     for k in range(0, n, BLOCK):
@@ -129,15 +130,15 @@ def save_fold(fold: "Fold", arrays: Path, actions: Path) -> None:
     x.flush()
 
 
-def found(folder: Path) -> list[Path]:
-    """Returns the complete snapshots in a folder, oldest first."""
-    if not folder.is_dir():
+def found(folder: Path | str | None) -> list[Path]:
+    """Returns the complete snapshots in a folder, if there is one, oldest first."""
+    if folder is None or not Path(folder).is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.suffix != ".part")
+    return sorted(path for path in Path(folder).iterdir() if path.suffix != ".part")
 
 
 def load(
-    replica: Replica, folder: Path, fits: Callable[[Manifest], bool] = lambda _: True
+    replica: Replica, folder: Path | str | None, fits: Callable[[Manifest], bool] = lambda _: True
 ) -> Position:
     """Load the newest snapshot that fits into a fresh ``replica``; returns its position."""
     for path in reversed(found(folder)):
@@ -156,10 +157,8 @@ def load_one(
 
     A snapshot that contains a subject erased after it was taken is ignored.
     """
-    manifest = json.loads((path / "manifest.json").read_bytes())
-    if manifest["version"] != VERSION or manifest["ledger"] != replica.ledger.identity:
-        return False
-    if not fits(manifest):
+    manifest = manifest_of(path, replica.ledger)
+    if manifest is None or not fits(manifest):
         return False
     position = Position(*manifest["position"])
     if _erased_since(replica.ledger, position):
@@ -174,6 +173,13 @@ def load_one(
     replica.keys, replica.keys_changed = {key.id: key for key in keys}, True
     replica.position = position
     return True
+
+
+def manifest_of(path: Path, ledger: Ledger) -> Manifest | None:
+    """Returns the manifest of a snapshot; None if it is of another ledger or of another version."""
+    manifest: Manifest = json.loads((path / "manifest.json").read_bytes())
+    same = manifest["version"] == VERSION and manifest["ledger"] == ledger.identity
+    return manifest if same else None
 
 
 def load_fold(replica: Replica, header: dict[str, Any], arrays: Path, actions: Path) -> "Fold":

@@ -1,10 +1,11 @@
 """The settings of a bandit, as they are written into the log."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from belated import registry
 from belated.core.arguments import shown, wrong
 from belated.core.extremes import refuse_extremes
 from belated.features import FeatureMap, Features
@@ -25,6 +26,14 @@ CHOICES = {
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
 
+LARGEST_NORM = 1e6  # of an action, for policies that need no bound
+
+
+def vectors_in(groups: Mapping[str, int] | None) -> dict[str, Any] | None:
+    """Returns the ``features`` of a bandit whose actions are vectors with these groups."""
+    return None if groups is None else {"kind": "vectors", "groups": dict(groups)}
+
+
 class Spec(Settings, frozen=True):
     """Settings of a bandit as the log holds them.
 
@@ -33,7 +42,8 @@ class Spec(Settings, frozen=True):
     family, policy
         Type and values, as ``files.describe`` returns them.
     features
-        ``to_dict`` of a feature map; None where actions are vectors. Categories may be added.
+        ``to_dict`` of a feature map, or ``vectors_in`` groups; None where actions are vectors of
+        one group. Categories may be added.
     """
 
     family: dict[str, Any]
@@ -85,10 +95,30 @@ class Spec(Settings, frozen=True):
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
-        learner = Learner(self.dim, family, policy, self.max_norm)
+        learner = Learner(self.dim, family, policy, self.max_norm, self._groups())
         self._check_policy(learner)
         self._check_loop(learner)
         return learner
+
+    @property
+    def bound(self) -> float:
+        """Bound on the norm of an action; one that matters to no policy with sparse rows."""
+        return LARGEST_NORM if self.is_sparse else self.max_norm
+
+    @property
+    def is_sparse(self) -> bool:
+        """Return whether the policy takes rows as lists of their nonzero entries."""
+        name = self.policy["type"]
+        return name in registry.POLICIES and bool(
+            getattr(registry.load(registry.POLICIES, name), "sparse", False)
+        )
+
+    def _groups(self) -> dict[str, int] | None:
+        """Returns the groups of the features, which grow with them, or of vectors."""
+        described = self.features or {}
+        if _can_grow(described):
+            return Features.from_dict(described).groups
+        return described.get("groups")
 
     def _check_policy(self, learner: "Learner") -> None:
         from belated.model.protocols import draw_parameter, feedback_of

@@ -1,15 +1,16 @@
-"""Retention: the parts that are taken from old decisions. Shared by all stores.
+"""Retention and erasure: what is taken from decisions. Shared by all stores.
 
-Events themselves are kept: the state of a bandit is a fold over them. The parts that the fold does
-not read (the context, the subject of a decision, the caller's request, the features of the other
-actions) can go, and the state stays the same, bit for bit.
+Under retention the events themselves are kept: the state of a bandit is a fold over them. The parts
+that the fold does not read (the context, the subject of a decision, the caller's request, the
+features of the other actions) can go, and the state stays the same, bit for bit.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from belated.ledger.events import Decided
+from belated.ledger.events import NOBODY, Decided, Draft, Erasure, Event, Kind, Position
 
 _decided = msgspec.msgpack.Decoder(Decided)
 
@@ -41,3 +42,11 @@ def blanked(body: bytes) -> Blanked | None:
         return None
     rest = msgspec.structs.replace(decided, context=b"", subject="", request="", matrix=b"")
     return Blanked(msgspec.msgpack.encode(rest), decided.request, decided.subject)
+
+
+def erasure(bandit: str, time: int, decisions: Sequence[Event]) -> tuple[list[str], Draft]:
+    """Returns the requests that led to decisions, and the draft that says that they are erased."""
+    requests = [_decided.decode(event.body).request for event in decisions]
+    first = min((Position(event.tx, event.seq) for event in decisions), default=None)
+    body = msgspec.msgpack.encode(Erasure(len(decisions), first))
+    return requests, Draft(Kind.FORGOTTEN, bandit, NOBODY, time, body=body)

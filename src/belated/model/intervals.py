@@ -8,8 +8,16 @@ import numpy as np
 
 from belated.core.jit import kernel
 from belated.core.types import Matrix, Vector
-from belated.model.protocols import Family, Policy, dual_norm, factor_precision, radius
+from belated.model.protocols import (
+    Family,
+    Policy,
+    dual_norm,
+    factor_precision,
+    posterior_variances,
+    radius,
+)
 from belated.model.state import State
+from belated.numerics.sparse import sparse
 
 POSTERIOR_LEVEL = 0.95
 Z = NormalDist().inv_cdf(0.5 + POSTERIOR_LEVEL / 2.0)
@@ -29,9 +37,15 @@ def posterior_widths(policy: Policy, family: Family, state: State, X: Matrix) ->
     S is the dispersion times the inverse of the matrix of ``factor_precision``. For Gaussian
     rewards and the prior N(0, sd^2 / lam I) that is the exact posterior; for other families it is
     Laplace's approximation, whose Hessian is taken where the estimator keeps it, near theta: the
-    width is within a few per cent, at most 10, of that with the Hessian at theta.
+    width is within a few per cent, at most 10, of that with the Hessian at theta. The default
+    policy renews its Hessian less often: in a trial its widths were up to 20 per cent too small
+    after 26 rewards, and within 7 after 3,000.
     (C. M. Bishop: Pattern Recognition and Machine Learning, 2006, sections 3.3 and 4.5.)
     """
+    if type(state.fit) in posterior_variances.cases:
+        variances = np.empty(len(X))
+        posterior_variances(state.fit, sparse(X), variances)
+        return np.asarray(Z * np.sqrt(variances))
     d = state.theta.shape[0]
     U = np.zeros((d, d))
     factor_precision(state.fit, state, U)

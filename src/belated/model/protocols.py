@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from belated.core.arguments import checked, shown
+from belated.core.arguments import checked, shown, wrong
 from belated.core.generic import generic, generic_with_default
 from belated.core.jit import inlined_kernel
+from belated.core.sparse import SparseRows
 from belated.core.types import Matrix, Vector
 from belated.model.state import History, State
 from belated.numerics.lowered.products import quadratic
@@ -149,6 +150,14 @@ def take_in(estimator: Any, family: Any, state: State, x: Vector, y: float) -> N
     """Updates ``state.fit`` with one returned reward. ``W`` and the history hold it already."""
 
 
+@generic_with_default
+def take_in_row(
+    estimator: Any, family: Any, state: State, history: Any, row: int, y: float
+) -> None:
+    """Does the same as ``take_in`` for a row of the history, which may be sparse."""
+    take_in(estimator, family, state, history.x[row], y)
+
+
 @generic
 def refit(estimator: Any, family: Any, state: State, history: History) -> None:
     """Bring ``state.theta`` and its certified error up to date."""
@@ -163,11 +172,32 @@ def revise(estimator: Any, family: Any, state: State, x: Vector, old: float, new
     return
 
 
+@generic_with_default
+def revise_row(
+    estimator: Any, family: Any, state: State, history: Any, row: int, old: float, new: float
+) -> None:
+    """Does the same as ``revise`` for a row of the history, which may be sparse."""
+    revise(estimator, family, state, history.x[row], old, new)
+
+
+def can_revise(estimator: Estimator) -> bool:
+    """Return whether the estimator can exchange one reward for another."""
+    return type(estimator) in revise.cases or type(estimator) in revise_row.cases
+
+
 @generic
 def factor_precision(fit: Any, state: State, U: Matrix) -> None:
     """``U'U`` becomes a(phi) times the Hessian of the penalised negative log-likelihood.
 
     An estimator with a case gives a posterior interval to every policy without a confidence set.
+    """
+
+
+@generic
+def posterior_variances(fit: Any, rows: SparseRows, out: Vector) -> None:
+    """Fills in the posterior variance of x'theta for each row x.
+
+    An estimator that keeps the covariance itself has a case, in place of ``factor_precision``.
     """
 
 
@@ -183,7 +213,8 @@ class Policy(Protocol):
     A policy may have further attributes:
 
     - ``randomised``, False if it draws no random numbers: ``choose`` is then handed None for
-      ``rng``, which saves a third of the time.
+      ``rng``, which saves a third of the time. One that does draw has a case of ``probabilities``
+      or ``score_law`` if the probability of what it plays is to be had at the price of a decision.
     - ``new_memory(dim)``, which returns what the policy keeps besides the state, a NamedTuple of
       arrays that ``remember`` updates.
     - ``refuses(family)``, which returns why it cannot learn from this family, or an empty text.
@@ -192,6 +223,8 @@ class Policy(Protocol):
     - ``feedback``, the name of the feedback it learns from, if that is not identified rewards.
     - ``window``, a field with the default None, if it must know how long a conversion is waited
       for: a simulation fills it in, and refuses one that differs from that of its feedback.
+    - ``sparse``, True if it takes rows as lists of entries, keeps the history in that form and no
+      matrix W. It needs no bound on norms and has one prior per group of features.
     - ``linear_mean``, True if it estimates the mean reward itself as x'theta, whatever the mean
       function of the family.
 
@@ -220,6 +253,17 @@ def deterministic(policy_type: type[P]) -> type[P]:
     return policy_type
 
 
+def takes_sparse_rows(policy_type: type[P]) -> type[P]:
+    """Class decorator for a policy that takes rows as lists of their nonzero entries."""
+    policy_type.sparse = True  # type: ignore[attr-defined]
+    return policy_type
+
+
+def is_sparse(policy: Any) -> bool:
+    """Returns whether the policy takes rows as lists of their nonzero entries."""
+    return bool(getattr(policy, "sparse", False))
+
+
 def refusal(policy: Any, family: Family) -> str:
     """Returns why the policy cannot learn from rewards of this family; empty where it can."""
     return str(getattr(policy, "refuses", lambda family: "")(family))
@@ -235,6 +279,9 @@ def refuse_family(policy: Any, family: Family) -> None:
 def accepted(policy: P, family: Family) -> P:
     """Returns the policy, its values checked again; raises if it cannot learn from the family."""
     refuse_family(policy, family)
+    if getattr(family, "learns_sd", False) and not is_sparse(policy):
+        expected = f"a number: {type(policy).__name__} does not learn the noise"
+        raise wrong("sd", None, expected)
     return checked(policy)
 
 
@@ -267,6 +314,23 @@ def choose(
     """Returns the row of ``actions`` to play, its score, estimate and width.
 
     It must not modify anything but ``state.work``, ``actions.work`` and ``rng``.
+    """
+
+
+@generic
+def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) -> None:
+    """Fills in the probability with which ``choose`` returns each row, where it is known exactly.
+
+    It may modify what ``choose`` may. A policy with a case of neither this nor ``score_law`` is
+    asked 2,500 times what it would play (``Learner.probabilities``).
+    """
+
+
+@generic
+def score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
+    """Fills in the law N(mean, R R') of the scores that ``choose`` draws, to play the highest.
+
+    R is the first columns of ``root``, (K, the larger of K and d); returns their number.
     """
 
 

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.generic import generic_with_default
 from belated.core.jit import inlined_kernel
+from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.numerics.linalg import grow
 from belated.numerics.pruning import new_cap
+from belated.numerics.sparse import entry, n_entries
 
 LOG_DET, ERROR, SLACK = 0, 1, 2  # slots of State.scalars
 DECIDED, OBSERVED, PASSES, ROWS = 0, 1, 2, 3  # slots of State.counts
@@ -41,23 +44,39 @@ class History(NamedTuple):
     y: Vector  # (capacity,)   rewards; NaN until returned
 
 
+class SparseHistory(NamedTuple):
+    """The same, each row as the list of its nonzero entries, one after the other."""
+
+    starts: Integers  # (capacity + 1,) int64, the first entry of each row
+    columns: Integers  # (entries,) int32
+    values: Vector  # (entries,)
+    y: Vector  # (capacity,)
+
+
 class Nothing(NamedTuple):
     """The memory of a policy that needs none."""
 
 
-def new_state(dim: int, lam: float, fit: Any, memory: Any = Nothing()) -> State:  # noqa: B008
-    """Returns the state before the first decision."""
+def new_state(
+    dim: int,
+    lam: float,
+    fit: Any,
+    memory: Any = Nothing(),  # noqa: B008
+    designed: bool = True,
+) -> State:
+    """Returns the state before the first decision, with or without a design matrix."""
     scalars = np.zeros(3)
     scalars[LOG_DET] = dim * np.log(lam)
-    eye = np.eye(dim)
+    side = dim if designed else 0
+    eye = np.eye(side)
     return State(
         theta=np.zeros(dim),
         W=lam * eye,
         W_inv=eye / lam,
-        cap=new_cap(dim, lam),
+        cap=new_cap(side, lam) if designed else np.zeros(0),
         scalars=scalars,
         counts=np.zeros(4, np.int64),
-        work=np.zeros((WORK + dim, dim)),
+        work=np.zeros((WORK + side, dim)),
         fit=fit,
         memory=memory,
     )
@@ -66,6 +85,16 @@ def new_state(dim: int, lam: float, fit: Any, memory: Any = Nothing()) -> State:
 def new_history(capacity: int, dim: int) -> History:
     """Returns an empty history with room for ``capacity`` decisions."""
     return History(np.zeros((capacity, dim)), np.full(capacity, np.nan))
+
+
+def new_sparse_history(capacity: int) -> SparseHistory:
+    """Returns an empty sparse history with room for ``capacity`` decisions, and no entries."""
+    return SparseHistory(
+        np.zeros(capacity + 1, np.int64),
+        np.zeros(0, np.int32),
+        np.zeros(0),
+        np.full(capacity, np.nan),
+    )
 
 
 def grown(history: History) -> History:
@@ -77,12 +106,75 @@ def grown(history: History) -> History:
     return bigger
 
 
+def with_room(history: SparseHistory, decided: int, rows: int, entries: int) -> SparseHistory:
+    """Returns the history with room for further rows with this many entries together."""
+    starts, columns, values, y = history
+    if decided + rows > len(y):
+        more = len(y) // 2 + rows
+        starts = np.concatenate([starts, np.zeros(more, np.int64)])
+        y = np.concatenate([y, np.full(more, np.nan)])
+    if starts[decided] + entries > len(values):
+        more = len(values) // 2 + entries
+        columns = np.concatenate([columns, np.zeros(more, np.int32)])
+        values = np.concatenate([values, np.zeros(more)])
+    return SparseHistory(starts, columns, values, y)
+
+
+@n_entries.case(History)
+def _n_dense(history: History, row: int) -> int:
+    return history.x.shape[1]
+
+
+@entry.case(History)
+def _dense_entry(history: History, row: int, k: int) -> tuple[int, float]:
+    return k, history.x[row, k]
+
+
+@n_entries.case(SparseHistory)
+def _n_sparse(history: SparseHistory, row: int) -> int:
+    return history.starts[row + 1] - history.starts[row]
+
+
+@entry.case(SparseHistory)
+def _sparse_entry(history: SparseHistory, row: int, k: int) -> tuple[int, float]:
+    at = history.starts[row] + k
+    return history.columns[at], history.values[at]
+
+
+@generic_with_default
+def put(history: Any, row: int, rows: Any, k: int) -> None:
+    """Writes row ``k`` of ``rows`` into a row of the history; a sparse history has sparse rows."""
+    for i in range(rows.shape[1]):
+        history.x[row, i] = rows[k, i]
+
+
+@put.case(SparseHistory)
+def _put_sparse(history: SparseHistory, row: int, rows: SparseRows, k: int) -> None:
+    at = history.starts[row]
+    for i in range(rows.columns.shape[1]):
+        if rows.values[k, i] != 0.0:
+            history.columns[at], history.values[at] = rows.columns[k, i], rows.values[k, i]
+            at += 1
+    history.starts[row + 1] = at
+
+
+@generic_with_default
+def widen_design(history: Any, row: int, state: State, fresh: bool) -> None:
+    """Adds the square of a row to ``W``, where the state has one."""
+    if state.W.shape[0] > 0:
+        state.scalars[LOG_DET] = grow(
+            state.W, state.W_inv, state.scalars[LOG_DET], 1.0, history.x[row], fresh, state.work[0]
+        )
+
+
+@widen_design.case(SparseHistory)
+def _no_design(history: SparseHistory, row: int, state: State, fresh: bool) -> None:
+    return
+
+
 @inlined_kernel
-def absorb(state: State, history: History, row: int, y: float) -> None:
+def absorb(state: State, history: Any, row: int, y: float) -> None:
     """Records the returned reward of the decision in ``row`` and grows ``W``."""
     history.y[row] = y
     state.counts[OBSERVED] += 1
-    fresh = state.counts[OBSERVED] % REFACTOR_EVERY == 0
-    state.scalars[LOG_DET] = grow(
-        state.W, state.W_inv, state.scalars[LOG_DET], 1.0, history.x[row], fresh, state.work[0]
-    )
+    widen_design(history, row, state, state.counts[OBSERVED] % REFACTOR_EVERY == 0)

@@ -8,21 +8,36 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.generic import generic_with_default
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
-from belated.core.types import Integers, Matrix, Vector
+from belated.core.sparse import SparseRows
+from belated.core.types import Coarse, Integers, Matrix, Vector
 from belated.model.protocols import (
     Estimator,
     ResolvedPolicy,
     choose,
     draw_parameter,
+    is_sparse,
+    probabilities,
     radius,
     refit,
     remember,
-    revise,
+    revise_row,
+    score_law,
     set_norm,
-    take_in,
+    take_in_row,
 )
-from belated.model.state import DECIDED, OBSERVED, History, Nothing, State, absorb, new_state
+from belated.model.state import (
+    DECIDED,
+    OBSERVED,
+    Nothing,
+    SparseHistory,
+    State,
+    absorb,
+    new_state,
+    put,
+)
+from belated.numerics.gaussian_scores import fill_chances, highest_draw
 from belated.numerics.pruning import DecisionSet, decision_set, renew
 
 DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
@@ -32,15 +47,17 @@ def first_state(policy: ResolvedPolicy, estimator: Estimator, dim: int) -> State
     """Returns the state of a resolved policy before its first decision."""
     new_memory = getattr(policy, "new_memory", None)
     memory = Nothing() if new_memory is None else new_memory(dim)
-    return new_state(dim, policy.lam, estimator.new_fit(dim), memory)
+    designed = not is_sparse(policy)
+    lam = policy.lam if designed else 1.0
+    return new_state(dim, lam, estimator.new_fit(dim), memory, designed)
 
 
 @inlined_kernel
 def pick(
     policy: Any,
     state: State,
-    history: History,
-    options: DecisionSet,
+    history: Any,
+    options: Any,
     rng: np.random.Generator | None,
 ) -> tuple[int, float, float, float]:
     """Chooses one of ``options``, records nothing; returns its row, score, estimate and width."""
@@ -48,30 +65,44 @@ def pick(
     return choose(policy, state, options, rng)
 
 
+@generic_with_default
+def remember_row(history: Any, policy: Any, state: State, rows: Any, k: int) -> None:
+    """Lets the policy remember row ``k`` of ``rows``; one with sparse rows has no memory."""
+    remember(policy, state, rows[k])
+
+
+@remember_row.case(SparseHistory)
+def _nothing_to_remember(
+    history: SparseHistory, policy: Any, state: State, rows: Any, k: int
+) -> None:
+    return
+
+
 @inlined_kernel
-def record(policy: Any, state: State, history: History, row: int, x: Vector) -> None:
-    """Records that ``x`` was played, in ``row`` of the history; in no row where ``row`` is -1."""
+def record(policy: Any, state: State, history: Any, row: int, rows: Any, k: int) -> None:
+    """Records that row ``k`` of ``rows`` was played, in ``row`` of the history.
+
+    Nothing is written into the history where ``row`` is -1.
+    """
     if row >= 0:
-        for i in range(x.shape[0]):
-            history.x[row, i] = x[i]
+        put(history, row, rows, k)
     state.counts[DECIDED] += 1
-    remember(policy, state, x)
+    remember_row(history, policy, state, rows, k)
 
 
 @allocating_kernel
 def choose_step(
     policy: Any,
     state: State,
-    history: History,
+    history: Any,
     actions: Matrix,
     max_norm: float,
     rng: np.random.Generator | None,
 ) -> tuple[int, float, float, float]:
     """``pick`` one of ``actions``; row -1 where one of them is longer than ``max_norm``."""
     options = decision_set(actions)
-    for a in range(actions.shape[0]):
-        if not is_within(actions[a], max_norm):
-            return -1, 0.0, 0.0, 0.0
+    if not are_within(actions, max_norm):
+        return -1, 0.0, 0.0, 0.0
     return pick(policy, state, history, options, rng)
 
 
@@ -79,8 +110,8 @@ def choose_step(
 def choose_from_step(
     policy: Any,
     state: State,
-    history: History,
-    options: DecisionSet,
+    history: Any,
+    options: Any,
     rng: np.random.Generator | None,
 ) -> tuple[int, float, float, float]:
     """``pick`` one of ``options``, whose norms were checked when they were made."""
@@ -91,7 +122,7 @@ def choose_from_step(
 def decide_step(
     policy: Any,
     state: State,
-    history: History,
+    history: Any,
     actions: Matrix,
     max_norm: float,
     rng: np.random.Generator | None,
@@ -104,8 +135,67 @@ def decide_step(
     if index < 0:
         return -1, 0, 0.0, 0.0, 0.0
     row = state.counts[DECIDED]
-    record(policy, state, history, row, actions[index])
+    record(policy, state, history, row, actions, index)
     return row, index, score, estimate, width
+
+
+@allocating_kernel
+def play_sparse_step(
+    policy: Any,
+    state: State,
+    history: SparseHistory,
+    options: SparseRows,
+    rng: np.random.Generator,
+    points: Coarse,
+    shares: Vector,
+    records: bool,
+) -> tuple[int, int, float, float, float]:
+    """Does the same as ``decide_step`` for sparse rows, whose entries were checked before.
+
+    The probability of every action is filled into ``shares``, from the same law of scores: see
+    ``gaussian_chances``. Nothing is recorded unless ``records`` says so.
+    """
+    K = options.columns.shape[0]
+    mean, root = np.empty(K), np.empty((K, K))
+    r = score_law(policy, state, options, mean, root)
+    index, score = highest_draw(mean, root, r, rng)
+    fill_chances(mean, root, r, points, shares)
+    row = state.counts[DECIDED]
+    if records:
+        record(policy, state, history, row, options, index)
+    return row, index, score, mean[index], 0.0
+
+
+@allocating_kernel
+def exact_chances(policy: Any, state: State, options: DecisionSet, out: Vector) -> None:
+    """Fills in the probability of each option, for a policy with a case of ``probabilities``."""
+    probabilities(policy, state, options, out)
+
+
+@allocating_kernel
+def gaussian_chances(
+    policy: Any, state: State, options: DecisionSet, points: Coarse, out: Vector
+) -> None:
+    """Fills in the share of ``points`` at which each option wins: see ``score_law``."""
+    K, d = options.rows.shape
+    mean, root = np.empty(K), np.empty((K, max(K, d)))
+    r = score_law(policy, state, options, mean, root)
+    fill_chances(mean, root, r, points, out)
+
+
+@allocating_kernel
+def count_choices(
+    policy: Any,
+    state: State,
+    history: Any,
+    options: Any,
+    rng: np.random.Generator | None,
+    times: int,
+    out: Vector,
+) -> None:
+    """``pick`` so many ``times``; counts in ``out`` how often each option was chosen."""
+    for _ in range(times):
+        out[pick(policy, state, history, options, rng)[0]] += 1.0
 
 
 @kernel
@@ -118,20 +208,30 @@ def is_within(x: Vector, max_norm: float) -> bool:
     return square <= max_norm * max_norm
 
 
+@kernel
+def are_within(actions: Matrix, max_norm: float) -> bool:
+    """Return whether every row is finite and no longer than ``max_norm``."""
+    for a in range(actions.shape[0]):  # noqa: SIM110 (Numba compiles no generator)
+        if not is_within(actions[a], max_norm):
+            return False
+    return True
+
+
 @inlined_kernel
 def take_reward(
-    estimator: Any, family: Any, state: State, history: History, row: int, y: float
+    estimator: Any, family: Any, state: State, history: Any, row: int, y: float
 ) -> None:
     """Takes in the reward of a history row. ``catch_up`` must follow the last of several."""
     absorb(state, history, row, y)
-    take_in(estimator, family, state, history.x[row], y)
+    take_in_row(estimator, family, state, history, row, y)
 
 
 @inlined_kernel
-def catch_up(estimator: Any, family: Any, state: State, history: History) -> None:
+def catch_up(estimator: Any, family: Any, state: State, history: Any) -> None:
     """Bring the estimate up to date with the rewards taken in."""
     refit(estimator, family, state, history)
-    renew(state.cap, state.W, state.W_inv, state.counts[OBSERVED], state.work[0])
+    if state.W.shape[0] > 0:
+        renew(state.cap, state.W, state.W_inv, state.counts[OBSERVED], state.work[0])
 
 
 @kernel
@@ -139,7 +239,7 @@ def learn_step(
     estimator: Any,
     family: Any,
     state: State,
-    history: History,
+    history: Any,
     rows: Integers,
     rewards: Vector,
 ) -> None:
@@ -155,9 +255,9 @@ def fold_step(
     estimator: Any,
     family: Any,
     state: State,
-    history: History,
+    history: Any,
     moves: Integers,
-    X: Matrix,
+    X: Any,
     rows: Integers,
     rewards: Vector,
     last: Integers,
@@ -171,13 +271,13 @@ def fold_step(
     decided = 0
     for k in range(moves.shape[0]):
         if moves[k] == DECIDE:
-            record(policy, state, history, state.counts[DECIDED], X[decided])
+            record(policy, state, history, state.counts[DECIDED], X, decided)
             decided += 1
         elif moves[k] == LEARN:
             take_reward(estimator, family, state, history, rows[k], rewards[k])
         else:
             row = rows[k]
-            revise(estimator, family, state, history.x[row], history.y[row], rewards[k])
+            revise_row(estimator, family, state, history, row, history.y[row], rewards[k])
             history.y[row] = rewards[k]
         if last[k]:
             catch_up(estimator, family, state, history)
@@ -186,6 +286,8 @@ def fold_step(
 @inlined_kernel
 def covers(policy: Any, state: State, theta_star: Vector) -> bool:
     """Return whether ``theta_star`` is in the confidence set; False where the policy has none."""
+    if state.W.shape[0] == 0:
+        return False
     error = state.work[0]
     for i in range(theta_star.shape[0]):
         error[i] = state.theta[i] - theta_star[i]

@@ -148,20 +148,14 @@ def delay_depends_on_reward(observed: Observations, now: float) -> Alarm | None:
 MISSING_Z = 4.5
 
 
-def rewards_missing(
-    lost: int, closed: int, lost_before: int, closed_before: int, expected: float | None
-) -> Alarm | None:
-    """More decisions than expected got no reward within their window.
-
-    ``expected`` is a share; None: the share of the decisions before these.
-    """
-    if not closed or (expected is None and not closed_before):
+def rewards_missing(lost: int, closed: int, lost_before: int, closed_before: int) -> Alarm | None:
+    """More decisions got no reward within their window than of the decisions before these."""
+    if not closed or not closed_before:
         return None
-    usual = lost_before / closed_before if expected is None else expected
-    share = lost / closed
+    usual, share = lost_before / closed_before, lost / closed
     # a share known from few decisions is itself uncertain
-    n = closed if expected is not None else 1.0 / (1.0 / closed + 1.0 / closed_before)
-    pooled = usual if expected is not None else (lost + lost_before) / (closed + closed_before)
+    n = 1.0 / (1.0 / closed + 1.0 / closed_before)
+    pooled = (lost + lost_before) / (closed + closed_before)
     spread = math.sqrt(max(pooled * (1.0 - pooled), 1.0 / closed) / n)
     if share - usual < MISSING_Z * spread or share - usual < max(0.01, 0.2 * usual):
         return None
@@ -205,6 +199,11 @@ def nothing_learnt_yet(waiting: str) -> Alarm | None:
         f"Nothing has been learnt yet: {waiting}. Until then every action is drawn with the same "
         "probability.",
     )
+
+
+def assumption_broken(name: str, words: str) -> Alarm:
+    """The rewards speak against an assumption of the policy or the family."""
+    return Alarm(f"assumption-{name}", "bad", words)
 
 
 MOST_NAMED = 3  # findings in a sentence

@@ -4,13 +4,13 @@ A decision whose reward is still missing is not left out, which would make delay
 they are: it counts as waiting up to its age, and an expired one up to the end of its window.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from belated.core.arguments import array_of_numbers, not_negative, probability, wrong
+from belated.core.arguments import array_of_numbers, probability, wrong
 from belated.core.types import Vector
 
 
@@ -26,7 +26,6 @@ class DelayCurve:
     lower: Vector  # confidence band of ``waiting``
     upper: Vector
     at_risk: Vector  # decisions that waited at least this long
-    longest: float  # the longest delay or age seen: beyond it the curve says nothing
     n_returned: int
     n_censored: int
 
@@ -46,16 +45,6 @@ class DelayCurve:
     def median(self) -> float | None:
         """Delay within which half of the rewards come; None if fewer ever came."""
         return self.quantile(0.5)
-
-    def restricted_mean(self, limit: float | None = None) -> float:
-        """Mean of the delay cut at ``limit``: the area under the curve up to there.
-
-        Without a limit: up to the longest delay or age seen.
-        """
-        end = self.longest if limit is None else not_negative("limit", limit)
-        inside = self.times[self.times < end]
-        widths = np.diff(np.concatenate(([0.0], inside, [end])))
-        return float(widths @ np.concatenate(([1.0], self.waiting[: inside.size])))
 
 
 def checked_delays(delays: Any, returned: Any) -> tuple[Vector, Any]:
@@ -109,7 +98,6 @@ def delay_curve(delays: Any, returned: Any, confidence: float = 0.95) -> DelayCu
         lower=lower,
         upper=upper,
         at_risk=at_risk,
-        longest=float(delays.max(initial=0.0)),
         n_returned=int(returned.sum()),
         n_censored=int(delays.size - returned.sum()),
     )
@@ -134,13 +122,5 @@ def thinned(curve: DelayCurve, most: int) -> DelayCurve:
     if curve.times.size <= most:
         return curve
     keep = np.unique(np.linspace(0, curve.times.size - 1, most).round().astype(int))
-    return DelayCurve(
-        curve.times[keep],
-        curve.waiting[keep],
-        curve.lower[keep],
-        curve.upper[keep],
-        curve.at_risk[keep],
-        curve.longest,
-        curve.n_returned,
-        curve.n_censored,
-    )
+    steps = ("times", "waiting", "lower", "upper", "at_risk")
+    return replace(curve, **{name: getattr(curve, name)[keep] for name in steps})

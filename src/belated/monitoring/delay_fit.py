@@ -6,12 +6,11 @@ whose reward never comes (a mixture, known as a cure model).
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import probability, wrong
+from belated.core.arguments import wrong
 from belated.core.types import Matrix, Vector
 from belated.monitoring.delay_curve import checked_delays
 from belated.monitoring.laws import LOGNORMAL, WEIBULL, Law
@@ -52,16 +51,6 @@ class DelayFit:
         times = np.maximum(np.asarray(delays, np.float64), SHORTEST)
         z = (np.log(times) - self.mu) / self.sigma
         return 1.0 - self.returning + self.returning * np.exp(LAWS[self.law].beyond(z)[0])
-
-    def quantile(self, share: float) -> float | None:
-        """Delay within which ``share`` of all decisions have their reward; None if never."""
-        share = probability("share", share)
-        if share >= self.returning:
-            return None
-        inner = share / self.returning
-        if self.law == "lognormal":
-            return math.exp(self.mu + self.sigma * NormalDist().inv_cdf(inner))
-        return math.exp(self.mu + self.sigma * math.log(-math.log1p(-inner)))
 
 
 def fit_delay(

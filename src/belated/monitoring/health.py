@@ -20,12 +20,12 @@ class Facts:
 
     learns_on_arrival: bool = True  # False for a conversion loop, which waits for the window
     waiting: str = ""  # of a conversion loop that has learnt nothing: what it waits for
-    expected_missing: float | None = None  # share of decisions that may go without a reward
     floor: float | None = None  # least probability of an action
     unknown: int = 0  # rewards of the last hour for decisions that do not exist
     conflicts: int = 0  # rewards of the last hour that contradict an earlier one
     zeros: Mapping[str, int] = field(default_factory=dict)  # features of the last hour, in words
     retired: Mapping[str, str] = field(default_factory=dict)  # by setting: no registered action
+    broken: Mapping[str, str] = field(default_factory=dict)  # assumptions by name, in words
     behind_seconds: float = 0.0
     behind_decisions: int | None = 0  # None: the store does not say
 
@@ -46,7 +46,7 @@ def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm
         ),
         alarms.delay_depends_on_reward(observed, now) if facts.learns_on_arrival else None,
         alarms.delays_changed(now, observed),
-        alarms.rewards_missing(*closed_decisions(statistics, now_us), facts.expected_missing),
+        alarms.rewards_missing(*closed_decisions(statistics, now_us)),
         alarms.rewards_refused(
             facts.unknown, facts.conflicts, _last_hour(statistics, now_us, RETURNED)
         ),
@@ -55,6 +55,7 @@ def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm
         alarms.actions_retired(facts.retired),
         alarms.replica_behind(facts.behind_seconds, facts.behind_decisions),
         alarms.propensity_below_floor(_lowest(statistics, now_us), facts.floor),
+        *(alarms.assumption_broken(*broken) for broken in facts.broken.items()),
     ]
     return sorted((alarm for alarm in found if alarm), key=lambda alarm: alarm.severity != "bad")
 
@@ -94,8 +95,8 @@ def usual_gap(statistics: Statistics, now_us: int) -> int:
     for slices in (statistics.fine, statistics.coarse):
         before = slices.starts(now_us) <= statistics.last_reward_us
         silent = slices.until(now_us, RETURNED)[before] == 0
-        gaps.append(_third_largest(_runs(slices.until(now_us, DECIDED)[before], silent)))
-    return max(gaps)
+        gaps.append(np.sort(_runs(slices.until(now_us, DECIDED)[before], silent))[-3:][:1].sum())
+    return int(max(gaps))
 
 
 def _runs(counts: Integers, inside: Integers) -> Integers:
@@ -103,10 +104,6 @@ def _runs(counts: Integers, inside: Integers) -> Integers:
     edges = np.flatnonzero(np.diff(np.concatenate(([False], inside, [False])).astype(int)))
     totals = np.concatenate(([0], np.cumsum(counts)))
     return totals[edges[1::2]] - totals[edges[::2]]
-
-
-def _third_largest(values: Integers) -> int:
-    return int(np.sort(values)[-3:][0]) if values.size else 0
 
 
 def closed_decisions(statistics: Statistics, now_us: int) -> tuple[int, int, int, int]:
@@ -122,12 +119,9 @@ def closed_decisions(statistics: Statistics, now_us: int) -> tuple[int, int, int
     end = int(still_open[0]) if still_open.size else decided.size - 1
     split = max(end - RECENT_HOURS, 0)
     recent, before = slice(split, end), slice(0, split)
-    return (
-        int(lost[recent].sum()),
-        int(decided[recent].sum()),
-        int(lost[before].sum()),
-        int(decided[before].sum()),
-    )
+    parts = (lost[recent], decided[recent], lost[before], decided[before])
+    n_lost, n_decided, lost_before, decided_before = (int(part.sum()) for part in parts)
+    return n_lost, n_decided, lost_before, decided_before
 
 
 def _last_hour(statistics: Statistics, now_us: int, kind: int) -> int:

@@ -12,6 +12,7 @@ CAPACITY = 4096
 HOUR_US = 3600 * 1_000_000
 SPAN_US = 8 * 24 * HOUR_US  # decisions older than this make room for new ones
 WAITING, RETURNED, CENSORED = 0, 1, 2
+LISTS = ("checksums", "decided_us", "closed_us", "outcomes", "rewards")  # one entry per decision
 
 
 class FollowedDecisions:
@@ -78,11 +79,9 @@ class FollowedDecisions:
         self._keep([place for place, kept in enumerate(keep) if kept])
 
     def _keep(self, places: list[int]) -> None:
-        self.checksums = [self.checksums[place] for place in places]
-        self.decided_us = [self.decided_us[place] for place in places]
-        self.closed_us = [self.closed_us[place] for place in places]
-        self.outcomes = [self.outcomes[place] for place in places]
-        self.rewards = [self.rewards[place] for place in places]
+        for name in LISTS:
+            old = getattr(self, name)
+            setattr(self, name, [old[place] for place in places])
         moved = {old: new for new, old in enumerate(places)}
         self.waiting = {id: moved[old] for id, old in self.waiting.items() if old in moved}
 
@@ -100,24 +99,13 @@ class FollowedDecisions:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the sample as lists and numbers; ids are in hexadecimal."""
-        return {
-            "keep_one_in": self.keep_one_in,
-            "hour": self.hour,
-            "checksums": list(self.checksums),
-            "decided_us": list(self.decided_us),
-            "closed_us": list(self.closed_us),
-            "outcomes": list(self.outcomes),
-            "rewards": list(self.rewards),
-            "waiting": {id.hex(): place for id, place in self.waiting.items()},
-        }
+        lists = {name: list(getattr(self, name)) for name in LISTS}
+        waiting = {id.hex(): place for id, place in self.waiting.items()}
+        return {"keep_one_in": self.keep_one_in, "hour": self.hour, **lists, "waiting": waiting}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Take over what ``to_dict`` gave."""
-        self.keep_one_in = saved["keep_one_in"]
-        self.hour = saved["hour"]
-        self.checksums = list(saved["checksums"])
-        self.decided_us = list(saved["decided_us"])
-        self.closed_us = list(saved["closed_us"])
-        self.outcomes = list(saved["outcomes"])
-        self.rewards = list(saved["rewards"])
+        self.keep_one_in, self.hour = saved["keep_one_in"], saved["hour"]
+        for name in LISTS:
+            setattr(self, name, list(saved[name]))
         self.waiting = {bytes.fromhex(id): place for id, place in saved["waiting"].items()}

@@ -8,9 +8,10 @@ These libraries know arms that have a number; here an action is a vector, and a 
 ones. The docstring of each adapter says how it turns actions into arms.
 """
 
+from belated.peers.bayesianbandits import BayesianBandits
 from belated.peers.contextualbandits import ContextualBandits
 from belated.peers.mabwiser import MABWiser
 from belated.peers.river import River
 from belated.peers.vowpalwabbit import VowpalWabbit
 
-__all__ = ["ContextualBandits", "MABWiser", "River", "VowpalWabbit"]
+__all__ = ["BayesianBandits", "ContextualBandits", "MABWiser", "River", "VowpalWabbit"]

@@ -1,6 +1,7 @@
 """The base of all adapters: it keeps a decision until its reward returns."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -15,9 +16,10 @@ PLAIN = bool | int | float | str | None
 class Adapter(ABC):
     """A policy of another library behind ``start``, ``choose`` and ``observe``."""
 
-    def __init__(self, policy: Any, name: str) -> None:
+    def __init__(self, policy: Any, name: str, shared: Sequence[int] | None = None) -> None:
         self.policy = policy  # as given, and never played: runs play ``self.live``
         self.name = name
+        self.shared = shared
 
     @abstractmethod
     def begin(self, seed: int) -> None:
@@ -48,9 +50,18 @@ class Adapter(ABC):
         row, kept = self.pending.pop(t)
         self.learn(row, kept, y)
 
+    def context_of(self, actions: Matrix) -> Vector:
+        """Returns the context of a round for a library with a model per arm.
+
+        It is made of the columns that all actions share, where these are given, and else the whole
+        decision set, K x d numbers in a row.
+        """
+        return actions.ravel() if self.shared is None else actions[0, self.shared]
+
     def _asdict(self) -> dict[str, Any]:
         """Returns the settings by name: for labels, and to tell one experiment from another."""
-        return {"policy": described(self.policy)}
+        shared = {} if self.shared is None else {"shared": list(self.shared)}
+        return {"policy": described(self.policy), **shared}
 
 
 def library(module: str, package: str = "belated[peers]") -> Any:

@@ -1,5 +1,6 @@
 """A policy of contextualbandits as a lane."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -32,13 +33,18 @@ class ContextualBandits(Adapter):
         ``random_state``, or the run cannot be repeated.
     name : str, optional
         Its label in results.
+    shared : sequence of int, optional
+        The columns in which all actions of a round are equal, such as features of a visitor: they
+        are the context then, in place of the whole decision set.
     """
 
-    def __init__(self, policy: Any, name: str | None = None) -> None:
+    def __init__(
+        self, policy: Any, name: str | None = None, shared: Sequence[int] | None = None
+    ) -> None:
         online = library("contextualbandits.online", "contextualbandits")
         if type(policy).__name__ not in online.__all__:
             raise wrong_type("policy", policy, "a policy of contextualbandits.online")
-        super().__init__(policy, name or f"contextualbandits.{type(policy).__name__}")
+        super().__init__(policy, name or f"contextualbandits.{type(policy).__name__}", shared)
 
     def begin(self, seed: int) -> None:
         """Makes a copy with its own random numbers."""
@@ -53,7 +59,7 @@ class ContextualBandits(Adapter):
         """Learns the rewards that have returned, and asks for an arm."""
         as_many_arms("nchoices", len(self.arms), actions)
         self._learn_the_news()
-        context = actions.ravel()
+        context = self.context_of(actions)
         return self.arms.index(self.live.predict(context[np.newaxis])[0]), context
 
     def learn(self, row: int, kept: Any, y: float) -> None:

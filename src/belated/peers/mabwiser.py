@@ -1,5 +1,6 @@
 """mabwiser's MAB as a lane."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ class MABWiser(Adapter):
         The settings to play with.
     name : str, optional
         Its label in results.
+    shared : sequence of int, optional
+        The columns in which all actions of a round are equal, such as features of a visitor: they
+        are the context then, in place of the whole decision set.
 
     Examples
     --------
@@ -44,14 +48,16 @@ class MABWiser(Adapter):
     'mabwiser.LinUCB'
     """
 
-    def __init__(self, mab: Any, name: str | None = None) -> None:
+    def __init__(
+        self, mab: Any, name: str | None = None, shared: Sequence[int] | None = None
+    ) -> None:
         if not isinstance(mab, library("mabwiser.mab").MAB):
             raise wrong_type("mab", mab, "a MAB of mabwiser")
         learning, neighbours = mab.learning_policy, mab.neighborhood_policy
-        super().__init__(mab, name or f"mabwiser.{type(learning).__name__}")
+        super().__init__(mab, name or f"mabwiser.{type(learning).__name__}", shared)
         # Only ThompsonSampling has a binarizer, or can do without.
         self.binary = getattr(learning, "binarizer", self) is None
-        self.shared = mab.is_contextual and len(mab.arms) == 1
+        self.one_model = mab.is_contextual and len(mab.arms) == 1
         # Fewer rewards than neighbours or clusters asked for would be an error of mabwiser's.
         self.first_batch = max(getattr(neighbours, "k", 1), getattr(neighbours, "n_clusters", 1))
 
@@ -73,12 +79,12 @@ class MABWiser(Adapter):
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
         """Learns the rewards that have returned, and asks for an arm."""
         self._learn_the_news()
-        if self.shared:
+        if self.one_model:
             row = self._best_row(actions)
             return row, actions[row].copy()  # a view would keep all of them
         arms = self.live.arms
         as_many_arms("mab.arms", len(arms), actions)
-        context = actions.ravel() if self.live.is_contextual else None
+        context = self.context_of(actions) if self.live.is_contextual else None
         if not self.fitted:
             return (t - 1) % len(arms), context
         return arms.index(self.live.predict(None if context is None else [context])), context
@@ -87,7 +93,7 @@ class MABWiser(Adapter):
         """Keeps the reward for the batch that is learnt before the next decision."""
         if self.binary:
             zero_or_one(y, "mabwiser's ThompsonSampling without a binarizer")
-        arm = 0 if self.shared else row
+        arm = 0 if self.one_model else row
         self.untried.discard(arm)
         self.news.append((self.live.arms[arm], y, kept))
 
@@ -113,4 +119,4 @@ class MABWiser(Adapter):
         mab = self.policy
         parts = [mab.learning_policy, mab.neighborhood_policy]
         policy = ", ".join(described(part) for part in parts if part is not None)
-        return {"policy": policy, "arms": len(mab.arms)}
+        return super()._asdict() | {"policy": policy, "arms": len(mab.arms)}

@@ -1,5 +1,6 @@
 """A policy of river's bandit module as a lane."""
 
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
@@ -29,6 +30,9 @@ class River(Adapter):
         Every run plays a ``clone`` of it, with a seed of the run's: what it has learnt is not used.
     name : str, optional
         Its label in results.
+    shared : sequence of int, optional
+        The columns in which all actions of a round are equal, such as features of a visitor: they
+        are the context then, in place of the whole decision set.
 
     Examples
     --------
@@ -37,7 +41,9 @@ class River(Adapter):
     'river.UCB'
     """
 
-    def __init__(self, policy: Any, name: str | None = None) -> None:
+    def __init__(
+        self, policy: Any, name: str | None = None, shared: Sequence[int] | None = None
+    ) -> None:
         bandit, metrics, proba = (
             library(f"river.{part}") for part in ("bandit", "metrics", "proba")
         )
@@ -46,7 +52,7 @@ class River(Adapter):
         if isinstance(policy.reward_obj, metrics.base.Metric):
             expected = "a statistic or a distribution, because a reward is one number"
             raise wrong_type("policy.reward_obj", policy.reward_obj, expected)
-        super().__init__(policy, name or f"river.{type(policy).__name__}")
+        super().__init__(policy, name or f"river.{type(policy).__name__}", shared)
         self.contextual = isinstance(policy, bandit.base.ContextualPolicy)
         counts = isinstance(policy.reward_obj, proba.Beta)
         self.binary = counts or isinstance(policy, bandit.BayesUCB)
@@ -59,7 +65,7 @@ class River(Adapter):
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
         """Pulls an arm."""
         arms = list(range(len(actions)))
-        context = (dict(enumerate(actions.ravel().tolist())),) if self.contextual else ()
+        context = (dict(enumerate(self.context_of(actions).tolist())),) if self.contextual else ()
         return self.live.pull(arms, *context), context
 
     def learn(self, row: int, kept: Any, y: float) -> None:

@@ -59,16 +59,25 @@ class VowpalWabbit(Adapter):
 
     def pick(self, actions: Matrix, t: int) -> tuple[int, Any]:
         """Draw a row from the chances that Vowpal Wabbit answers with."""
-        lines = ["| " + " ".join(f"{i}:{v}" for i, v in enumerate(x)) for x in actions.tolist()]
+        return self.pick_line(
+            ["| " + " ".join(f"{i}:{v}" for i, v in enumerate(x)) for x in actions.tolist()]
+        )
+
+    def pick_line(self, lines: list[str]) -> tuple[int, Any]:
+        """The same for actions written in Vowpal Wabbit's own format, after a shared line or not.
+
+        The row counts actions: a line that begins with "shared" is none.
+        """
         chances = np.array(self.live.predict(lines), float)
         chances /= chances.sum()  # some ways to explore leave ties, or rounding, to the caller
-        row = int(self.rng.choice(len(lines), p=chances))
+        row = int(self.rng.choice(len(chances), p=chances))
         return row, (lines, chances[row])
 
     def learn(self, row: int, kept: Any, y: float) -> None:
         """Learns the example of the decision with a label: action:cost:chance."""
         lines, chance = kept
-        self.live.learn([*lines[:row], f"0:{-y}:{chance} {lines[row]}", *lines[row + 1 :]])
+        line = row + lines[0].startswith("shared")
+        self.live.learn([*lines[:line], f"0:{-y}:{chance} {lines[line]}", *lines[line + 1 :]])
 
     def _asdict(self) -> dict[str, Any]:
         return {"options": self.policy}

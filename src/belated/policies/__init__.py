@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from belated import registry
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time the registry knows every home
+    from belated.policies.adaptive_thompson import AdaptiveThompson as AdaptiveThompson
     from belated.policies.arms.beta_thompson import BetaThompson as BetaThompson
     from belated.policies.arms.bold import BOLD as BOLD
     from belated.policies.arms.conversions import ConversionsKLUCB as ConversionsKLUCB
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time the registry kno
     from belated.policies.gloc import GLOC as GLOC
     from belated.policies.greedy import Greedy as Greedy
     from belated.policies.inflated_ts import InflatedTS as InflatedTS
+    from belated.policies.inverse_gap import InverseGap as InverseGap
     from belated.policies.lin_ts import LinTS as LinTS
     from belated.policies.linucb import LinUCB as LinUCB
     from belated.policies.log_ucb import LogUCB1 as LogUCB1

@@ -31,6 +31,7 @@ from belated.model.protocols import (
     choose,
     deterministic,
     ellipsoid,
+    probabilities,
     radius,
     remember,
     sqrt_beta,
@@ -38,7 +39,7 @@ from belated.model.protocols import (
 from belated.model.state import DECIDED, OBSERVED, SLACK, State
 from belated.policies.shared.all_rounds import AllRounds, add_round, all_rounds
 from belated.policies.shared.constants import derive, paper_width
-from belated.policies.shared.exploration import explore_first
+from belated.policies.shared.exploration import chances_of_explore_first, explore_first
 from belated.policies.shared.optimism import optimistic
 
 
@@ -231,3 +232,4 @@ def _sqrt_beta_literal(policy: Any, state: State) -> float:
 
 
 choose.case(DUCBLiteral)(explore_first)
+probabilities.case(DUCBLiteral)(chances_of_explore_first)

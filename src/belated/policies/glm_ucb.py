@@ -14,13 +14,28 @@ from belated.core.arguments import (
     parameters,
     resolved,
 )
-from belated.core.jit import kernel
+from belated.core.generic import generic
+from belated.core.types import Vector
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    probabilities,
+    radius,
+    sqrt_beta,
+)
 from belated.model.state import OBSERVED, State
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.constants import derive, known_horizon
-from belated.policies.shared.exploration import explore, explored, width_once_explored
+from belated.policies.shared.exploration import (
+    explore,
+    explored,
+    fill_certain,
+    fill_equal,
+    width_once_explored,
+)
 from belated.policies.shared.optimism import certified_width, optimistic_mean
 
 
@@ -156,16 +171,6 @@ class GLMUCBPractical(NamedTuple):
         return penalised_mle(family, dim, max_norm, m1=self.m1, lam=self.lam, tol=self.tol)
 
 
-@kernel
-def _play(
-    policy: Any, state: State, reach: float, actions: DecisionSet, rng: np.random.Generator
-) -> tuple[int, float, float, float]:
-    """Plays the optimistic action; ``reach`` is rho / L_mu, on the scale of x'theta."""
-    if not explored(policy, state):
-        return explore(state, actions, rng)
-    return optimistic_mean(policy, state, policy.slope, reach, actions)
-
-
 @sqrt_beta.case(GLMUCB)
 def _sqrt_beta(policy: Any, state: State) -> float:
     d, n = state.theta.shape[0], state.counts[OBSERVED]
@@ -177,16 +182,32 @@ def _sqrt_beta(policy: Any, state: State) -> float:
 radius.case(GLMUCB)(width_once_explored)
 
 
-@choose.case(GLMUCB)
+@generic
+def _reach(policy: Any, state: State) -> float:  # type: ignore[empty-body]
+    """Returns rho / L_mu, on the scale of x'theta."""
+
+
+_reach.case(GLMUCB)(certified_width)
+
+
+@_reach.case(GLMUCBPractical)
+def _practical_reach(policy: Any, state: State) -> float:
+    return math.sqrt(math.log(state.counts[OBSERVED] + 1.0)) / float(policy.slope)
+
+
+@choose.case(GLMUCB, GLMUCBPractical)
 def _choose(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    return _play(policy, state, certified_width(policy, state), actions, rng)
+    if not explored(policy, state):
+        return explore(state, actions, rng)
+    return optimistic_mean(policy, state, policy.slope, _reach(policy, state), actions)
 
 
-@choose.case(GLMUCBPractical)
-def _choose_practical(
-    policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
-) -> tuple[int, float, float, float]:
-    rho = math.sqrt(math.log(state.counts[OBSERVED] + 1.0))
-    return _play(policy, state, rho / policy.slope, actions, rng)
+@probabilities.case(GLMUCB, GLMUCBPractical)
+def _probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) -> None:
+    if explored(policy, state):
+        reach = _reach(policy, state)
+        fill_certain(optimistic_mean(policy, state, policy.slope, reach, actions)[0], out)
+    else:
+        fill_equal(out)

@@ -6,15 +6,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import NotNegative, Positive, Probability, Whole, parameters, resolved
+from belated.core.types import Matrix, Vector
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    radius,
+    score_law,
+    sqrt_beta,
+)
 from belated.model.state import WORK, State
 from belated.numerics.linalg import cholesky, solve_upper
 from belated.numerics.lowered.products import quadratic
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.constants import derive, known_horizon, width_at
 from belated.policies.shared.optimism import certified_width
-from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best
+from belated.policies.shared.sampling import SAMPLE, fill_normal, fill_scores, play_best
 
 
 @parameters
@@ -113,3 +122,10 @@ def _choose(
     _, highest, _, _ = most_optimistic(state.theta, state.W_inv, state.cap, reach, actions, work)
     norm = math.sqrt(max(0.0, quadratic(state.W_inv, actions.rows[row], work[0])))
     return row, score, estimate, 0.5 * (highest - estimate + reach * norm)
+
+
+@score_law.case(InflatedTS)
+def _score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
+    sd, U = policy.scale * radius(policy, state), state.work[WORK:]
+    cholesky(state.W, 0.0, U)
+    return fill_scores(state.theta, U, sd, actions, mean, root)

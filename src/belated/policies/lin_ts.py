@@ -6,12 +6,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import Flag, NotNegative, Positive, Probability, parameters, resolved
-from belated.model.protocols import Estimator, Family, accepted, choose
+from belated.core.jit import kernel
+from belated.core.types import Matrix, Vector
+from belated.model.protocols import Estimator, Family, accepted, choose, score_law
 from belated.model.state import DECIDED, WORK, State
 from belated.numerics.linalg import cholesky, solve_upper
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.constants import has_identity_mean, noise_scale
-from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best, unconfined_mle
+from belated.policies.shared.sampling import (
+    SAMPLE,
+    fill_normal,
+    fill_scores,
+    play_best,
+    unconfined_mle,
+)
 
 
 @parameters
@@ -84,18 +92,32 @@ class LinTS(NamedTuple):
         return unconfined_mle(family, dim, max_norm, self.lam)
 
 
+@kernel
+def _sd(policy: Any, state: State) -> float:
+    """Returns v, times the scale."""
+    v = policy.scale * policy.R
+    if policy.inflated:
+        d, t = state.theta.shape[0], state.counts[DECIDED] + 1
+        v *= math.sqrt(9.0 * d * math.log(t / policy.delta))
+    return float(v)
+
+
 @choose.case(LinTS)
 def _choose(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
-    d, sample, U = state.theta.shape[0], state.work[SAMPLE], state.work[WORK:]
-    v = policy.scale * policy.R
-    if policy.inflated:
-        v *= math.sqrt(9.0 * d * math.log((state.counts[DECIDED] + 1) / policy.delta))
+    v, sample, U = _sd(policy, state), state.work[SAMPLE], state.work[WORK:]
     fill_normal(sample, rng)
     cholesky(state.W, 0.0, U)
     solve_upper(U, sample)
-    for i in range(d):
+    for i in range(sample.shape[0]):
         sample[i] = state.theta[i] + v * sample[i]
     row, score, estimate = play_best(sample, state, actions)
     return row, score, estimate, 0.0
+
+
+@score_law.case(LinTS)
+def _score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
+    U = state.work[WORK:]
+    cholesky(state.W, 0.0, U)
+    return fill_scores(state.theta, U, _sd(policy, state), actions, mean, root)

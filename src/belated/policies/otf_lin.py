@@ -34,6 +34,7 @@ from belated.model.protocols import (
     factor_precision,
     refit,
     remember,
+    score_law,
     take_in,
 )
 from belated.model.state import DECIDED, WORK, History, State
@@ -42,9 +43,9 @@ from belated.numerics.lowered.products import dot, matvec, quadratic
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.all_rounds import add_round, all_rounds
 from belated.policies.shared.constants import known_window
+from belated.policies.shared.sampling import SAMPLE, fill_scores
 
 WAITING, REFRESH_AT = 0, 1  # slots of OpenWindows.scalars
-SAMPLE = 2  # row of State.work
 
 
 class OpenWindows(NamedTuple):
@@ -332,6 +333,13 @@ def _choose_ucb(
     return most_optimistic(state.theta, memory.V_inv, memory.cap, width, actions, state.work)
 
 
+@kernel
+def _sd(policy: Any, state: State) -> float:
+    """Returns the factor on the standard deviation of a draw."""
+    excess = state.memory.scalars[WAITING] / _noise(policy, state)
+    return float(policy.scale * math.sqrt(1.0 + excess))
+
+
 @choose.case(OTFLinTS)
 def _choose_ts(
     policy: Any, state: State, actions: DecisionSet, rng: np.random.Generator
@@ -342,8 +350,15 @@ def _choose_ts(
         sample[i] = rng.standard_normal()
     cholesky(memory.V, 0.0, U)
     solve_upper(U, sample)
-    sd = policy.scale * math.sqrt(1.0 + memory.scalars[WAITING] / _noise(policy, state))
+    sd = _sd(policy, state)
     for i in range(d):
         sample[i] = state.theta[i] + sd * sample[i]
     row, score, _, _ = most_optimistic(sample, memory.V_inv, memory.cap, 0.0, actions, state.work)
     return row, score, dot(actions.rows[row], state.theta), 0.0
+
+
+@score_law.case(OTFLinTS)
+def _score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
+    U = state.work[WORK:]
+    cholesky(state.memory.V, 0.0, U)
+    return fill_scores(state.theta, U, _sd(policy, state), actions, mean, root)

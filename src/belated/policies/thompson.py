@@ -6,11 +6,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import NotNegative, Positive, derives, parameters, resolved
-from belated.model.protocols import Estimator, Family, accepted, choose, factor_precision
+from belated.core.types import Matrix, Vector
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    factor_precision,
+    score_law,
+)
 from belated.model.state import WORK, State
 from belated.numerics.linalg import solve_upper
 from belated.numerics.pruning import DecisionSet
-from belated.policies.shared.sampling import SAMPLE, fill_normal, play_best, unconfined_mle
+from belated.policies.shared.sampling import (
+    SAMPLE,
+    fill_normal,
+    fill_scores,
+    play_best,
+    unconfined_mle,
+)
 
 
 @derives("lam", "a_phi")
@@ -93,3 +107,11 @@ def _choose(
         sample[i] = state.theta[i] + sd * sample[i]
     row, score, estimate = play_best(sample, state, actions)
     return row, score, estimate, 0.0
+
+
+@score_law.case(Thompson)
+def _score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
+    U = state.work[WORK:]
+    factor_precision(state.fit, state, U)
+    sd = policy.scale * math.sqrt(policy.a_phi)
+    return fill_scores(state.theta, U, sd, actions, mean, root)

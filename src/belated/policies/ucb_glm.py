@@ -17,10 +17,22 @@ from belated.core.arguments import (
     resolved,
 )
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, accepted, choose, radius, sqrt_beta
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    probabilities,
+    radius,
+    sqrt_beta,
+)
 from belated.model.state import State
 from belated.policies.shared.constants import derive, known_horizon
-from belated.policies.shared.exploration import explore_first, width_once_explored
+from belated.policies.shared.exploration import (
+    chances_of_explore_first,
+    explore_first,
+    width_once_explored,
+)
 
 
 @derives("max_norm")
@@ -141,3 +153,4 @@ def _sqrt_beta(policy: Any, state: State) -> float:
 
 radius.case(UCBGLM)(width_once_explored)
 choose.case(UCBGLM)(explore_first)
+probabilities.case(UCBGLM)(chances_of_explore_first)

@@ -5,11 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.core.arguments import Positive, parameters
+from belated.core.types import Vector
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, accepted, choose
+from belated.model.protocols import Estimator, Family, accepted, choose, probabilities
 from belated.model.state import State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet
+from belated.policies.shared.exploration import fill_equal
 
 
 @parameters
@@ -66,3 +68,8 @@ def _choose(
     row = int(rng.random() * actions.rows.shape[0])
     estimate = dot(actions.rows[row], state.theta)
     return row, estimate, estimate, 0.0
+
+
+@probabilities.case(UniformPlay)
+def _probabilities(policy: UniformPlay, state: State, actions: DecisionSet, out: Vector) -> None:
+    fill_equal(out)

@@ -1,7 +1,7 @@
 """The service as an ASGI app."""
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,9 +14,9 @@ from belated.service.dashboard.page import dashboard_page
 from belated.service.http.access import RateLimit
 from belated.service.http.access_log import AccessLog
 from belated.service.http.access_log import logger as access_logger
-from belated.service.http.hosts import OwnHosts
+from belated.service.http.hosts import other_host
 from belated.service.http.limits import MAX_BODY
-from belated.service.http.origins import OwnOrigins
+from belated.service.http.origins import other_origin
 from belated.service.metrics import Metrics
 from belated.service.personalizer import add_personalizer
 from belated.service.routes import new_api
@@ -71,13 +71,31 @@ def new_app(
     if personalizer is not None:
         add_personalizer(api, service, personalizer)
     app = api.app([Route("/", dashboard), Route("/metrics", scrape)], lifespan)
-    app = OwnOrigins(app, service, allowed_hosts or ())
-    if allowed_hosts is not None:
-        app = OwnHosts(app, service, allowed_hosts)
+    app = _OwnPages(app, service, allowed_hosts)
     if board is not None:
         app = UpToDate(app, service, board)
     counted = _Counted(app, service)
     return AccessLog(counted) if access_logger.isEnabledFor(logging.INFO) else counted
+
+
+class _OwnPages:
+    """Refuses what web pages of others send; ``allowed`` is None where every host is answered.
+
+    Only as long as there are no keys: a page does not know them, and a browser adds none by itself.
+    Before the log is read, that cannot be told, and nothing is served that a page could use.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, allowed: Collection[str] | None) -> None:
+        self.app, self.service, self.any_host = app, service, allowed is None
+        self.allowed = {name.lower() for name in allowed or ()}
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http" and self.service.ready and self.service.ring.is_open:
+            refusal = None if self.any_host else other_host(scope, self.allowed)
+            refusal = refusal or other_origin(scope, self.allowed)
+            if refusal is not None:
+                return refusal.response()(scope, receive, send)
+        return self.app(scope, receive, send)
 
 
 class _Counted:

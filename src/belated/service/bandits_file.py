@@ -62,7 +62,7 @@ def apply_config(replica: Replica, path: Path) -> list[str]:
     drafts = []
     for name, table in tables.items():
         try:
-            drafts += bandit_drafts(replica, name, spec_of(table), table.actions)
+            drafts += bandit_drafts(replica, name, _spec(replica, name, table), table.actions)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: bandits.{name}: {error}") from None
     if drafts:
@@ -77,7 +77,7 @@ def make_bandit(replica: Replica, name: str, given: Mapping[str, Any]) -> Bandit
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise ValueError(f"{where.rstrip('`')}: {what}" if where else what) from None
-    spec = spec_of(table)
+    spec = _spec(replica, name, table)
     drafts = bandit_drafts(
         replica, name, spec, table.actions
     )  # checks all before anything is written
@@ -86,12 +86,17 @@ def make_bandit(replica: Replica, name: str, given: Mapping[str, Any]) -> Bandit
     return state_of(replica.fold(name), replica.clock())
 
 
+def _spec(replica: Replica, name: str, table: BanditTable) -> Spec:
+    known = replica.folds.get(name)
+    return spec_of(table, None if known is None else known.spec)
+
+
 def bandit_drafts(
     replica: Replica, name: str, spec: Spec, actions: Mapping[str, Any]
 ) -> list[Draft]:
     """Returns the drafts that give a bandit these settings and actions; none if it has them."""
     settings = replica.settings_draft(name, spec)
-    Actions(spec.dim, spec.feature_map()).check(actions, spec.max_norm)
+    Actions(spec.dim, spec.feature_map()).check(actions, spec.bound)
     known = replica.folds[name].actions.listed if name in replica.folds else {}
     new = {action: given for action, given in actions.items() if known.get(action) != given}
     drafts = [] if settings is None else [settings]

@@ -46,7 +46,7 @@ class Beside:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "beside")
         name = f"{function.__module__}:{function.__name__}"
-        line = json.dumps([name, arguments]).encode() + b"\n"
+        line = json.dumps([name, arguments], default=str).encode() + b"\n"  # a Path as text
         self._waiting += 1
         try:
             here = asyncio.get_running_loop()

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -44,7 +44,7 @@ async def decide(
     try:
         proposal = await service.worked_out(size, service.replica.propose, name, ask)
     except (TypeError, ValueError) as error:
-        return await _given_before(service, name, ask, error)
+        return answer_of(await given_before(service, name, ask, error))
     try:
         (outcome,) = await service.write([proposal.draft])
     except StoreUnavailableError:
@@ -55,7 +55,7 @@ async def decide(
         return answer
     if outcome.status == Status.ACCEPTED:
         service.tally.decisions[fold.name] += 1
-    return answer_of(proposal, outcome)
+    return answer_of(made_of(proposal, outcome))
 
 
 def ask_of(request: DecisionRequest) -> Ask:
@@ -91,6 +91,7 @@ def ask_of(request: DecisionRequest) -> Ask:
         request=request.request_id or "",
         digest=digest,
         subject=request.subject or "",
+        probabilities=request.probabilities,
     )
 
 
@@ -112,37 +113,26 @@ def _matrix(given: Base64Matrix | list[list[float]]) -> Matrix:
         ) from None
 
 
-def answer_of(proposal: Proposal, outcome: Outcome) -> DecisionAnswer:
-    """Returns the answer to the caller, once the decision is in the log."""
+class Made(NamedTuple):
+    """A decision in the log."""
+
+    id: bytes
+    body: Decided
+    retried: bool  # whether the request had been made before
+
+
+def made_of(proposal: Proposal, outcome: Outcome) -> Made:
+    """Returns the decision that a request has got, now or before."""
     if outcome.status == Status.CONFLICT:
-        raise _changed(proposal.body.request)
+        raise changed(proposal.body.request)
     if outcome.earlier is not None:
-        return _answer(outcome.earlier.id, _decided.decode(outcome.earlier.body), retried=True)
-    return _answer(proposal.draft.id, proposal.body, retried=False)
+        return Made(outcome.earlier.id, _decided.decode(outcome.earlier.body), True)
+    return Made(proposal.draft.id, proposal.body, False)
 
 
-async def _given_before(service: Service, name: str, ask: Ask, error: Exception) -> DecisionAnswer:
-    """The decision of a request that is sent again, though the bandit could not make it now.
-
-    Its actions or its mode may have changed since.
-    """
-    found = None
-    if ask.request:
-        found = await service.from_store(lambda ledger: ledger.requested(name, ask.request))
-    if found is None:
-        raise Problem(INVALID, str(error)) from None
-    event, digest = found
-    if digest != ask.digest:
-        raise _changed(ask.request)
-    return _answer(event.id, _decided.decode(event.body), retried=True)
-
-
-def _changed(request: str) -> Problem:
-    detail = f"request_id = {shown(request)}: expected the body it had before"
-    return Problem(REQUEST_CHANGED, detail)
-
-
-def _answer(id: bytes, body: Decided, *, retried: bool) -> DecisionAnswer:
+def answer_of(made: Made) -> DecisionAnswer:
+    """Returns the answer to the caller, once the decision is in the log."""
+    id, body, retried = made
     return DecisionAnswer(
         action=body.action,
         index=body.index,
@@ -155,7 +145,30 @@ def _answer(id: bytes, body: Decided, *, retried: bool) -> DecisionAnswer:
         model_version=body.version,
         proposal=body.proposal or None,
         retried=retried,
+        probabilities=None if body.probabilities is None else list(body.probabilities),
     )
+
+
+async def given_before(service: Service, name: str, ask: Ask, error: Exception) -> Made:
+    """The decision of a request that is sent again, though the bandit could not make it now.
+
+    Its actions or its mode may have changed since. If there is none, ``error`` is the answer.
+    """
+    found = None
+    if ask.request:
+        found = await service.from_store(lambda ledger: ledger.requested(name, ask.request))
+    if found is None:
+        raise Problem(INVALID, str(error)) from None
+    event, digest = found
+    if digest != ask.digest:
+        raise changed(ask.request)
+    return Made(event.id, _decided.decode(event.body), True)
+
+
+def changed(request: str) -> Problem:
+    """Returns the problem of a request id that was used before with another body."""
+    detail = f"request_id = {shown(request)}: expected the body it had before"
+    return Problem(REQUEST_CHANGED, detail)
 
 
 def without_store(

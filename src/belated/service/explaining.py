@@ -1,6 +1,7 @@
 """The whole story of a decision: what the model knew, what it thought of every action."""
 
 import asyncio
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from belated.ledger.ids import to_text
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
 from belated.ledger.standing import ending_of
+from belated.ledger.vectors import dim_of, vector_of
 from belated.service.beside import Beside, TooManyCallsError
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.settings import finite
@@ -42,13 +44,15 @@ def story_of(events: list[Event]) -> DecisionStory:
         score=finite(body.score),
         estimate=body.estimate,
         width=finite(body.width),
-        features=np.frombuffer(body.x).tolist(),
+        features=vector_of(body.x).tolist(),
         events=[EventView(e.kind.name.lower(), iso(e.time), e.value) for e in events],
         context=msgspec.Raw(body.context) if body.context else None,
         request_id=body.request or None,
         subject=body.subject or None,
         proposal=body.proposal or None,
         window_closes=None if first.due is None else iso(first.due),
+        n_actions=body.n_actions or None,
+        probabilities=None if body.probabilities is None else list(body.probabilities),
     )
 
 
@@ -92,27 +96,22 @@ class Explaining:
     async def _explain(self, first: Event) -> Explanation:
         if self._url is None:
             return await asyncio.to_thread(explanation, self._ledger, self._folder, first)
-        folder = None if self._folder is None else str(self._folder)
-        said = await self._beside.call(explanation_of, self._url, folder, first.id.hex())
+        said = await self._beside.call(explanation_of, self._url, self._folder, first.id.hex())
         return msgspec.convert(said, Explanation)
 
 
 def explanation_of(url: str, folder: str | None, id: str) -> Any:
     """The explanation of a decision, as JSON can hold it."""
-    ledger = open_ledger(url)
-    try:
+    with closing(open_ledger(url)) as ledger:
         first, *_ = ledger.story(bytes.fromhex(id))
-        explained = explanation(ledger, None if folder is None else Path(folder), first)
-        return msgspec.to_builtins(explained)
-    finally:
-        ledger.close()
+        return msgspec.to_builtins(explanation(ledger, folder, first))
 
 
-def explanation(ledger: Ledger, folder: Path | None, first: Event) -> Explanation:
+def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Explanation:
     """Rebuild what was known when a decision was made, from the log alone."""
     body = msgspec.msgpack.decode(first.body, type=Decided)
     fold = _fold_at(ledger, folder, first.bandit, body.version)
-    if len(body.x) != 8 * fold.learner.dim:
+    if dim_of(body.x) != fold.learner.dim:
         # It was imported, after the features had grown: no model of ours had a part in it.
         replica = Replica(ledger, only=first.bandit)
         replica.catch_up()
@@ -141,11 +140,10 @@ def explanation(ledger: Ledger, folder: Path | None, first: Event) -> Explanatio
     )
 
 
-def _fold_at(ledger: Ledger, folder: Path | None, name: str, version: int) -> "Fold":
+def _fold_at(ledger: Ledger, folder: Path | str | None, name: str, version: int) -> "Fold":
     """A bandit as it was after its first ``version`` events."""
     replica = Replica(ledger, only=name)
-    if folder is not None:
-        snapshots.load(replica, folder, lambda manifest: _is_before(manifest, name, version))
+    snapshots.load(replica, folder, lambda manifest: _is_before(manifest, name, version))
     fold, position = replica.folds.get(name), replica.position
     while fold is None or fold.version < version:
         events, position = ledger.follow(position, 10_000)
@@ -181,7 +179,7 @@ def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:
             return list(names), fold.actions.matrix(names, context), True
         except ValueError:
             pass  # the context is gone: the log was told to retain no more than it must
-    return [body.action], np.frombuffer(body.x).reshape(1, dim), False
+    return [body.action], vector_of(body.x).reshape(1, dim), False
 
 
 def iso(time: int) -> str:

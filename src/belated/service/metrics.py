@@ -150,11 +150,18 @@ class Metrics:
         delays = HistogramMetricFamily(
             "belated_delay_seconds", "From a decision to its reward", labels=["bandit"]
         )
+        broken = GaugeMetricFamily(
+            "belated_assumption_broken",
+            "1 for each assumption that the rewards speak against; the dashboard says more",
+            labels=["bandit", "assumption"],
+        )
         for fold in folds:
+            for assumption in fold.broken_assumptions():
+                broken.add_metric([fold.name, assumption], 1.0)
             for bound, count in fold.pending_by_age(now).buckets():
                 pending.add_metric([fold.name, bound], count)
             delays.add_metric([fold.name], fold.delays.buckets(), fold.delays.sum)
-        yield from (pending, delays)
+        yield from (pending, delays, broken)
         for name, text, read in GAUGES:
             gauge = GaugeMetricFamily(name, text, labels=["bandit"])
             for fold in folds:

@@ -4,7 +4,7 @@ One bandit stands behind them. The caller's ``eventId`` is the request id of a d
 call may be sent again. Differences that a caller can see are in docs/how-to/service.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -12,32 +12,18 @@ from uuid import uuid4
 import msgspec
 from msgspec import Meta
 
+from belated import wire
 from belated.core.arguments import shown, wrong
 from belated.core.events import Status
 from belated.ledger.events import Decided, Draft, Event, Kind
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.replica import Proposal
-from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, without_store
+from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, made_of, without_store
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Api, Call
 from belated.service.http.openapi import Link
-from belated.service.http.problems import (
-    FORBIDDEN,
-    INVALID,
-    STORE_UNAVAILABLE,
-    Problem,
-    ProblemType,
-)
-from belated.service.service import NO_BANDIT, NOT_READY, Service
-from belated.wire import (
-    MOST_ACTIONS,
-    NO_NUL,
-    ActionName,
-    ActionRow,
-    DecisionAnswer,
-    DecisionRequest,
-    Request,
-)
+from belated.service.http.problems import FORBIDDEN, INVALID, Problem, ProblemType
+from belated.service.service import NO_BANDIT, Service
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -45,25 +31,24 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 NO_EVENT = ProblemType(404, "unknown-event", "There is no event of this id")
 NOT_ACTIVE = ProblemType(409, "event-not-activated", "The event was deferred and never activated")
 OTHER_REWARD = ProblemType(409, "other-reward", "The event has another reward already")
-UNWELL = (NO_BANDIT, NOT_READY, STORE_UNAVAILABLE)
 ACTIVATED = "belated:activated:"  # before an eventId: the request that activation makes of it
 DEEPEST = 8  # objects in objects
 
-EventId = Annotated[str, Meta(min_length=1, max_length=256, pattern=NO_NUL)]
+EventId = Annotated[str, Meta(min_length=1, max_length=256, pattern=wire.NO_NUL)]
 FeatureSets = list[dict[str, Any]]
 
 
-class RankableAction(Request):
+class RankableAction(wire.Request):
     """An action to choose from."""
 
-    id: ActionName
+    id: wire.ActionName
     features: FeatureSets | None = None
 
 
-class RankRequest(Request, rename="camel"):
+class RankRequest(wire.Request, rename="camel"):
     """Actions to choose one of."""
 
-    actions: Annotated[list[RankableAction], Meta(min_length=1, max_length=MOST_ACTIONS)]
+    actions: Annotated[list[RankableAction], Meta(min_length=1, max_length=wire.MOST_ACTIONS)]
     context_features: FeatureSets | None = None
     excluded_actions: list[str] | None = None
     event_id: EventId | None = None
@@ -74,7 +59,7 @@ class RankedAction(msgspec.Struct):
     """An action and the probability with which it was to be chosen."""
 
     id: str
-    probability: float | None  # null where the policy draws and does not know it
+    probability: float | None  # null for the fallback, while the store is down
 
 
 class RankResponse(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -89,13 +74,13 @@ class RankResponse(msgspec.Struct, rename="camel", omit_defaults=True):
     logged: bool = True  # Personalizer has no such member: left out where nothing is wrong
 
 
-class RewardRequest(Request):
+class RewardRequest(wire.Request):
     """The reward of an event."""
 
     value: float
 
 
-class EventPath(Request, rename="camel"):
+class EventPath(wire.Request, rename="camel"):
     """The path of an event."""
 
     event_id: EventId
@@ -110,7 +95,7 @@ def add_personalizer(api: Api, service: Service, bandit: str) -> None:
         "/personalizer/v1.0/rank",
         answers={201: RankResponse},
         needs="decide",
-        problems=[*UNWELL, REQUEST_CHANGED],
+        problems=[NO_BANDIT, REQUEST_CHANGED],
         links=[Link("reward_event", event), Link("activate_event", event)],
         checks_bandit=True,
     )
@@ -127,9 +112,8 @@ def add_personalizer(api: Api, service: Service, bandit: str) -> None:
     @api.route(
         "POST",
         "/personalizer/v1.0/events/{eventId}/reward",
-        answers={204: None},
         needs="reward",
-        problems=[*UNWELL, NO_EVENT, NOT_ACTIVE, OTHER_REWARD],
+        problems=[NO_BANDIT, NO_EVENT, NOT_ACTIVE, OTHER_REWARD],
         checks_bandit=True,
     )
     async def reward_event(path: EventPath, body: RewardRequest, call: Call) -> None:
@@ -140,9 +124,8 @@ def add_personalizer(api: Api, service: Service, bandit: str) -> None:
     @api.route(
         "POST",
         "/personalizer/v1.0/events/{eventId}/activate",
-        answers={204: None},
         needs="reward",
-        problems=[*UNWELL, NO_EVENT],
+        problems=[NO_BANDIT, NO_EVENT],
         checks_bandit=True,
     )
     async def activate_event(path: EventPath, call: Call) -> None:
@@ -160,7 +143,9 @@ def check_key(call: Call, bandit: str) -> None:
 # ----------------------------------------------------------------------------------------- rank
 
 
-async def decide(service: Service, bandit: str, body: RankRequest, size: int) -> DecisionAnswer:
+async def decide(
+    service: Service, bandit: str, body: RankRequest, size: int
+) -> wire.DecisionAnswer:
     """Choose and write; a deferred decision is cancelled in the same breath."""
     asks_again = body.event_id is not None
     if body.event_id is None:
@@ -179,7 +164,7 @@ async def decide(service: Service, bandit: str, body: RankRequest, size: int) ->
         return answer
     if outcome.status == Status.ACCEPTED:
         service.tally.decisions[bandit] += 1
-    return answer_of(proposal, outcome)
+    return answer_of(made_of(proposal, outcome))
 
 
 def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
@@ -198,7 +183,7 @@ def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
         raise Problem(INVALID, str(error)) from None
 
 
-def decision_request(body: RankRequest) -> DecisionRequest:
+def decision_request(body: RankRequest) -> wire.DecisionRequest:
     """The same in the words of our own API.
 
     >>> body = RankRequest(
@@ -214,7 +199,9 @@ def decision_request(body: RankRequest) -> DecisionRequest:
     """
     excluded = set(body.excluded_actions or ())
     rows = [
-        ActionRow(action.id, {"id": action.id, **columns(f"features of {action.id!r}", features)})
+        wire.ActionRow(
+            action.id, {"id": action.id, **columns(f"features of {action.id!r}", features)}
+        )
         for action in body.actions
         if action.id not in excluded
         for features in [action.features]
@@ -222,10 +209,12 @@ def decision_request(body: RankRequest) -> DecisionRequest:
     if not rows:
         raise wrong("excludedActions", body.excluded_actions, "one action at least left")
     context = columns("contextFeatures", body.context_features)
-    return DecisionRequest(context=context or None, actions=rows, request_id=body.event_id)
+    return wire.DecisionRequest(
+        context=context or None, actions=rows, request_id=body.event_id, probabilities=True
+    )
 
 
-def _drop_unused_ids(fold: "Fold", request: DecisionRequest) -> None:
+def _drop_unused_ids(fold: "Fold", request: wire.DecisionRequest) -> None:
     """Take the id out of the features where no column is for it: nobody sent it as a feature."""
     if "id" not in getattr(fold.actions.features, "columns", ()):
         for action in request.actions or ():
@@ -257,17 +246,20 @@ def _leaves(name: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
             yield str(key), inner
 
 
-def response_of(body: RankRequest, answer: DecisionAnswer) -> RankResponse:
+def response_of(body: RankRequest, answer: wire.DecisionAnswer) -> RankResponse:
     """The chosen action first, then the others as they came; excluded ones keep their places.
 
-    The probability of the chosen action is the one that is logged. The rest is shared out among
-    the others, which is what an exploration floor does.
+    Probabilities are those that are logged. Where the log has only that of the chosen action (in
+    shadow mode it is 1; version 0.1 asked for no more), the rest is shared out among the others.
     """
     excluded = set(body.excluded_actions or ())
     chosen, p = answer.action, answer.propensity
-    others = [a.id for a in body.actions if a.id not in excluded and a.id != chosen]
-    rest = None if p is None else (1.0 - p) / max(len(others), 1)
-    ranked = iter([RankedAction(chosen, p), *(RankedAction(id, rest) for id in others)])
+    names = [action.id for action in body.actions if action.id not in excluded]
+    rest = None if p is None else (1.0 - p) / max(len(names) - 1, 1)
+    shares: Sequence[float | None] = answer.probabilities or [rest] * len(names)
+    chances = dict(zip(names, shares, strict=True))
+    ordered = [(chosen, p), *((id, chances[id]) for id in names if id != chosen)]
+    ranked = iter([RankedAction(*pair) for pair in ordered])
     ranking = [
         RankedAction(action.id, 0.0) if action.id in excluded else next(ranked)
         for action in body.actions

@@ -10,6 +10,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,8 +104,7 @@ class Rebuilding:
     async def _replayed_beside(self, url: str, name: str, end: Position) -> "Fold":
         target = Path(tempfile.mkdtemp(prefix="belated-"))
         try:
-            folder = None if self._folder is None else str(self._folder)
-            await self._beside.call(rebuild_into, url, folder, name, end, str(target))
+            await self._beside.call(rebuild_into, url, self._folder, name, end, target)
             return await asyncio.to_thread(_loaded, self.replica, target)
         finally:  # what is mapped into memory stays
             await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
@@ -127,11 +127,8 @@ class Rebuilding:
 
 def rebuild_into(url: str, folder: str | None, name: str, end: list[int], target: str) -> None:
     """Write a bandit, as the log up to ``end`` has it, into the folder ``target``."""
-    ledger = open_ledger(url)
-    try:
-        fold = _from_log(ledger, None if folder is None else Path(folder), name, Position(*end))
-    finally:
-        ledger.close()
+    with closing(open_ledger(url)) as ledger:
+        fold = _from_log(ledger, folder, name, Position(*end))
     snapshots.save_fold(fold, Path(target, "fold.npz"), Path(target, "fold.npy"))
     Path(target, "header.json").write_bytes(msgspec.json.encode(fold.header()))
 
@@ -141,9 +138,8 @@ def _loaded(replica: Replica, target: Path) -> "Fold":
     return snapshots.load_fold(replica, header, target / "fold.npz", target / "fold.npy")
 
 
-def _from_log(ledger: Ledger, folder: Path | None, name: str, end: Position) -> "Fold":
+def _from_log(ledger: Ledger, folder: Path | str | None, name: str, end: Position) -> "Fold":
     """A bandit from the newest snapshot that holds nothing erased, and the log after it."""
     replica = Replica(ledger, only=name)
-    if folder is not None:
-        snapshots.load(replica, folder, lambda manifest: Position(*manifest["position"]) <= end)
+    snapshots.load(replica, folder, lambda manifest: Position(*manifest["position"]) <= end)
     return replica.replayed(name, end, replica.folds.get(name), replica.position)

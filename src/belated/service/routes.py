@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from belated import wire
 from belated.core.arguments import wrong
 from belated.core.events import Status
 from belated.core.ranking import Ranking
@@ -19,8 +20,9 @@ from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide
+from belated.service.deciding_many import decide_many, decide_top
 from belated.service.explaining import TOO_MANY, iso, story_of
-from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, Key, RateLimit, new_key
+from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, RateLimit, new_key
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Answer, Api, Call
 from belated.service.http.limits import MAX_BODY
@@ -30,36 +32,6 @@ from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, P
 from belated.service.ranking import rank
 from belated.service.service import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
-from belated.wire import (
-    ActionChange,
-    ActionList,
-    BanditList,
-    BanditPath,
-    BanditSettings,
-    BanditState,
-    DecisionAnswer,
-    DecisionPath,
-    DecisionRequest,
-    DecisionStory,
-    Erased,
-    Explaining,
-    Health,
-    KeyList,
-    KeyPath,
-    KeyRequest,
-    KeyView,
-    NewKeyAnswer,
-    Paging,
-    ParkedList,
-    ParkedReward,
-    RankingRequest,
-    RewardAnswer,
-    RewardBatch,
-    RewardItem,
-    StatusAnswer,
-    SubjectPath,
-    Watching,
-)
 
 NO_DECISION = ProblemType(404, "unknown-decision", "There is no decision of this id")
 NO_KEY_OF_ID = ProblemType(404, "unknown-key", "There is no API key of this id")
@@ -72,7 +44,7 @@ def new_api(service: Service, limit: RateLimit | None = None, max_body: int = MA
     """The operations of ``service``; the most frequent come first, where the router looks."""
     gate = Gate(service.ring, limit)
 
-    async def admit(headers: Headers, scope: str, bandit: str | None) -> Key | None:
+    async def admit(headers: Headers, scope: str, bandit: str | None) -> KeyChange | None:
         service.check_ready()  # the keys stand in the log: before it is read, the door looks open
         try:
             await service.know_keys()
@@ -82,7 +54,7 @@ def new_api(service: Service, limit: RateLimit | None = None, max_body: int = MA
                 raise
         return await gate(headers, scope, bandit)
 
-    api = Api("belated", version("belated"), admit, service.settled, max_body)
+    api = Api("belated", version("belated"), admit, service.settled, max_body, UNWELL)
     _add_loop(api, service)
     _add_bandits(api, service)
     _add_privacy(api, service)
@@ -106,12 +78,13 @@ def _add_loop(api: Api, service: Service) -> None:
     @api.route(
         "POST",
         "/v1/bandits/{name}/decisions",
-        answers={200: DecisionAnswer},
         needs="decide",
-        problems=[NO_BANDIT, REQUEST_CHANGED, *UNWELL],
+        problems=[NO_BANDIT, REQUEST_CHANGED],
         links=[rewarding, reading, cancelling],
     )
-    async def make_decision(path: BanditPath, body: DecisionRequest, call: Call) -> DecisionAnswer:
+    async def make_decision(
+        path: wire.BanditPath, body: wire.DecisionRequest, call: Call
+    ) -> wire.DecisionAnswer:
         """Choose an action.
 
         The answer comes when the decision is safe on disk. With a ``request_id`` the request may
@@ -123,13 +96,35 @@ def _add_loop(api: Api, service: Service) -> None:
 
     @api.route(
         "POST",
-        "/v1/rewards",
-        answers={200: RewardAnswer},
-        needs="reward",
-        problems=UNWELL,
-        checks_bandit=True,
+        "/v1/bandits/{name}/decisions/batch",
+        needs="decide",
+        problems=[NO_BANDIT, REQUEST_CHANGED],
     )
-    async def send_rewards(body: RewardBatch, call: Call) -> RewardAnswer:
+    async def make_decisions(path: wire.BanditPath, body: wire.DecisionBatch) -> wire.DecisionList:
+        """Choose an action for each of several requests, in one transaction.
+
+        If one of them does not fit, no decision is made. With a ``request_id`` in each, the batch
+        may be sent again, also after a crash: each gets the decision that it got before.
+        """
+        return wire.DecisionList(await decide_many(service, path.name, body.decisions))
+
+    @api.route(
+        "POST",
+        "/v1/bandits/{name}/decisions/top",
+        needs="decide",
+        problems=[NO_BANDIT, REQUEST_CHANGED],
+    )
+    async def make_ranking(path: wire.BanditPath, body: wire.TopRequest) -> wire.DecisionList:
+        """Choose several different actions, the first choice first, in one transaction.
+
+        Each is a decision of its own, with an id, among the actions that those before it left:
+        its propensity is the probability given the choices before it. With a ``request_id`` the
+        request may be sent again.
+        """
+        return wire.DecisionList(await decide_top(service, path.name, body))
+
+    @api.route("POST", "/v1/rewards", needs="reward", checks_bandit=True)
+    async def send_rewards(body: wire.RewardBatch, call: Call) -> wire.RewardAnswer:
         """Hand in rewards that have returned.
 
         They may come in any order, late, or twice: each is answered with what became of it. An
@@ -140,12 +135,13 @@ def _add_loop(api: Api, service: Service) -> None:
     @api.route(
         "GET",
         "/v1/decisions/{id}",
-        answers={200: DecisionStory},
         needs="read",
-        problems=[NO_DECISION, TOO_MANY, *UNWELL],
+        problems=[NO_DECISION, TOO_MANY],
         checks_bandit=True,
     )
-    async def read_decision(path: DecisionPath, query: Explaining, call: Call) -> DecisionStory:
+    async def read_decision(
+        path: wire.DecisionPath, query: wire.Explaining, call: Call
+    ) -> wire.DecisionStory:
         """Tell the story of a decision.
 
         With ``explain=true``, what the model knew then and what it thought of every action, too:
@@ -160,31 +156,18 @@ def _add_loop(api: Api, service: Service) -> None:
             story.explanation = await service.explaining.explain(events[0])
         return story
 
-    @api.route(
-        "POST",
-        "/v1/decisions/{id}/cancel",
-        answers={200: StatusAnswer},
-        needs="reward",
-        problems=UNWELL,
-        checks_bandit=True,
-    )
-    async def cancel_decision(path: DecisionPath, call: Call) -> StatusAnswer:
+    @api.route("POST", "/v1/decisions/{id}/cancel", needs="reward", checks_bandit=True)
+    async def cancel_decision(path: wire.DecisionPath, call: Call) -> wire.StatusAnswer:
         """Say that a decision was not carried out: no reward is waited for."""
         id = from_text(path.id)
         if id is None:
-            return StatusAnswer(Status.UNKNOWN)
+            return wire.StatusAnswer(Status.UNKNOWN)
         draft = Draft(Kind.CANCELLED, _bandit_of(call), id, service.replica.clock())
         (outcome,) = await service.write([draft])
-        return StatusAnswer(outcome.status)
+        return wire.StatusAnswer(outcome.status)
 
-    @api.route(
-        "GET",
-        "/v1/parked",
-        answers={200: ParkedList},
-        needs="read",
-        problems=[NO_PAGE, *UNWELL],
-    )
-    async def list_parked(query: Paging) -> ParkedList:
+    @api.route("GET", "/v1/parked", needs="read", problems=[NO_PAGE])
+    async def list_parked(query: wire.Paging) -> wire.ParkedList:
         """List the parked rewards: those that came before their decision was visible here.
 
         They are kept for two minutes. Then they are deleted, as unknown.
@@ -193,8 +176,10 @@ def _add_loop(api: Api, service: Service) -> None:
         if after is None:
             raise Problem(NO_PAGE, str(wrong("after", query.after, "`next` of a page")))
         found = await service.from_slow_store(lambda ledger: ledger.parked(query.limit, after))
-        parked = [ParkedReward(to_text(w.id), iso(w.time), w.value) for w in found]
-        return ParkedList(parked, parked[-1].decision_id if len(parked) == query.limit else None)
+        parked = [wire.ParkedReward(to_text(w.id), iso(w.time), w.value) for w in found]
+        return wire.ParkedList(
+            parked, parked[-1].decision_id if len(parked) == query.limit else None
+        )
 
 
 def _bandit_of(call: Call) -> str:
@@ -205,7 +190,9 @@ def _bandit_of(call: Call) -> str:
 NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
 
 
-async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) -> RewardAnswer:
+async def _reward(
+    service: Service, items: Sequence[wire.RewardItem], bandit: str
+) -> wire.RewardAnswer:
     """Each status in turn; ids that cannot be ids are unknown."""
     now, rewarded, revised = service.replica.clock(), Kind.REWARDED, Kind.REVISED
     ids = all_from_texts([item.decision_id for item in items])
@@ -222,14 +209,14 @@ async def _reward(service: Service, items: Sequence[RewardItem], bandit: str) ->
         service.tally.reward(outcome.bandit, status, now, count)
         statuses += [status] * count
     if Status.INVALID not in statuses:
-        return RewardAnswer(statuses)
+        return wire.RewardAnswer(statuses)
     reasons = [
         service.replica.refusal(outcome.bandit, item.reward)
         if outcome.status is Status.INVALID
         else ""
         for item, outcome in zip(items, outcomes, strict=True)
     ]
-    return RewardAnswer(statuses, reasons)
+    return wire.RewardAnswer(statuses, reasons)
 
 
 # ------------------------------------------------------------------------------------ bandits
@@ -244,34 +231,21 @@ def _add_bandits(api: Api, service: Service) -> None:
     @api.route(
         "GET",
         "/v1/bandits",
-        answers={200: BanditList},
         needs="read",
-        problems=[NO_PAGE, *UNWELL],
+        problems=[NO_PAGE],
         links=[Link("make_decision", first, body={}), Link("list_actions", first)],
     )
-    async def list_bandits(query: Paging) -> BanditList:
+    async def list_bandits(query: wire.Paging) -> wire.BanditList:
         """List the bandits."""
-        return BanditList(*page_of(service.replica.folds.keys(), query))
+        return wire.BanditList(*page_of(service.replica.folds.keys(), query))
 
-    @api.route(
-        "GET",
-        "/v1/bandits/{name}",
-        answers={200: BanditState},
-        needs="read",
-        problems=[NO_BANDIT, *UNWELL],
-    )
-    async def read_bandit(path: BanditPath) -> BanditState:
+    @api.route("GET", "/v1/bandits/{name}", needs="read", problems=[NO_BANDIT])
+    async def read_bandit(path: wire.BanditPath) -> wire.BanditState:
         """Show a bandit's settings and what it knows."""
         return state_of(service.fold(path.name), service.replica.clock())
 
-    @api.route(
-        "POST",
-        "/v1/bandits/{name}/ranking",
-        answers={200: Ranking},
-        needs="read",
-        problems=[NO_BANDIT, *UNWELL],
-    )
-    async def rank_actions(path: BanditPath, body: RankingRequest, call: Call) -> Ranking:
+    @api.route("POST", "/v1/bandits/{name}/ranking", needs="read", problems=[NO_BANDIT])
+    async def rank_actions(path: wire.BanditPath, body: wire.RankingRequest, call: Call) -> Ranking:
         """Say which action is best, and how sure that is.
 
         Actions come with their estimated mean reward, the best first, an interval of it, and how
@@ -282,12 +256,12 @@ def _add_bandits(api: Api, service: Service) -> None:
     @api.route(
         "PUT",
         "/v1/bandits/{name}",
-        answers={200: BanditState, 201: BanditState, 202: BanditState},
+        answers={200: wire.BanditState, 201: wire.BanditState, 202: wire.BanditState},
         needs="admin",
-        problems=[CHANGES_PAST, *UNWELL],
+        problems=[CHANGES_PAST],
         links=[deciding, looking],
     )
-    async def put_bandit(path: BanditPath, body: BanditSettings) -> Answer:
+    async def put_bandit(path: wire.BanditPath, body: wire.BanditSettings) -> Answer:
         """Make a bandit, or change its settings.
 
         What would give the past another meaning (family, policy, features, loop) cannot be
@@ -296,7 +270,8 @@ def _add_bandits(api: Api, service: Service) -> None:
         """
         is_new = path.name not in service.replica.folds
         try:
-            spec = spec_of(body)
+            known = service.replica.folds.get(path.name)
+            spec = spec_of(body, None if known is None else known.spec)
             learner = await asyncio.to_thread(checked_learner, spec)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
@@ -317,25 +292,15 @@ def _add_bandits(api: Api, service: Service) -> None:
             status = 202
         return Answer(state_of(fold, service.replica.clock()), status)
 
-    @api.route(
-        "GET",
-        "/v1/bandits/{name}/actions",
-        answers={200: ActionList},
-        needs="read",
-        problems=[NO_BANDIT, NO_PAGE, *UNWELL],
-    )
-    async def list_actions(path: BanditPath, query: Paging) -> ActionList:
+    @api.route("GET", "/v1/bandits/{name}/actions", needs="read", problems=[NO_BANDIT, NO_PAGE])
+    async def list_actions(path: wire.BanditPath, query: wire.Paging) -> wire.ActionList:
         """List the registered actions with their features."""
         return _actions(service.fold(path.name).actions.listed, query)
 
-    @api.route(
-        "PATCH",
-        "/v1/bandits/{name}/actions",
-        answers={200: ActionList},
-        needs="admin",
-        problems=[NO_BANDIT, *UNWELL],
-    )
-    async def change_actions(path: BanditPath, body: ActionChange, call: Call) -> ActionList:
+    @api.route("PATCH", "/v1/bandits/{name}/actions", needs="admin", problems=[NO_BANDIT])
+    async def change_actions(
+        path: wire.BanditPath, body: wire.ActionChange, call: Call
+    ) -> wire.ActionList:
         """Register actions, change their features, withdraw them.
 
         The answer is the first page of those that are registered now.
@@ -349,12 +314,12 @@ def _add_bandits(api: Api, service: Service) -> None:
             raise Problem(INVALID, str(error)) from None
         await service.write([draft])
         await service.catch_up()
-        return _actions(service.fold(path.name).actions.listed, Paging())
+        return _actions(service.fold(path.name).actions.listed, wire.Paging())
 
 
-def _actions(listed: Mapping[str, Any], query: Paging) -> ActionList:
+def _actions(listed: Mapping[str, Any], query: wire.Paging) -> wire.ActionList:
     names, after = page_of(listed.keys(), query)
-    return ActionList({name: listed[name] for name in names}, after)
+    return wire.ActionList({name: listed[name] for name in names}, after)
 
 
 # ------------------------------------------------------------------------------- privacy, keys
@@ -364,11 +329,10 @@ def _add_privacy(api: Api, service: Service) -> None:
     @api.route(
         "DELETE",
         "/v1/bandits/{name}/subjects/{subject}",
-        answers={200: Erased},
         needs="admin",
-        problems=[NO_BANDIT, *UNWELL],
+        problems=[NO_BANDIT],
     )
-    async def forget_subject(path: SubjectPath) -> Erased:
+    async def forget_subject(path: wire.SubjectPath) -> wire.Erased:
         """Erase all decisions and rewards of a subject.
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been, in every
@@ -386,24 +350,24 @@ def _add_privacy(api: Api, service: Service) -> None:
         await service.catch_up()
         await service.rebuilding.done(path.name)
         await service.others_rebuilt()
-        return Erased(erased)
+        return wire.Erased(erased)
 
 
 def _add_keys(api: Api, service: Service) -> None:
-    @api.route(
-        "GET", "/v1/keys", answers={200: KeyList}, needs="admin", problems=[NO_PAGE, *UNWELL]
-    )
-    async def list_keys(query: Paging) -> KeyList:
+    @api.route("GET", "/v1/keys", needs="admin", problems=[NO_PAGE])
+    async def list_keys(query: wire.Paging) -> wire.KeyList:
         """List the API keys, without their secrets; those that were revoked are left out."""
         ids, after = page_of(service.replica.keys.keys(), query)
         keys = [service.replica.keys[id] for id in ids]
         views = [
-            KeyView(k.id, k.name, list(k.scopes), k.bandit or None) for k in keys if not k.revoked
+            wire.KeyView(k.id, k.name, list(k.scopes), k.bandit or None)
+            for k in keys
+            if not k.revoked
         ]
-        return KeyList(views, after)
+        return wire.KeyList(views, after)
 
-    @api.route("POST", "/v1/keys", answers={201: NewKeyAnswer}, needs="admin", problems=UNWELL)
-    async def make_key(body: KeyRequest) -> NewKeyAnswer:
+    @api.route("POST", "/v1/keys", answers={201: wire.NewKeyAnswer}, needs="admin")
+    async def make_key(body: wire.KeyRequest) -> wire.NewKeyAnswer:
         """Make an API key.
 
         The first one closes the service to everybody without a key.
@@ -415,16 +379,10 @@ def _add_keys(api: Api, service: Service) -> None:
                 key.id, body.name, key.secret_hash, body.bandit or "", tuple(sorted(body.scopes))
             ),
         )
-        return NewKeyAnswer(key.id, key.text)
+        return wire.NewKeyAnswer(key.id, key.text)
 
-    @api.route(
-        "DELETE",
-        "/v1/keys/{id}",
-        answers={204: None},
-        needs="admin",
-        problems=[NO_KEY_OF_ID, *UNWELL],
-    )
-    async def revoke_key(path: KeyPath) -> None:
+    @api.route("DELETE", "/v1/keys/{id}", needs="admin", problems=[NO_KEY_OF_ID])
+    async def revoke_key(path: wire.KeyPath) -> None:
         """Revoke an API key."""
         known = service.replica.keys.get(path.id)
         if known is None or known.revoked:
@@ -444,15 +402,8 @@ async def _write_key(service: Service, key: KeyChange) -> None:
 def _add_dashboard(api: Api, service: Service) -> None:
     watch = Watch(service)
 
-    @api.route(
-        "GET",
-        "/v1/dashboard",
-        answers={200: Dashboard},
-        needs="read",
-        problems=[NO_BANDIT, *UNWELL],
-        checks_bandit=True,
-    )
-    async def read_dashboard(query: Watching, call: Call) -> Dashboard:
+    @api.route("GET", "/v1/dashboard", needs="read", problems=[NO_BANDIT], checks_bandit=True)
+    async def read_dashboard(query: wire.Watching, call: Call) -> Dashboard:
         """Give the numbers behind the page at /."""
         only = _bandit_of(call)
         names = [name for name in service.replica.folds if only in ("", name)]
@@ -462,12 +413,12 @@ def _add_dashboard(api: Api, service: Service) -> None:
 
 
 def _add_health(api: Api, service: Service) -> None:
-    @api.route("GET", "/healthz", answers={200: Health}, needs=None)
-    async def healthz() -> Health:
+    @api.route("GET", "/healthz", needs=None)
+    async def healthz() -> wire.Health:
         """Say whether the process is alive."""
-        return Health("ok")
+        return wire.Health("ok")
 
-    @api.route("GET", "/readyz", answers={200: Health, 503: Health}, needs=None)
+    @api.route("GET", "/readyz", answers={200: wire.Health, 503: wire.Health}, needs=None)
     async def readyz() -> Answer:
         """Say whether requests can be served: the log is read and the store answers.
 
@@ -475,13 +426,13 @@ def _add_health(api: Api, service: Service) -> None:
         """
         compiling = len(service.compiling.names)
         if service.draining:
-            return Answer(Health("draining"), 503)
+            return Answer(wire.Health("draining"), 503)
         if not service.ready:
             return Answer(
-                Health("compiling" if compiling else "starting", compiling=compiling), 503
+                wire.Health("compiling" if compiling else "starting", compiling=compiling), 503
             )
         if service.outage.is_on:
-            return Answer(Health("store unavailable", compiling=compiling), 503)
+            return Answer(wire.Health("store unavailable", compiling=compiling), 503)
         if service.staleness > BEHIND_AFTER:
-            return Answer(Health("behind the log", compiling=compiling), 503)
-        return Answer(Health("ok", compiling=compiling), 200)
+            return Answer(wire.Health("behind the log", compiling=compiling), 503)
+        return Answer(wire.Health("ok", compiling=compiling), 200)

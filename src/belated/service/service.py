@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -18,10 +17,10 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Draft, Kind, Outcome
 from belated.ledger.ids import Clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
-from belated.ledger.replica import Replica, system_clock
+from belated.ledger.replica import Approve, Replica, system_clock
 from belated.service.compiling import Compiling, compiling_problem
 from belated.service.explaining import Explaining
-from belated.service.http.access import FRESH, Key, KeyRing
+from belated.service.http.access import FRESH, KeyRing
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.outage import Outage, Use
 from belated.service.rebuilding import Rebuilding
@@ -135,8 +134,7 @@ class Service:
     def read_log(self) -> None:
         """Take in the whole log; nothing is served before."""
         self.replica.prepare = self.compiling.prepare_now
-        if self.snapshot_folder is not None:
-            snapshots.load(self.replica, self.snapshot_folder)
+        snapshots.load(self.replica, self.snapshot_folder)
         before = monotonic()
         self.replica.catch_up()
         for fold in self.replica.folds.values():
@@ -164,8 +162,6 @@ class Service:
             except Exception:
                 log.exception("the log cannot be read; this is tried again")
                 await asyncio.sleep(READ_AGAIN_AFTER)
-        # the first bandit must not have to wait for it
-        await asyncio.to_thread(import_module, "belated.ledger.fold")
         await asyncio.gather(
             _forever(FOLLOW_EVERY, self.follow),
             _forever(EXPIRE_EVERY, self.expire),
@@ -241,7 +237,8 @@ class Service:
     def _followed(self, wrote: bool, seen_at: float | None) -> None:
         if self.replica.keys_changed:
             self.replica.keys_changed = False
-            self._renew_keys()
+            for key in self.replica.keys.values():
+                self.ring.put(key)
         if wrote:
             self.on_write()
             self.outage.worked(Use.WRITING)
@@ -252,13 +249,6 @@ class Service:
             self.rebuilding.look()
         self.compiling.look()
         self.on_followed()
-
-    def _renew_keys(self) -> None:
-        for change in self.replica.keys.values():
-            self.ring.put(
-                Key(change.id, change.name, change.secret_hash, change.bandit, change.scopes),
-                revoked=change.revoked,
-            )
 
     # ------------------------------------------------------------------------------ for handlers
 
@@ -278,13 +268,13 @@ class Service:
             return function(*arguments)
         return await self.writer.state.run(WAIT, function, *arguments)
 
-    async def write(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """Durable when this returns."""
+    async def write(self, drafts: Sequence[Draft], approve: Approve | None = None) -> list[Outcome]:
+        """Durable when this returns; see ``Writer.write``."""
         try:
-            return await self.writer.write(drafts)
+            return await self.writer.write(drafts, approve)
         except NewBanditError:  # nothing was written; what made the bandit is in the log
             await self.catch_up()
-            return await self.writer.write(drafts)
+            return await self.writer.write(drafts, approve)
         except StoreUnavailableError as error:
             self.outage.failed(Use.WRITING, error)
             raise

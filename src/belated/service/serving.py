@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.request
 from contextlib import ExitStack, closing
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -106,6 +107,8 @@ def app_from_environment() -> ASGIApp:
     if settings.access_log:
         write_access_log(sys.stderr)
     sys.setswitchinterval(SWITCH_SECONDS)
+    # Numba and all: a thread that imports it later would hold up the event loop
+    import_module("belated.ledger.fold")
     service = Service(settings.ledger, snapshot_folder=_folder(settings))
     rate = settings.requests_per_second
     limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))
@@ -161,9 +164,8 @@ def check_address(ledger: Ledger, settings: ServeSettings) -> None:
 
 
 def _configure(ledger: Ledger, settings: ServeSettings) -> None:
-    replica, folder = Replica(ledger), _folder(settings)
-    if folder is not None:
-        snapshots.load(replica, folder)
+    replica = Replica(ledger)
+    snapshots.load(replica, _folder(settings))
     apply_config(replica, Path(settings.config or ""))
 
 

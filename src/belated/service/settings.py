@@ -8,22 +8,31 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import wrong
-from belated.features import Features
-from belated.ledger.spec import Spec
+from belated.features import Features, fitting
+from belated.ledger.spec import Spec, vectors_in
 from belated.wire import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
 
-def spec_of(settings: BanditSettings) -> Spec:
-    """The settings as a ledger holds them, checked."""
+def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
+    """The settings as a ledger holds them, checked.
+
+    A bandit that names no policy keeps the one it has, by ``known``; a new one gets the default.
+    """
     family = registry.parsed(registry.FAMILIES, settings.family, "family")
-    policy = registry.parsed(registry.POLICIES, settings.policy, "policy")
+    text = settings.policy
+    if text is None and known is not None:
+        from belated.learner import files
+
+        policy = files.rebuild("POLICIES", known.policy, [])
+    else:
+        policy = registry.parsed(registry.POLICIES, text or registry.DEFAULT_POLICY, "policy")
     features = None
     dim = settings.dim
     if settings.features is not None:
-        features = _features(settings.features, settings.max_norm)
+        features = fitting(_features(settings.features, settings.max_norm), policy)
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
         dim = features.dim
@@ -32,7 +41,9 @@ def spec_of(settings: BanditSettings) -> Spec:
     if dim is None:
         raise wrong("dim", None, "the number of features of an action, or features")
     given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
-    given["features"] = None if features is None else features.to_dict()
+    if features is not None and settings.groups is not None:
+        raise wrong("groups", settings.groups, "nothing: the features know their groups")
+    given["features"] = vectors_in(settings.groups) if features is None else features.to_dict()
     return Spec.of(**{name: given[name] for name in Spec.__struct_fields__})
 
 
@@ -84,6 +95,7 @@ def state_of(fold: "Fold", now: int) -> BanditState:
         width=None if width is None else finite(width),
         n_held=fold.n_held,
         waiting=fold.waiting_words(now),
+        broken_assumptions=fold.broken_assumptions(),
     )
 
 

@@ -9,9 +9,8 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-
-import msgspec
 
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import START, Kind, Position
@@ -102,23 +101,13 @@ class Snapshots(threading.Thread):
         return process.returncode == 0
 
 
-class Manifest(msgspec.Struct):
-    """The part of a snapshot's manifest that tells whether a start would use it."""
-
-    version: int
-    ledger: str
-    position: Position
-
-
 def newest(ledger: Ledger, folder: Path) -> Position:
     """Returns the position of the newest snapshot; the start of the log if there is none."""
     position = START
-    for path in folder.glob("*/manifest.json"):
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
-        except (msgspec.DecodeError, OSError):
-            continue  # damaged, or removed at this moment
-        complete = path.parent.suffix != ".part"
-        if complete and (found.version, found.ledger) == (snapshots.VERSION, ledger.identity):
-            position = max(position, found.position)
+    for path in snapshots.found(folder):
+        # damaged, or removed at this moment
+        with suppress(ValueError, LookupError, TypeError, OSError):
+            manifest = snapshots.manifest_of(path, ledger)
+            if manifest is not None:
+                position = max(position, Position(*manifest["position"]))
     return position

@@ -10,14 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from belated.core.events import Status
 from belated.ledger.events import Draft, Event, Outcome, Position
-from belated.ledger.protocol import NewBanditError, StoreBusyError, StoreUnavailableError
-from belated.ledger.replica import Replica
+from belated.ledger.protocol import Follower, NewBanditError, StoreBusyError, StoreUnavailableError
+from belated.ledger.replica import Approve, Replica
 from belated.monitoring.histogram import Histogram
 from belated.service.threads import WAIT, WorkThread
 
@@ -39,6 +40,7 @@ class Request:
 
     drafts: Sequence[Draft]
     future: "asyncio.Future[list[Outcome]]"
+    approve: Approve | None = None
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
@@ -51,6 +53,16 @@ class Request:
         """The drafts that come next."""
         start = len(self.outcomes)
         return self.drafts[start : start + MOST_DRAFTS]
+
+
+def _approve(batch: list[Request], outcomes: Sequence[Outcome]) -> None:
+    """Ask the requests of a batch that want to be asked whether their outcomes may be written."""
+    start = 0
+    for request in batch:
+        end = start + request.size
+        if request.approve is not None:
+            request.approve(outcomes[start:end])
+        start = end
 
 
 class Commit(NamedTuple):
@@ -101,14 +113,17 @@ class Writer:
         """True while a thread works on the store for longer than the event loop waits."""
         return self.store.is_busy or self.state.is_busy
 
-    def write(self, drafts: Sequence[Draft]) -> "asyncio.Future[list[Outcome]]":
+    def write(
+        self, drafts: Sequence[Draft], approve: Approve | None = None
+    ) -> "asyncio.Future[list[Outcome]]":
         """Done when the drafts are durable and taken in; raises what the ledger raises.
 
         Up to ``MOST_DRAFTS`` drafts are written all or not at all. More are cut: where the store
-        fails, the first of them may be there.
+        fails, the first of them may be there. ``approve`` is called with the outcomes of drafts
+        that are about to be written together; if it raises a ``ValueError``, they are not.
         """
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        request = Request(drafts, future)
+        request = Request(drafts, future, approve)
         if drafts or self._task is not None:
             self._queue.append(request)
             self._look_soon()
@@ -186,7 +201,7 @@ class Writer:
         wait = 0.0 if self.in_thread or self._quick < QUICK_AGAIN else WAIT
         started = perf_counter()
         try:
-            commit = await self.store.run(wait, self._commit_and_read, drafts)
+            commit = await self.store.run(wait, self._commit_and_read, drafts, batch)
         except Exception as error:
             for part in self._fail(batch, error):
                 await self._commit_parts(part)
@@ -202,10 +217,13 @@ class Writer:
                 commit = commit._replace(seen_at=None)  # written is written
         self._done(batch, commit, seconds)
 
-    def _commit_and_read(self, drafts: list[Draft]) -> Commit:
+    def _commit_and_read(self, drafts: list[Draft], batch: list[Request]) -> Commit:
         ledger, position, at_once = self.replica.ledger, self.replica.position, self.replica.at_once
+        follower: Follower = self.replica
+        if any(request.approve is not None for request in batch):
+            follower = self.replica.approving(partial(_approve, batch))
         # without drafts this only looks for news: that must not cost the store a transaction
-        outcomes = ledger.commit(drafts, self.replica) if drafts else []
+        outcomes = ledger.commit(drafts, follower) if drafts else []
         before = monotonic()
         try:
             events, position = ledger.follow(position, at_once)
@@ -237,9 +255,10 @@ class Writer:
     def _fail(self, batch: list[Request], error: Exception) -> list[list[Request]]:
         """Tell those who wait; or return them one by one, where only one of them can be at fault.
 
-        A ``ValueError`` is about something that the store cannot hold, a ``NewBanditError`` about a
-        bandit that one of them rewards and that is not known here yet. Where another process is
-        writing, those that write wait for it a little longer; the others read the log meanwhile.
+        A ``ValueError`` is about something that the store cannot hold or that one of them does not
+        approve of, a ``NewBanditError`` about a bandit that one of them rewards and that is not
+        known here yet. Where another process is writing, those that write wait for it a little
+        longer; the others read the log meanwhile.
         """
         if isinstance(error, (ValueError, NewBanditError)) and len(batch) > 1:
             return [[request] for request in batch]

@@ -6,7 +6,7 @@ import numpy as np
 
 from belated import registry
 from belated.core.arguments import whole
-from belated.engine import Lane, WorldSettings, audit_world
+from belated.engine.worlds import Lane, WorldSettings, audit_world
 from belated.worlds.environments import UnitBall
 
 STATEMENTS = {

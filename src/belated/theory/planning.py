@@ -20,15 +20,9 @@ from belated import registry
 from belated.core.arguments import not_negative, positive, whole, wrong, wrong_type
 from belated.core.extras import extra
 from belated.core.types import Integers, Matrix, Vector
-from belated.engine import (
-    LONGEST_HORIZON,
-    RECORD,
-    Batched,
-    Lane,
-    WorldSettings,
-    is_own,
-    play_world,
-)
+from belated.engine.lanes import RECORD, Batched
+from belated.engine.worlds import LONGEST_HORIZON, Lane, WorldSettings, play_world
+from belated.model.plain_policy import is_own
 from belated.model.protocols import (
     Delay,
     Environment,

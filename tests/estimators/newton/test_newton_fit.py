@@ -327,6 +327,7 @@ def test_a_determinant_lost_to_rounding_is_made_anew():
     assert np.allclose(A_inv, np.diag([1 / 6, 1 / 2]))
 
 
+@pytest.mark.filterwarnings("ignore::belated.AssumptionWarning")  # no noise
 def test_width_with_hardly_any_ridge():
     """The smallest lam that is let in, and one direction only, for more than a refactorisation."""
     x = np.array([0.3, -0.2, 0.1])

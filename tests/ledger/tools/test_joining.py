@@ -15,6 +15,7 @@ from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.policies import Thompson
 from support.shop_ledger import BEGIN, HOUR, Clock, log_of, make_bandit, rebuilt
 
 
@@ -105,3 +106,29 @@ def test_export_of_a_part(shop, tmp_path, ask):
         e.bandit == "clicks" and since <= e.time < until for e in log_of(ledger)
     )
     assert said["rows"] > 0
+
+
+def test_propensities_of_a_policy_that_draws_are_exported(tmp_path, ask):
+    url = f"sqlite:///{tmp_path}/a.db"
+    replica = Replica(open_ledger(url), clock=Clock(), seed=1)
+    replica.configure("e", Spec.of(2, Bernoulli(), Thompson()))
+    for k in range(6):
+        asked = Ask(matrix=np.eye(2), probabilities=k == 0)
+        replica.commit([replica.propose("e", asked).draft])
+    tables = {}
+    for suffix in ("jsonl", "parquet", "csv"):
+        file = tmp_path / f"joined.{suffix}"
+        ask("export", url, "--out", file, "--joined")
+        tables[suffix] = file
+    rows = [json.loads(line) for line in tables["jsonl"].read_text().splitlines()]
+    for row in rows:
+        assert (0.0 < row["propensity"] < 1.0, row["n_actions"]) == (True, 2)
+    assert rows[0]["probabilities"][int(rows[0]["action"])] == rows[0]["propensity"]
+    assert [row["probabilities"] for row in rows[1:]] == [None] * 5
+    columns = ("propensity", "n_actions", "probabilities")
+    for row, other in zip(rows, pq.read_table(tables["parquet"]).to_pylist(), strict=True):
+        assert [row[name] for name in columns] == [other[name] for name in columns]
+    with tables["csv"].open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert json.loads(cells[0]["probabilities"]) == rows[0]["probabilities"]
+    assert [float(row["propensity"]) for row in cells] == [row["propensity"] for row in rows]

@@ -7,7 +7,7 @@ import pytest
 
 import naive.arms
 from belated import Bernoulli
-from belated.engine import Lane, WorldSettings, play_world
+from belated.engine.worlds import Lane, WorldSettings, play_world
 from belated.policies import ConversionsKLUCB, ConversionsUCB
 from belated.worlds.delays import Empirical, Exponential, Geometric
 from belated.worlds.environments import FixedArms

@@ -11,7 +11,7 @@ import pytest
 
 import naive.arms
 from belated import Bernoulli, Gaussian, registry, simulate
-from belated.engine import OwnPlayer
+from belated.engine.plain_lane import OwnPlayer
 from belated.experiments.experiment import new_experiment
 from belated.experiments.options import Options
 from belated.families import Bounded

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli
-from belated.engine import OwnPlayer, draw_world, play
+from belated.engine.plain_lane import OwnPlayer
+from belated.engine.reference import draw_world, play
 from belated.policies import ConversionsUCB, PatientBandits
 from belated.worlds.delays import Exponential
 from belated.worlds.environments import FixedArms

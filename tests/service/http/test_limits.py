@@ -393,6 +393,7 @@ def test_our_protocol_passes_its_self_test(monkeypatch, caplog):
     chosen = protocol.http_options(Limits(idle_seconds=1.5))
     assert chosen["http"] == "belated.service.http.choosing_protocol:new_protocol"
     assert chosen["timeout_keep_alive"] == 2
+    assert chosen["backlog"] == protocol.BACKLOG
     assert not caplog.records
 
 

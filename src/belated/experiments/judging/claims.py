@@ -112,10 +112,15 @@ def _difference(lane: Lane, names: tuple[str, str], one: Any, other: Any) -> Row
     pairs = pd.concat([one.iloc[:, -1], other.iloc[:, -1]], axis=1, keys=names).dropna()
     means = {f"regret, {name}": float(pairs[name].mean()) for name in names}
     gap = mean_interval(pairs[names[0]] - pairs[names[1]])
-    interval = {"difference": gap.value, "low": gap.low, "high": gap.high}
     relative = (pairs[names[0]] - pairs[names[1]]) / means[f"regret, {names[1]}"]
     share = {"per cent": 100.0 * float(relative.mean())}
-    return lane.setting() | means | interval | share | {"runs": len(pairs), RELATIVE: relative}
+    return (
+        lane.setting()
+        | means
+        | gap.columns("difference")
+        | share
+        | {"runs": len(pairs), RELATIVE: relative}
+    )
 
 
 def _compared(rows: list[Row], what: str) -> tuple[list[Row], str, str]:
@@ -202,8 +207,7 @@ def _delay_rows(frame: pd.DataFrame) -> list[Row]:
         delay, missing = mean_interval(worlds["mean_delay"]), mean_interval(worlds["mean_missing"])
         row = {"law": law_name(law), "expected": float(expected), "worlds": len(worlds)}
         row["E[min(tau, T)]"] = effective_delay(law, expected, horizon)
-        row |= {"mean delay": delay.value, "low": delay.low, "high": delay.high}
-        rows.append(row | {"mean missing": missing.value})
+        rows.append(row | delay.columns("mean delay") | {"mean missing": missing.value})
     return rows
 
 
@@ -251,8 +255,7 @@ def _coverage(frame: pd.DataFrame, delta: float) -> Measured:
 
 def share_of(left: int, runs: int) -> Row:
     """Returns the share of runs that left the set, with its exact interval, as columns."""
-    share = clopper_pearson(left, runs)
-    return {"left the set": left, "share": share.value, "low": share.low, "high": share.high}
+    return {"left the set": left} | clopper_pearson(left, runs).columns("share")
 
 
 def _judge_coverage(

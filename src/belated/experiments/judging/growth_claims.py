@@ -52,8 +52,7 @@ def _growth(penalty: Any, horizons: list[int]) -> Row:
     gain = mean_interval(runs[:, -1] - runs[:, -2]) if len(horizons) > 1 else UNKNOWN
     late = horizons[-3:]
     power = jackknife(runs[:, -3:], lambda means: _slope(late, means))
-    row = {"runs": len(runs), "exponent": power.value, "low": power.low, "high": power.high}
-    row |= {"growth": gain.value, "growth, low": gain.low, "growth, high": gain.high}
+    row = {"runs": len(runs)} | power.columns("exponent") | gain.columns("growth", "growth, ")
     return row | {f"penalty at {t:,}": float(runs[:, i].mean()) for i, t in enumerate(horizons)}
 
 
@@ -92,8 +91,7 @@ def is_additive(row: Row) -> bool | None:
 def exponents(summary: list[Row]) -> str:
     """Returns the exponents of pooled penalties in words."""
     return "; ".join(
-        f"{row['policy']} ({row['family']}) "
-        f"{_with_interval(Estimate(row['exponent'], row['low'], row['high']))}"
+        f"{row['policy']} ({row['family']}) {_with_interval(Estimate.of(row, 'exponent'))}"
         for row in summary
     )
 
@@ -166,12 +164,12 @@ def _together(pools: list[str]) -> str:
 
 def _growth_test(row: Row) -> Evidence:
     """Tests whether a penalty grows as claimed: not at all for Delayed OFU-GLM, else it does."""
-    power = Estimate(row["exponent"], row["low"], row["high"])
+    power = Estimate.of(row, "exponent")
     test = student_test(power, row["runs"], GROWTH_LIMIT)
     if row["policy"] != OFU:
         return Evidence(test.p_higher, test.p_lower)
     if math.isnan(power.low):  # a mean penalty is not positive: test whether it still grows
-        gain = Estimate(row["growth"], row["growth, low"], row["growth, high"])
+        gain = Estimate.of(row, "growth", "growth, ")
         return Evidence(student_test(gain, row["runs"], 0.0).p_lower, math.nan)
     return test
 
@@ -190,9 +188,8 @@ def at_most_linear(curves: dict[Lane, Any]) -> Measured:
         power, bend = _bending(runs)
         setting = law.setting() | {"delays": f"{delays[0]:g} to {delays[-1]:g}"}
         del setting["expected"]
-        row = {"exponent": power.value, "low": power.low, "high": power.high}
-        bent = {"bend": bend.value, "bend, low": bend.low, "bend, high": bend.high}
-        rows.append(setting | row | bent | {"runs": len(runs)})
+        grown = power.columns("exponent") | bend.columns("bend", "bend, ")
+        rows.append(setting | grown | {"runs": len(runs)})
         pool.append(runs / runs.iloc[:, 0].mean())  # each setting counts alike
     return _judge_bending(rows, pool)
 
@@ -215,9 +212,8 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> Measured:
     found = findings([_bending_test(row) for row in rows])
     means = sum(pool[1:], pool[0]) / len(pool)  # runs and delays that all settings have
     power, bend = _bending(means.dropna(axis=1, how="all").dropna())
-    together = {"exponent": power.value, "low": power.low, "high": power.high, "runs": len(means)}
-    bent = {"bend": bend.value, "bend, low": bend.low, "bend, high": bend.high}
-    pooled = _bending_test(together | bent).alone
+    together = power.columns("exponent") | bend.columns("bend", "bend, ")
+    pooled = _bending_test(together | {"runs": len(means)}).alone
     known = [row["exponent"] for row in rows if not math.isnan(row["exponent"])]
     spread = f"from {min(known):.2f} to {max(known):.2f}" if known else "undefined"
     rows = with_findings(rows, rows, found)
@@ -234,8 +230,7 @@ def _judge_bending(rows: list[Row], pool: list[Any]) -> Measured:
 
 def _bending_test(row: Row) -> Evidence:
     """Tests whether the penalty grows more slowly than linearly, or the regret bends downwards."""
-    power = Estimate(row["exponent"], row["low"], row["high"])
+    power = Estimate.of(row, "exponent")
     if math.isnan(power.low):  # a mean penalty is not positive, or there is none
-        bend = Estimate(row["bend"], row["bend, low"], row["bend, high"])
-        return student_test(bend, row["runs"], 0.0)
+        return student_test(Estimate.of(row, "bend", "bend, "), row["runs"], 0.0)
     return student_test(power, row["runs"], 1.0, MARGIN)

@@ -16,6 +16,7 @@ from belated.experiments.reporting.figures import (
     legend_below,
     line_styles,
     new_panels,
+    plain_grid,
     save_figure,
 )
 
@@ -83,9 +84,7 @@ def draw_coverage(rows: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> "Fig
         one.set_xlabel("share of runs that left the set")
         one.set_yticks(range(len(delays)), delays)
         one.set_ylim(len(delays) - 0.5, -0.5)
-        one.grid(axis="x", color="#dddddd", linewidth=0.6)
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
+        plain_grid(one, "x")
     axes[0, 0].set_ylabel("delay")
     legend_below(figure, {name: styles[name] | {"linestyle": "none"} for name in policies})
     return figure
@@ -119,9 +118,7 @@ def draw_lemmas(checked: pd.DataFrame) -> "Figure":
         one.set_ylim(bottom=0.0)
         one.set_title(f"{family_name(family)}, d = {dim}", fontsize=11)
         one.set_xticks(range(len(names)), names)
-        one.grid(axis="y", color="#dddddd", linewidth=0.6)
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
+        plain_grid(one, "y")
     for one in axes.flat:
         one.set_visible(one.has_data())
         one.set_xlabel("inequality")

@@ -303,15 +303,20 @@ def finish(
         one.yaxis.set_major_locator(MaxNLocator(5, steps=round_steps))
         one.yaxis.set_major_formatter(StrMethodFormatter("{x:,.5g}"))
         one.tick_params(labelsize=9)
-        one.grid(color="#dddddd", linewidth=0.6)
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
+        plain_grid(one)
     for i, j in np.ndindex(axes.shape):
         if not any(below.get_visible() for below in axes[i + 1 :, j]):
             axes[i, j].set_xlabel(x_label)
     for one in axes[:, 0]:
         one.set_ylabel("cumulative regret")
     legend_below(figure, styles)
+
+
+def plain_grid(axes: "Axes", axis: Any = "both") -> None:
+    """Draw a light grid below the data and no frame above or beside it."""
+    axes.grid(axis=axis, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def legend_below(figure: "Figure", styles: dict[str, dict[str, Any]]) -> None:

@@ -5,29 +5,18 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
-import msgspec
 from msgspec.structs import replace
 
-from belated.ledger.events import (
-    NOBODY,
-    Decided,
-    Draft,
-    Erasure,
-    Event,
-    Kind,
-    Outcome,
-    Position,
-    Waiting,
-)
+from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.ids import first_id
-from belated.ledger.protocol import PAGE, Follower, LedgerError
+from belated.ledger.protocol import PAGE, Follower, Ledger, LedgerError
 from belated.ledger.rules import Known, mentioned, settle
-from belated.ledger.upkeep import Retained, blanked
+from belated.ledger.upkeep import Retained, blanked, erasure
 
 PARK_FOR = 120_000_000  # two minutes
 
 
-class MemoryLedger:
+class MemoryLedger(Ledger):
     """The simplest store there is: lists and dicts."""
 
     def __init__(self, park_for: int = PARK_FOR) -> None:
@@ -40,7 +29,6 @@ class MemoryLedger:
         self._parked: dict[bytes, Waiting] = {}
 
     def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
-        """See ``Ledger.commit``."""
         known = Known()
         for id in mentioned(drafts):
             for event in self.story(id):
@@ -69,11 +57,9 @@ class MemoryLedger:
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
     ) -> list[list[Outcome]]:
-        """See ``Ledger.commit_all``."""
         return [self.commit(drafts, follower) for drafts in batches]
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
-        """See ``Ledger.follow``."""
         events = self._events[after.seq : after.seq + limit]
         while events and (more := self._events[events[-1].seq : events[-1].seq + 1]):
             if more[0].tx != events[-1].tx:
@@ -82,57 +68,44 @@ class MemoryLedger:
         return events, Position(events[-1].tx, events[-1].seq) if events else after
 
     def story(self, id: bytes) -> list[Event]:
-        """See ``Ledger.story``."""
         return [self._events[place] for place in self._places.get(id, [])]
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
-        """See ``Ledger.requested``."""
         if (bandit, request) not in self._requests:
             return None
         id, digest = self._requests[bandit, request]
         return self.story(id)[0], digest
 
     def subject(self, bandit: str, subject: str) -> list[bytes]:
-        """See ``Ledger.subject``."""
         return list(self._subjects.get((bandit, subject), []))
 
     def forget(self, bandit: str, subject: str, time: int) -> int:
-        """See ``Ledger.forget``."""
         ids = self._subjects.pop((bandit, subject), [])
-        first = None
-        for id in ids:
-            for place in self._places.pop(id):
-                event = self._events[place]
-                if event.kind == Kind.DECIDED:
-                    decided = msgspec.msgpack.decode(event.body, type=Decided)
-                    self._requests.pop((bandit, decided.request), None)
-                    first = min(first or Position(event.tx, event.seq), (event.tx, event.seq))
-                self._events[place] = replace(event, id=b"", value=None, due=None, body=b"")
-        body = msgspec.msgpack.encode(Erasure(len(ids), first and Position(*first)))
-        self.commit([Draft(Kind.FORGOTTEN, bandit, b"", time, body=body)])
+        requests, draft = erasure(bandit, time, [self.story(id)[0] for id in ids])
+        for request in requests:
+            self._requests.pop((bandit, request), None)
+        for place in [place for id in ids for place in self._places.pop(id)]:
+            event = self._events[place]
+            self._events[place] = replace(event, id=b"", value=None, due=None, body=b"")
+        self.commit([draft])
         return len(ids)
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
-        """See ``Ledger.parked``."""
         return sorted(waiting for waiting in self._parked.values() if waiting.id > after)[:limit]
 
     def end_parked(self, before: int) -> int:
-        """See ``Ledger.end_parked``."""
         ended = [id for id in self._parked if id < first_id(before)]
         for id in ended:
             del self._parked[id]
         return len(ended)
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
-        """See ``Ledger.rare``."""
         return [event for event in self._events[after.seq :] if event.kind == kind]
 
     def behind(self, after: Position) -> int:
-        """See ``Ledger.behind``."""
         return len(self._events) - after.seq
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
-        """See ``Ledger.retain``."""
         old = [waiting.id for waiting in self._parked.values() if waiting.time < before]
         decisions = requests = 0
         for place, event in enumerate(self._events):
@@ -154,12 +127,10 @@ class MemoryLedger:
         return Retained(decisions, requests, len(old))
 
     def problems(self) -> list[str]:
-        """See ``Ledger.problems``."""
         return []
 
     def backup(self, target: Path) -> None:
-        """See ``Ledger.backup``."""
         raise LedgerError("memory://: expected a ledger that is in a file")
 
     def close(self) -> None:
-        """See ``Ledger.close``."""
+        pass

@@ -27,27 +27,16 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, LiteralString
 
-import msgspec
 from msgspec.structs import astuple
 
-from belated.ledger.events import (
-    NOBODY,
-    Decided,
-    Draft,
-    Erasure,
-    Event,
-    Kind,
-    Outcome,
-    Position,
-    Waiting,
-)
+from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.ids import first_id
-from belated.ledger.protocol import PAGE, Follower, LedgerError, StoreUnavailableError
+from belated.ledger.protocol import PAGE, Follower, Ledger, LedgerError, StoreUnavailableError
 from belated.ledger.rules import Known, Settled, mentioned, settle
 from belated.ledger.stores.memory import PARK_FOR
 from belated.ledger.stores.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
 from belated.ledger.stores.postgres_upkeep import blank_old, drop_parked, problems_of
-from belated.ledger.upkeep import Retained
+from belated.ledger.upkeep import Retained, erasure
 
 TRIES = 10  # to settle a batch while others write about the same decisions
 _COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
@@ -82,8 +71,8 @@ _FOLLOW: LiteralString = f"""
 """
 
 
-class PostgresLedger:
-    """See ``Ledger``.
+class PostgresLedger(Ledger):
+    """A ledger in PostgreSQL; see the module.
 
     Parameters
     ----------
@@ -102,16 +91,8 @@ class PostgresLedger:
 
     def __init__(self, url: str, *, schema: str = "belated", park_for: int = PARK_FOR) -> None:
         self._session = Session(url, schema)
+        self.identity = self._session.identity
         self.park_for = park_for
-
-    @property
-    def identity(self) -> str:
-        """See ``Ledger.identity``."""
-        return self._session.identity
-
-    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
-        """See ``Ledger.commit``."""
-        return self.commit_all([drafts], follower)[0]
 
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
@@ -189,7 +170,6 @@ class PostgresLedger:
         insert(_INSERT, [_row(event) for part in parts for event in part.events])
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
-        """See ``Ledger.follow``."""
         with self._session.connected() as db:
             events = _events(db.execute(_FOLLOW, [*after, limit], binary=True))
             if len(events) == limit:
@@ -198,20 +178,17 @@ class PostgresLedger:
         return events, Position(events[-1].tx, events[-1].seq) if events else after
 
     def story(self, id: bytes) -> list[Event]:
-        """See ``Ledger.story``."""
         query = f"select {_COLUMNS} from events where id = %b and id <> '' order by tx, seq"
         with self._session.connected() as db:
             return _events(db.execute(query, [id], binary=True))
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
-        """See ``Ledger.requested``."""
         with self._session.connected() as db:
             for _, _, digest, *row in db.execute(_REQUESTS, [[bandit], [request]], binary=True):
                 return _event(row), digest
         return None
 
     def subject(self, bandit: str, subject: str) -> list[bytes]:
-        """See ``Ledger.subject``."""
         query = "select id from subjects where bandit = %s and subject = %s order by id"
         with self._session.connected() as db:
             return [id for (id,) in db.execute(query, [bandit, subject], binary=True)]
@@ -223,7 +200,7 @@ class PostgresLedger:
             ids = self.subject(bandit, subject)
             query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and {_DECISION}"
             decisions = _events(db.execute(query, [ids], binary=True))
-            requests = [msgspec.msgpack.decode(e.body, type=Decided).request for e in decisions]
+            requests, draft = erasure(bandit, time, decisions)
             db.execute(
                 "delete from requests where bandit = %s and request = any(%s)", [bandit, requests]
             )
@@ -233,25 +210,19 @@ class PostgresLedger:
                 [ids],
             )
             db.execute("delete from subjects where bandit = %s and subject = %s", [bandit, subject])
-            first = min((Position(e.tx, e.seq) for e in decisions), default=None)
-            body = msgspec.msgpack.encode(Erasure(len(ids), first))
-            event = Event(0, 0, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
-            self._write(db, [Settled(events=[event])])
+            self._write(db, [settle([draft], Known(), 0, repeat(0), self.park_for, None)])
         return len(ids)
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
-        """See ``Ledger.parked``."""
         query = "select id, time, value from parked where id > %b order by id limit %s"
         with self._session.connected() as db:
             return [Waiting(*row) for row in db.execute(query, [after, limit], binary=True)]
 
     def end_parked(self, before: int) -> int:
-        """See ``Ledger.end_parked``."""
         with self._session.connected() as db:
             return db.execute("delete from parked where id < %b", [first_id(before)]).rowcount
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
-        """See ``Ledger.rare``."""
         query = (
             f"select {_COLUMNS} from events where kind = %s and kind >= 7 "
             "and (tx, seq) > (%s, %s) order by tx, seq"
@@ -260,7 +231,6 @@ class PostgresLedger:
             return _events(db.execute(query, (int(kind), *after), binary=True))
 
     def behind(self, after: Position) -> int:
-        """See ``Ledger.behind``."""
         with self._session.connected() as db:
             query = "select count(*) from events where (tx, seq) > (%s, %s)"
             return int(only(db.execute(query, after))[0])
@@ -278,16 +248,13 @@ class PostgresLedger:
                 position = last
 
     def problems(self) -> list[str]:
-        """See ``Ledger.problems``."""
         with self._session.connected() as db:
             return problems_of(db)
 
     def backup(self, target: Path) -> None:
-        """See ``Ledger.backup``."""
         raise LedgerError(f"{self._session.name}: expected SQLite; PostgreSQL has pg_dump for it")
 
     def close(self) -> None:
-        """See ``Ledger.close``."""
         self._session.close()
 
 

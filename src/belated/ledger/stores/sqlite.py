@@ -14,24 +14,14 @@ from typing import Any
 from uuid import uuid4
 
 import apsw
-import msgspec
 from msgspec.structs import astuple
 
-from belated.ledger.events import (
-    NOBODY,
-    Decided,
-    Draft,
-    Erasure,
-    Event,
-    Kind,
-    Outcome,
-    Position,
-    Waiting,
-)
+from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.ids import first_id
 from belated.ledger.protocol import (
     PAGE,
     Follower,
+    Ledger,
     LedgerError,
     StoreBusyError,
     StoreUnavailableError,
@@ -40,7 +30,7 @@ from belated.ledger.rules import Known, Settled, mentioned, settle
 from belated.ledger.stores.memory import PARK_FOR
 from belated.ledger.stores.migrations import missing
 from belated.ledger.stores.sqlite_upkeep import blank_old, copy_to, problems_of
-from belated.ledger.upkeep import Retained
+from belated.ledger.upkeep import Retained, erasure
 
 BUSY_MS = 10_000  # wait this long for another process to finish writing
 LONGEST_TAIL = 100_000
@@ -58,8 +48,8 @@ _NEWEST = """select max(
 _PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
 
 
-class SQLiteLedger:
-    """See ``Ledger``.
+class SQLiteLedger(Ledger):
+    """A ledger in a file; see the module.
 
     Parameters
     ----------
@@ -95,10 +85,6 @@ class SQLiteLedger:
             self._migrate()
             self.identity = str(self._db.execute("select identity from ledger").get)
             self._set_patience()
-
-    def commit(self, drafts: Sequence[Draft], follower: Follower | None = None) -> list[Outcome]:
-        """See ``Ledger.commit``."""
-        return self.commit_all([drafts], follower)[0]
 
     def commit_all(
         self, batches: Sequence[Sequence[Draft]], follower: Follower | None = None
@@ -163,7 +149,6 @@ class SQLiteLedger:
             write("delete from parked where id = ?", [(id,) for id in settled.unpark])
 
     def follow(self, after: Position, limit: int = 100_000) -> tuple[list[Event], Position]:
-        """See ``Ledger.follow``."""
         with self._lock:
             if self._tail and self._tail_after == after:
                 events, self._tail = self._tail, []
@@ -184,14 +169,12 @@ class SQLiteLedger:
         return events
 
     def story(self, id: bytes) -> list[Event]:
-        """See ``Ledger.story``."""
         with self._reading() as execute:
             return _events(
                 execute(f"select {_COLUMNS} from events where id = ? order by seq", (id,))
             )
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
-        """See ``Ledger.requested``."""
         with self._reading():
             return self._requested(bandit, request)
 
@@ -207,7 +190,6 @@ class SQLiteLedger:
         return event, digest
 
     def subject(self, bandit: str, subject: str) -> list[bytes]:
-        """See ``Ledger.subject``."""
         with self._reading() as execute:
             rows = execute(
                 "select id from subjects where bandit = ? and subject = ? order by id",
@@ -216,39 +198,26 @@ class SQLiteLedger:
             return [id for (id,) in rows]
 
     def forget(self, bandit: str, subject: str, time: int) -> int:
-        """See ``Ledger.forget``."""
         with self._writing() as execute:
             ids = self.subject(bandit, subject)
-            first: Position | None = None
+            requests, draft = erasure(bandit, time, [self.story(id)[0] for id in ids])
+            for request in requests:
+                execute("delete from requests where bandit = ? and request = ?", (bandit, request))
+            blank = "update events set id = x'', value = null, due = null, body = x'' where id = ?"
             for id in ids:
-                event = self.story(id)[0]
-                decided = msgspec.msgpack.decode(event.body, type=Decided)
-                place = Position(event.tx, event.seq)
-                first = place if first is None else min(first, place)
-                execute(
-                    "delete from requests where bandit = ? and request = ?",
-                    (bandit, decided.request),
-                )
-                execute(
-                    "update events set id = x'', value = null, due = null, body = x'' where id = ?",
-                    (id,),
-                )
+                execute(blank, (id,))
             execute("delete from subjects where bandit = ? and subject = ?", (bandit, subject))
-            body = msgspec.msgpack.encode(Erasure(len(ids), first))
             (last,) = execute("select coalesce(max(seq), 0) from events").fetchone()
-            event = Event(last + 1, last + 1, Kind.FORGOTTEN, bandit, b"", time, None, None, body)
-            self._write(Settled(events=[event]))
+            self._write(settle([draft], Known(), last + 1, count(last + 1), self.park_for, None))
         self._empty_log_file()
         return len(ids)
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
-        """See ``Ledger.parked``."""
         query = "select * from parked where id > ? order by id limit ?"
         with self._reading() as execute:
             return [Waiting(*row) for row in execute(query, (after, limit))]
 
     def end_parked(self, before: int) -> int:
-        """See ``Ledger.end_parked``."""
         ended = (first_id(before),)
         with self._reading() as execute:  # mostly there are none, and others may be writing
             if not execute("select count(*) from parked where id < ?", ended).get:
@@ -258,7 +227,6 @@ class SQLiteLedger:
             return self._db.changes()
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
-        """See ``Ledger.rare``."""
         with self._reading() as execute:
             return _events(
                 execute(
@@ -269,14 +237,12 @@ class SQLiteLedger:
             )
 
     def behind(self, after: Position) -> int:
-        """See ``Ledger.behind``."""
         with self._reading() as execute:
             # No number is left out and no row deleted; counting would take longer in a longer log.
             last = execute("select coalesce(max(seq), 0) from events").get
             return max(0, int(last) - after.seq)
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
-        """See ``Ledger.retain``."""
         with self._reading() as execute:
             last = execute("select coalesce(max(seq), 0) from events").get
             parked = execute("select count(*) from parked where time < ?", (before,)).get
@@ -292,17 +258,14 @@ class SQLiteLedger:
         return total
 
     def problems(self) -> list[str]:
-        """See ``Ledger.problems``."""
         with self._reading() as execute:
             return problems_of(execute)
 
     def backup(self, target: Path) -> None:
-        """See ``Ledger.backup``."""
         with self._reading() as execute:
             copy_to(execute, target)
 
     def close(self) -> None:
-        """See ``Ledger.close``."""
         with self._lock:
             self._db.close()
 

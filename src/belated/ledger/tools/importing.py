@@ -4,29 +4,18 @@ An import that is run again after an interruption goes on where it stopped: even
 holds already change nothing.
 """
 
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from belated.core.arguments import wrong
 from belated.ledger import open_ledger
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.tools.event_files import SUFFIXES, is_event_file
 from belated.ledger.tools.importing_events import check_events, write_events
-from belated.ledger.tools.importing_logs import import_log
+from belated.ledger.tools.importing_logs import Options, import_log
 from belated.ledger.tools.mapping import parse_mapping
 from belated.ledger.tools.reading import is_new, opened
-
-
-class Options(NamedTuple):
-    """The user's options for a file."""
-
-    columns: str = ""
-    vector: str = ""
-    context: str = ""
-    bandit: str | None = None
-    format: str | None = None
-    skip_bad: bool = False
-    dry_run: bool = False
 
 
 def import_file(url: str, path: Path, options: Options) -> tuple[dict[str, Any], bool]:
@@ -37,15 +26,7 @@ def import_file(url: str, path: Path, options: Options) -> tuple[dict[str, Any],
         return _import_export(url, path, options), False
     mapping = parse_mapping(options.columns, options.vector, options.context)
     with opened(url) as ledger:
-        result = import_log(
-            ledger,
-            path,
-            mapping,
-            bandit=options.bandit,
-            format=options.format,
-            skip_bad=options.skip_bad,
-            dry_run=options.dry_run,
-        )
+        result = import_log(ledger, path, mapping, options)
     refused = result["rows_bad"] > 0 and not (options.skip_bad and result["written"])
     conflicts = [
         status
@@ -67,9 +48,6 @@ def _import_export(url: str, path: Path, options: Options) -> dict[str, Any]:
         with opened(url) as ledger:
             plan = check_events(ledger, path)
     if not options.dry_run:
-        ledger = open_ledger(url)
-        try:
+        with closing(open_ledger(url)) as ledger:
             write_events(ledger, path, plan)
-        finally:
-            ledger.close()
     return {**plan.described(), "written": not options.dry_run}

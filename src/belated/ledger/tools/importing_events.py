@@ -1,11 +1,9 @@
 """A lossless export into a ledger that does not have its bandits, or has part of them."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +11,14 @@ import msgspec
 from msgspec.structs import astuple
 
 from belated.ledger import Ledger, LedgerError
-from belated.ledger.events import START, Decided, Draft, Event, Kind
+from belated.ledger.events import START, Decided, Draft, Event, Kind, Outcome
+from belated.ledger.replica import system_clock
 from belated.ledger.rules import WRITTEN
 from belated.ledger.tools.event_files import DamagedFileError, EventRow, event_of, read_events
 from belated.ledger.tools.invariants import Rules
 from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import events_of
-from belated.ledger.tools.times import now
+from belated.ledger.tools.writing import without_collector, written_behind
 
 BATCH = 5000  # events that become durable together
 _decided = msgspec.msgpack.Decoder(Decided)
@@ -56,7 +55,7 @@ def check_events(ledger: Ledger, path: Path) -> Plan:
     with progress("reading the ledger", ledger.behind(START)) as told:
         for event in events_of(ledger, told):
             held.setdefault(event.bandit, _Share()).take(event)
-    rules, shares, total = Rules(now()), dict[str, _Share](), 0
+    rules, shares, total = Rules(system_clock()), dict[str, _Share](), 0
     read = Share()
     with progress("checking events", share=read) as told:
         for line, row in read_events(path, read):
@@ -81,30 +80,9 @@ def check_events(ledger: Ledger, path: Path) -> Plan:
 
 def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
     """Write the events transaction by transaction: rewards that came together stay together."""
-    with (
-        progress("importing events", plan.events) as told,
-        _without_collector(),
-        ThreadPoolExecutor(1) as thread,
-    ):
-        written: Future[None] = Future()
-        written.set_result(None)
-        for batches in _batches(path, plan, told):
-            written.result()  # raises the error of the write, if any
-            # The store is at work while the next events are read.
-            written = thread.submit(_commit, ledger, path, batches)
-        written.result()
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Switch the garbage collector off, which is a third of the work: nothing here makes cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    with progress("importing events", plan.events) as told, without_collector():
+        for _, outcomes in written_behind(ledger.commit_all, _batches(path, plan, told)):
+            _check(path, outcomes)
 
 
 def _batches(path: Path, plan: Plan, told: Callable[[int], None]) -> Iterator[list[list[Draft]]]:
@@ -127,14 +105,13 @@ def _batches(path: Path, plan: Plan, told: Callable[[int], None]) -> Iterator[li
     yield batches
 
 
-def _commit(ledger: Ledger, path: Path, batches: list[list[Draft]]) -> None:
-    for outcomes in ledger.commit_all(batches):
-        for outcome in outcomes:
-            if outcome.status not in WRITTEN:
-                raise LedgerError(
-                    f"{path}: {outcome.status} event of {outcome.bandit!r}; expected a ledger into "
-                    "which nobody else writes the same"
-                )
+def _check(path: Path, batches: list[list[Outcome]]) -> None:
+    for outcome in chain.from_iterable(batches):
+        if outcome.status not in WRITTEN:
+            raise LedgerError(
+                f"{path}: {outcome.status} event of {outcome.bandit!r}; expected a ledger into "
+                "which nobody else writes the same"
+            )
 
 
 def _event(path: Path, line: int, row: EventRow) -> Event:

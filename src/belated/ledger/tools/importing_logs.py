@@ -11,15 +11,28 @@ from belated.core.events import Status
 from belated.ledger import Ledger
 from belated.ledger.events import Draft, Kind
 from belated.ledger.protocol import Importer
+from belated.ledger.replica import system_clock
 from belated.ledger.tools.mapping import Bad, Imported, Mapping, Translator
 from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import Told, bandits_of, only_bandit
 from belated.ledger.tools.showing import NOT_SHOWN
 from belated.ledger.tools.tables import columns_of, format_of, rows_of
-from belated.ledger.tools.times import now
+from belated.ledger.tools.writing import without_collector, written_behind
 
 BATCH = 5000  # rows at a time, and drafts in a transaction
 SHOWN = 20  # bad rows that are shown
+
+
+class Options(NamedTuple):
+    """The user's options for a file."""
+
+    columns: str = ""
+    vector: str = ""
+    context: str = ""
+    bandit: str | None = None
+    format: str | None = None
+    skip_bad: bool = False
+    dry_run: bool = False
 
 
 class LogFile(NamedTuple):
@@ -39,24 +52,15 @@ class LogFile(NamedTuple):
             told(len(chunk))
 
 
-def import_log(
-    ledger: Ledger,
-    path: Path,
-    mapping: Mapping,
-    *,
-    bandit: str | None,
-    format: str | None,
-    skip_bad: bool,
-    dry_run: bool,
-) -> dict[str, Any]:
+def import_log(ledger: Ledger, path: Path, mapping: Mapping, options: Options) -> dict[str, Any]:
     """Import decisions and rewards of a log into an existing bandit; returns what was done."""
-    file = LogFile(path, format_of(path, format), mapping)
+    file = LogFile(path, format_of(path, options.format), mapping)
     mapping.check(columns_of(path, file.format))
     bandits = bandits_of(ledger)
-    name = only_bandit(bandits, bandit)
-    translator = Translator(name, bandits[name], mapping, now())
+    name = only_bandit(bandits, options.bandit)
+    translator = Translator(name, bandits[name], mapping, system_clock())
     share = Share()
-    with progress("checking rows", share=share) as told:
+    with progress("checking rows", share=share) as told, without_collector():
         ok, refusal = _check_log(file, translator, told, share)
     zeros = _zeros(translator)  # counted now, because the file is read again to be written
     report: dict[str, Any] = {
@@ -67,9 +71,9 @@ def import_log(
         f"bad_rows{NOT_SHOWN}": refusal.bad - len(refusal.rows),
         **zeros,
     }
-    if dry_run or (refusal.bad and not skip_bad):
+    if options.dry_run or (refusal.bad and not options.skip_bad):
         return report | {"written": False}
-    with progress("importing rows", share=share) as told:
+    with progress("importing rows", share=share) as told, without_collector():
         counts = _write_log(ledger, file, translator, told, share)
     return report | {"written": True, **counts}
 
@@ -139,9 +143,12 @@ def _write_log(
             yield from (row for row in imported if not seen.contradicted(row))
 
     importer = Importer(lambda bandit, kind, reward: translator.support.contains(reward))
-    drafts = in_time_order(rows(), conversion=translator.spec.loop == "conversion", now=now())
-    while batch := list(islice(drafts, BATCH)):
-        for draft, outcome in zip(batch, ledger.commit(batch, importer), strict=True):
+    drafts = in_time_order(
+        rows(), conversion=translator.spec.loop == "conversion", now=system_clock()
+    )
+    batches = iter(lambda: list(islice(drafts, BATCH)), [])
+    for batch, outcomes in written_behind(lambda batch: ledger.commit(batch, importer), batches):
+        for draft, outcome in zip(batch, outcomes, strict=True):
             if draft.kind != Kind.EXPIRED:
                 which = "decisions" if draft.kind == Kind.DECIDED else "rewards"
                 late = outcome.status == Status.EXPIRED

@@ -5,7 +5,6 @@ after the events before it.
 """
 
 import math
-import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from belated.ledger.ids import time_of
 from belated.ledger.rules import WRITTEN, Known, judge
 from belated.ledger.spec import Spec
 from belated.ledger.tools.times import DAY, OLDEST, iso
+from belated.ledger.vectors import dim_of, entries_of
 
 _SAID = {
     Status.UNKNOWN: "is about a decision that the log does not hold before it",
@@ -108,7 +108,7 @@ class Rules:
             possible = family.support.contains
         except files.SnapshotError:  # a family that is not part of belated
             possible = math.isfinite
-        bound = spec.max_norm * NORM_ROUNDING
+        bound = spec.bound * NORM_ROUNDING
         known = self._limits.get(event.bandit)
         if known is None:
             self._limits[event.bandit] = _Limits(spec, frozenset([spec.dim]), bound, possible)
@@ -124,10 +124,12 @@ class Rules:
 
     def _decision(self, event: Event) -> str:
         body, limits = _decided.decode(event.body), self._limits[event.bandit]
-        dim, odd = divmod(len(body.x), 8)
-        if odd or dim not in limits.dims:
-            return f"has a vector of {len(body.x)} bytes, expected {8 * limits.spec.dim}"
-        if not math.hypot(*struct.unpack(f"<{dim}d", body.x)) <= limits.max_norm:
+        if len(body.x) % 4 or len(body.x) < 4 or dim_of(body.x) not in limits.dims:
+            return f"has a vector of {len(body.x)} bytes, expected {limits.spec.dim} features"
+        dim, columns, values = entries_of(body.x)
+        if len(columns) and not 0 <= columns.min() <= columns.max() < dim:
+            return f"has a vector with a feature beyond {dim}"
+        if not math.hypot(*values) <= limits.max_norm:
             return "has a vector that is not finite, or too long"
         if body.propensity is not None and not 0.0 < body.propensity <= 1.0:
             return f"has propensity {body.propensity}"
@@ -154,14 +156,12 @@ class Rules:
             if event.time < min(_made(event.id, event.time), self._earliest) - DAY:
                 return "comes long before its decision"
             draft = Draft(event.kind, event.bandit, event.id, event.time, event.value)
-            status = judge(draft, facts, None, 0, self._accepts)
+            possible = self._limits[facts.bandit].possible
+            status = judge(draft, facts, None, 0, lambda bandit, kind, reward: possible(reward))
         if status in WRITTEN:
             self._known.add(event.id, event.kind, event.bandit, event.due, event.value)
             return ""
         return _SAID[status]
-
-    def _accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
-        return self._limits[bandit].possible(reward)
 
 
 def _made(id: bytes, otherwise: int) -> int:

@@ -3,22 +3,18 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import IO, Any
 
 import msgspec
-import numpy as np
 
-from belated.features import Features
 from belated.ledger import Ledger
 from belated.ledger.events import Decided, Event, Kind
-from belated.ledger.growth import Earlier
 from belated.ledger.ids import to_text
-from belated.ledger.spec import Spec
 from belated.ledger.standing import Ending
 from belated.ledger.tools.parquet import arrow, write_rows
-from belated.ledger.tools.reading import Told, events_of
+from belated.ledger.tools.reading import Bandit, Told, configure, events_of
 from belated.ledger.tools.times import iso
+from belated.ledger.vectors import vector_of
 
 SUFFIXES = (".jsonl", ".parquet", ".csv")
 _decided = msgspec.msgpack.Decoder(Decided)
@@ -32,6 +28,8 @@ class JoinedRow(msgspec.Struct, gc=False):
     time: int
     action: str
     propensity: float | None
+    n_actions: int | None  # None where the log does not say
+    probabilities: list[float] | None  # of all actions, if they were asked for
     context: str | None  # JSON
     x: list[float]  # by the features at the end of the log, if they have grown
     model_version: int
@@ -48,42 +46,22 @@ def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Itera
     The ending of a decision may come much later than the decision, so the log is read twice.
     """
     endings: dict[bytes, Ending] = {}
-    settings: dict[str, _Settings] = {}
+    bandits: dict[str, Bandit] = {}
     for event in events_of(ledger, told):
         if event.kind == Kind.CONFIGURED:
-            spec = msgspec.json.decode(event.body, type=Spec)
-            settings.setdefault(event.bandit, _Settings(spec)).change(spec)
+            configure(bandits, event)
         elif event.kind == Kind.DECIDED and event.id and wanted(event):
             endings[event.id] = Ending(event.due)
         elif event.id in endings:
             endings[event.id].take(event)
     for event in events_of(ledger, told):
         if event.kind == Kind.DECIDED and event.id in endings:
-            yield _row(event, endings[event.id], settings[event.bandit])
+            yield _row(event, endings[event.id], bandits[event.bandit])
 
 
-class _Settings:
-    """The settings of a bandit at the end of the log, which its rows depend on."""
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec, self.earlier = spec, Earlier(spec.dim)
-
-    @property
-    def default(self) -> float | None:
-        """The reward of a decision whose window closed without one."""
-        return self.spec.default_reward if self.spec.loop == "conversion" else None
-
-    def change(self, new: Spec) -> None:
-        """Take in further settings, as ``Fold`` does."""
-        old = self.spec
-        with suppress(ValueError):  # two processes changed them at once, differently
-            self.spec = old.changed_to(new)
-        if self.spec.dim != old.dim and self.spec.features and old.features:
-            self.earlier.grow(*(Features.from_dict(f) for f in (old.features, self.spec.features)))
-
-
-def _row(event: Event, ending: Ending, settings: _Settings) -> JoinedRow:
-    body = _decided.decode(event.body)
+def _row(event: Event, ending: Ending, bandit: Bandit) -> JoinedRow:
+    body, spec = _decided.decode(event.body), bandit.spec
+    default = spec.default_reward if spec.loop == "conversion" else None
     delay = None if ending.time is None else (ending.time - event.time) / 1e6
     return JoinedRow(
         event.bandit,
@@ -91,11 +69,13 @@ def _row(event: Event, ending: Ending, settings: _Settings) -> JoinedRow:
         event.time,
         body.action,
         body.propensity,
+        body.n_actions or None,
+        None if body.probabilities is None else list(body.probabilities),
         body.context.decode() or None,
-        np.frombuffer(settings.earlier.present(body.x)).tolist(),
+        vector_of(bandit.earlier.present(body.x)).tolist(),
         body.version,
         body.policy,
-        settings.default if ending.status == "expired" else ending.reward,
+        default if ending.status == "expired" else ending.reward,
         ending.time,
         delay,
         ending.status,
@@ -131,7 +111,9 @@ def _write_csv(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
     writer.writeheader()
     for row in rows:
         n += 1
-        writer.writerow(_plain(row) | {"x": encode(row.x).decode()})
+        chances = None if row.probabilities is None else encode(row.probabilities).decode()
+        lists = {"x": encode(row.x).decode(), "probabilities": chances}
+        writer.writerow(_plain(row) | lists)
     text.detach()
     return n
 
@@ -145,6 +127,8 @@ def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
         "time": moment,
         "action": pa.string(),
         "propensity": pa.float64(),
+        "n_actions": pa.int64(),
+        "probabilities": pa.list_(pa.float64()),
         "context": pa.string(),
         "x": pa.list_(pa.float64()),
         "model_version": pa.int64(),

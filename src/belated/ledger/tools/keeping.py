@@ -6,9 +6,10 @@ from typing import Any
 from belated.core.arguments import wrong
 from belated.ledger import LedgerError, snapshots
 from belated.ledger.events import START
+from belated.ledger.replica import system_clock
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import Rebuilding, opened
-from belated.ledger.tools.times import duration, iso, now
+from belated.ledger.tools.times import duration, iso
 from belated.ledger.tools.verifying import verify
 
 
@@ -63,7 +64,7 @@ def without_password(url: str) -> str:
 
 def retain(url: str, older_than: str, *, dry_run: bool) -> dict[str, Any]:
     """Take from old decisions what the state does not depend on."""
-    before = now() - duration("--older-than", older_than)
+    before = system_clock() - duration("--older-than", older_than)
     with opened(url) as ledger:
         taken = ledger.retain(before, dry_run=dry_run)
     return {"before": iso(before), **taken._asdict(), "written": not dry_run}

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, any_number, wrong
 from belated.features import Features, UnmatchedCounts
@@ -17,6 +18,7 @@ from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledger.tools.reading import Bandit
 from belated.ledger.tools.tables import Row, is_missing
 from belated.ledger.tools.times import DAY, microseconds, plausible
+from belated.ledger.vectors import as_sparse, packed
 
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
 TEXTS = ("id", "action", "subject")
@@ -112,6 +114,7 @@ class Translator:
         self.name, self.spec, self.actions = name, bandit.spec, bandit.actions
         self.mapping, self.latest = mapping, now + DAY
         self.support = files.rebuild("FAMILIES", self.spec.family, []).support
+        self._is_sparse = self.spec.is_sparse
         self.places = {action: place for place, action in enumerate(self.actions.listed)}
         self.unmatched = UnmatchedCounts(by_row=True)  # features of rows that became zeros
         self.actions.count_in(self.unmatched)
@@ -221,8 +224,8 @@ class Translator:
         if len(values) != spec.dim:
             raise wrong("--vector", values, f"{spec.dim} numbers")
         x = array("d", values)
-        if not math.hypot(*x) <= spec.max_norm * NORM_ROUNDING:
-            raise wrong("--vector", values, f"finite numbers, of norm {spec.max_norm:g} at most")
+        if not math.hypot(*x) <= spec.bound * NORM_ROUNDING:
+            raise wrong("--vector", values, f"finite numbers, of norm {spec.bound:g} at most")
         return x.tobytes()
 
     def _registered_vector(self, row: _Cells) -> bytes:
@@ -250,6 +253,8 @@ class Translator:
         action = self.actions.listed[row.action] if registered else {}
         context = self._context(row, action if isinstance(action, dict) else {})
         id = decision_id(self.name, row.name, row.time)
+        if self._is_sparse:
+            x = packed(as_sparse(np.frombuffer(x)[np.newaxis]), 0, len(x) // 8)
         body = Decided(
             x,
             row.action,

@@ -1,7 +1,7 @@
 """Reading a ledger from the first event to the last."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from belated.ledger import Ledger, open_ledger
 from belated.ledger.actions import Actions
 from belated.ledger.events import START, ActionsChange, Event, Kind, Position
 from belated.ledger.fold import Fold
+from belated.ledger.growth import Earlier
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 
@@ -32,11 +33,8 @@ def opened(url: str) -> Iterator[Ledger]:
     """Yields the ledger at ``url``, which must exist: nothing is made by looking at it."""
     if is_new(url):
         raise FileNotFoundError(f"ledger = {url!r}: there is no such file")
-    ledger = open_ledger(url)
-    try:
+    with closing(open_ledger(url)) as ledger:
         yield ledger
-    finally:
-        ledger.close()
 
 
 def events_of(ledger: Ledger, told: Told = lambda steps: None) -> Iterator[Event]:
@@ -56,27 +54,35 @@ class Bandit:
 
     spec: Spec
     actions: Actions
+    earlier: Earlier
 
     def change(self, new: Spec) -> None:
         """Take in further settings, as ``Fold`` does."""
         with suppress(ValueError):  # two processes changed them at once, differently
             self.spec = self.spec.changed_to(new)
-            features = self.spec.feature_map(self.actions.features)
+            old, features = self.actions.features, self.spec.feature_map(self.actions.features)
             if isinstance(features, Features):
+                if isinstance(old, Features) and features.dim != old.dim:
+                    self.earlier.grow(old, features)
                 self.actions.exchange(features)
 
 
-def bandits_of(ledger: Ledger, told: Told = lambda steps: None) -> dict[str, Bandit]:
+def configure(bandits: dict[str, Bandit], event: Event) -> None:
+    """Make the bandit of a CONFIGURED event, or change its settings."""
+    spec = msgspec.json.decode(event.body, type=Spec)
+    if event.bandit in bandits:
+        bandits[event.bandit].change(spec)
+    else:
+        actions = Actions(spec.dim, spec.feature_map(NoFeatures.for_spec(spec)))
+        bandits[event.bandit] = Bandit(spec, actions, Earlier(spec.dim))
+
+
+def bandits_of(ledger: Ledger) -> dict[str, Bandit]:
     """Returns the bandits of a ledger, with their present settings and actions."""
     bandits: dict[str, Bandit] = {}
-    for event in events_of(ledger, told):
+    for event in events_of(ledger):
         if event.kind == Kind.CONFIGURED:
-            spec = msgspec.json.decode(event.body, type=Spec)
-            if event.bandit in bandits:
-                bandits[event.bandit].change(spec)
-            else:
-                features = spec.feature_map(NoFeatures.for_spec(spec))
-                bandits[event.bandit] = Bandit(spec, Actions(spec.dim, features))
+            configure(bandits, event)
         elif event.kind == Kind.ACTIONS:
             change = msgspec.msgpack.decode(event.body, type=ActionsChange)
             bandits[event.bandit].actions.change(change.put, change.drop)
@@ -121,12 +127,8 @@ class Rebuilding(Replica):
         return Fold(name, spec, self._types, NoFeatures.for_spec(spec))
 
 
-def rebuilt(ledger: Ledger, told: Told, folder: Path | None = None) -> Rebuilding:
-    """Rebuild all bandits of a ledger, from the newest snapshot in ``folder`` or from zero."""
-    from belated.ledger import snapshots
-
+def rebuilt(ledger: Ledger, told: Told) -> Rebuilding:
+    """Rebuild all bandits of a ledger from zero."""
     replica = Rebuilding(ledger)
-    if folder is not None:
-        snapshots.load(replica, folder)
     replica.catch_up(told)
     return replica

@@ -18,6 +18,7 @@ from belated.ledger.spec import Spec
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import NoFeatures, events_of, only_bandit, rebuilt
 from belated.ledger.tools.times import iso
+from belated.ledger.vectors import dim_of
 
 COMPARED = 10_000  # decisions for which the other policy is asked
 THETA = 5  # components of theta that are shown
@@ -167,7 +168,7 @@ class Other:
     def _options(self, body: Decided) -> Matrix | None:
         """Returns the actions there were, if the log holds them."""
         if body.matrix:
-            x = np.frombuffer(body.matrix).reshape(-1, len(body.x) // 8)
+            x = np.frombuffer(body.matrix).reshape(-1, dim_of(body.x))
             return x if x.shape[1] == self.fold.learner.dim else None  # drawn up before a growth
         actions = self.fold.actions
         names = list(body.eligible or actions.listed)

@@ -1,7 +1,6 @@
 """Times as people and files write them, and as a ledger holds them: microseconds since 1970."""
 
 import re
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,11 +14,6 @@ OLDEST = 946_684_800 * SECOND  # the year 2000: an earlier time is a mistake
 LATEST = 1e17  # the year 5138; milliseconds taken for seconds are far beyond
 EXPECTED = "an ISO time such as 2026-03-31T12:00:00Z, or seconds since 1970"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-
-
-def now() -> int:
-    """Returns the present time."""
-    return time.time_ns() // 1000
 
 
 def microseconds(name: str, value: Any) -> int:

@@ -5,11 +5,11 @@ from typing import Any
 
 from belated.ledger import Ledger, LedgerError, snapshots
 from belated.ledger.events import START
+from belated.ledger.replica import system_clock
 from belated.ledger.tools.invariants import Rules
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import Rebuilding, events_of, rebuilt
 from belated.ledger.tools.showing import NOT_SHOWN
-from belated.ledger.tools.times import now
 
 SHOWN = 20  # violations that are shown
 
@@ -39,7 +39,7 @@ def _check(name: str, said: list[str], looked_at: int, violations: int | None = 
 
 
 def _rules(ledger: Ledger, events: int) -> Any:
-    rules, found, n = Rules(now()), 0, 0
+    rules, found, n = Rules(system_clock()), 0, 0
     said: list[str] = []
     try:
         with progress("checking the log", events) as told:
@@ -61,7 +61,7 @@ def _rebuilding(ledger: Ledger, events: int, folder: Path | None) -> list[Any]:
     with progress("rebuilding from zero", events) as told:
         digests = digests_of(rebuilt(ledger, told))
     checks = [_check("rebuilt from zero", [], len(digests))]
-    for path in snapshots.found(folder) if folder is not None else []:
+    for path in snapshots.found(folder):
         with progress(f"rebuilding from {path.name}", None) as told:
             said = _from_snapshot(ledger, path, digests, told)
         checks.append(_check(f"rebuilt from {path.name}", said, len(digests)))

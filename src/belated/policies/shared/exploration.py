@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import kernel
+from belated.core.types import Vector
 from belated.model.protocols import ellipsoid
 from belated.model.state import WORK, State
 from belated.numerics.linalg import exceeds
@@ -33,6 +34,21 @@ def explore(
 
 
 @kernel
+def fill_equal(out: Vector) -> None:
+    """``probabilities`` of a uniform draw."""
+    for a in range(out.shape[0]):
+        out[a] = 1.0 / out.shape[0]
+
+
+@kernel
+def fill_certain(row: int, out: Vector) -> None:
+    """``probabilities`` where ``row`` is played for certain."""
+    for a in range(out.shape[0]):
+        out[a] = 0.0
+    out[row] = 1.0
+
+
+@kernel
 def width_once_explored(policy: Any, state: State) -> float:
     """``radius``: infinite while exploring, when nothing is claimed."""
     return certified_width(policy, state) if explored(policy, state) else math.inf
@@ -45,6 +61,22 @@ def explore_first(
     """``choose``: explore, then play the action with the highest upper bound."""
     if not explored(policy, state):
         return explore(state, actions, rng)
+    return _most_optimistic(policy, state, actions)
+
+
+@kernel
+def chances_of_explore_first(policy: Any, state: State, actions: DecisionSet, out: Vector) -> None:
+    """``probabilities`` of ``explore_first``."""
+    if explored(policy, state):
+        fill_certain(_most_optimistic(policy, state, actions)[0], out)
+    else:
+        fill_equal(out)
+
+
+@kernel
+def _most_optimistic(
+    policy: Any, state: State, actions: DecisionSet
+) -> tuple[int, float, float, float]:
     _, inverse, cap = ellipsoid(policy, state)
     reach = certified_width(policy, state)
     return most_optimistic(state.theta, inverse, cap, reach, actions, state.work)

@@ -9,6 +9,7 @@ from belated.core.types import Matrix, Vector
 from belated.estimators import penalised_mle
 from belated.model.protocols import Estimator, Family
 from belated.model.state import State
+from belated.numerics.linalg import solve_transposed
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet, most_optimistic
 
@@ -41,6 +42,21 @@ def times_transposed(U: Matrix, scale: float, z: Vector, out: Vector) -> None:
         c, row, rest = scale * z[i], U[i, i:], out[i:]
         for j in range(row.shape[0]):
             rest[j] += c * row[j]
+
+
+@kernel
+def fill_scores(
+    theta: Vector, U: Matrix, sd: float, actions: DecisionSet, mean: Vector, root: Matrix
+) -> int:
+    """``score_law`` where theta~ is drawn from N(theta, sd^2 (U'U)^-1): R = sd X U^-1."""
+    K, d = actions.rows.shape
+    for a in range(K):
+        x, row = actions.rows[a], root[a, :d]
+        mean[a] = dot(x, theta)
+        for i in range(d):
+            row[i] = sd * x[i]
+        solve_transposed(U, row)
+    return d
 
 
 @kernel

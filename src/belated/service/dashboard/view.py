@@ -10,17 +10,7 @@ from belated.monitoring.delay_fit import DelayFit, best_fit
 from belated.monitoring.health import find_alarms, pending_by_age
 from belated.monitoring.statistics import DECIDED, RETURNED, Statistics
 from belated.monitoring.words import duration, percent
-from belated.service.dashboard.data import (
-    ActionBar,
-    AlarmView,
-    BanditFacts,
-    BanditView,
-    DelayView,
-    PendingBar,
-    Rates,
-    RewardView,
-    WidthView,
-)
+from belated.service.dashboard import data
 
 HALF_HOUR, MINUTE = 180, 6  # in slices of ten seconds
 HALF_MINUTE_US = 30_000_000
@@ -38,10 +28,10 @@ AGES = (
 )
 
 
-def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> BanditView:
+def bandit_view(statistics: Statistics, now_us: int, about: data.BanditFacts) -> data.BanditView:
     """Returns the page's data of one bandit, in some ten milliseconds: keep it for a second."""
     last = statistics.last_reward_us
-    return BanditView(
+    return data.BanditView(
         name=about.name,
         policy=about.policy,
         loop="explicit" if about.facts.learns_on_arrival else "conversion",
@@ -56,7 +46,7 @@ def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> Band
         model_version=about.model_version,
         behind_seconds=about.facts.behind_seconds,
         behind_decisions=about.facts.behind_decisions,
-        alarms=[AlarmView(*alarm) for alarm in find_alarms(statistics, now_us, about.facts)],
+        alarms=[data.AlarmView(*alarm) for alarm in find_alarms(statistics, now_us, about.facts)],
         rates=_rates(statistics, now_us),
         pending=_pending(statistics, now_us),
         delay=_delay(statistics, now_us),
@@ -67,7 +57,7 @@ def bandit_view(statistics: Statistics, now_us: int, about: BanditFacts) -> Band
     )
 
 
-def _rates(statistics: Statistics, now_us: int) -> Rates:
+def _rates(statistics: Statistics, now_us: int) -> data.Rates:
     """Half-minute means, without the half minute of now, which is not full yet."""
     fine = statistics.fine
     starts = fine.starts(now_us)
@@ -77,7 +67,7 @@ def _rates(statistics: Statistics, now_us: int) -> Rates:
         counts = fine.until(now_us, kind)[full][-HALF_HOUR:]
         return _numbers(counts.reshape(-1, 3).sum(axis=1) / 30.0)
 
-    return Rates(_times(starts[full][-HALF_HOUR::3] / 1e6), means(DECIDED), means(RETURNED))
+    return data.Rates(_times(starts[full][-HALF_HOUR::3] / 1e6), means(DECIDED), means(RETURNED))
 
 
 def _last_minute(statistics: Statistics, now_us: int, kind: int) -> float:
@@ -85,14 +75,14 @@ def _last_minute(statistics: Statistics, now_us: int, kind: int) -> float:
     return round(float(statistics.fine.until(now_us, kind)[-MINUTE - 1 : -1].sum()) / 60.0, 3)
 
 
-def _pending(statistics: Statistics, now_us: int) -> list[PendingBar]:
+def _pending(statistics: Statistics, now_us: int) -> list[data.PendingBar]:
     ages, counts = pending_by_age(statistics, now_us)
     place = np.searchsorted([limit for limit, _ in AGES], ages, side="right")
     totals = np.bincount(np.minimum(place, len(AGES) - 1), counts, len(AGES))
-    return [PendingBar(age, int(n)) for (_, age), n in zip(AGES, totals, strict=True)]
+    return [data.PendingBar(age, int(n)) for (_, age), n in zip(AGES, totals, strict=True)]
 
 
-def _delay(statistics: Statistics, now_us: int) -> DelayView:
+def _delay(statistics: Statistics, now_us: int) -> data.DelayView:
     observed = statistics.followed.observations(now_us)
     curve = delay_curve(observed.delay, observed.returned)
     fit = best_fit(observed.delay, observed.returned)
@@ -100,7 +90,7 @@ def _delay(statistics: Statistics, now_us: int) -> DelayView:
     # the last percent of the rewards may take as long as all others together
     seen = 1.0 - few.waiting
     shown = slice(0, int(np.searchsorted(seen, 0.99 * seen[-1])) + 1) if seen.size else slice(0)
-    return DelayView(
+    return data.DelayView(
         times=_numbers(few.times[shown]),
         returned=_numbers(seen[shown]),
         lower=_numbers(1.0 - few.upper[shown]),
@@ -125,13 +115,13 @@ def _law(fit: DelayFit) -> str:
     return f"{words}; {percent(never)} never return" if never >= 0.001 else words
 
 
-def _actions(statistics: Statistics, default: float | None) -> list[ActionBar]:
+def _actions(statistics: Statistics, default: float | None) -> list[data.ActionBar]:
     everything = max(statistics.n_decided, 1)
     bars = []
     for name, totals in statistics.actions.by_name.items():
         count, total, _ = totals.known(default)
         mean = float(f"{total / count:.7g}") if count else None
-        bars.append(ActionBar(name, totals.decided, totals.decided / everything, count, mean))
+        bars.append(data.ActionBar(name, totals.decided, totals.decided / everything, count, mean))
     bars.sort(key=lambda bar: (-bar.decisions, bar.name))
     rest = bars[MOST_ACTIONS:]
     if not rest:
@@ -141,7 +131,7 @@ def _actions(statistics: Statistics, default: float | None) -> list[ActionBar]:
     played = sum(bar.decisions for bar in rest)
     return [
         *bars[:MOST_ACTIONS],
-        ActionBar(
+        data.ActionBar(
             f"{len(rest):,} others",
             played,
             played / everything,
@@ -151,7 +141,7 @@ def _actions(statistics: Statistics, default: float | None) -> list[ActionBar]:
     ]
 
 
-def _reward(statistics: Statistics, now_us: int, about: BanditFacts) -> RewardView:
+def _reward(statistics: Statistics, now_us: int, about: data.BanditFacts) -> data.RewardView:
     times, counts, totals = statistics.rewards.until(now_us)
     changed_at, _, changes = statistics.revisions.until(now_us)
     totals = totals + _at(times, changed_at, changes)
@@ -159,7 +149,7 @@ def _reward(statistics: Statistics, now_us: int, about: BanditFacts) -> RewardVi
         expired_at, expired, _ = statistics.expiries.until(now_us)
         counts = counts + _at(times, expired_at, expired)
         totals = totals + about.default_reward * _at(times, expired_at, expired)
-    view = RewardView(_times(times), _numbers(totals), None, None, None, "")
+    view = data.RewardView(_times(times), _numbers(totals), None, None, None, "")
     if about.baseline is None:
         view.note = "No baseline: the bandit has no baseline action."
         return view
@@ -184,11 +174,11 @@ def _at(times: Vector, moments: Vector, values: Vector) -> Vector:
     return np.interp(times, moments, values)
 
 
-def _width(statistics: Statistics, now_us: int) -> WidthView:
+def _width(statistics: Statistics, now_us: int) -> data.WidthView:
     times, counts, totals = statistics.widths.until(now_us)
     made = np.diff(counts) > 0
     means = np.diff(totals)[made] / np.diff(counts)[made]
-    return WidthView(_times(times[:-1][made]), _numbers(means))
+    return data.WidthView(_times(times[:-1][made]), _numbers(means))
 
 
 def _times(times: Vector) -> list[float]:

@@ -60,6 +60,7 @@ class Watch:
                 for setting, name in (("baseline", spec.baseline), ("fallback", spec.fallback))
                 if name and n_actions and name not in fold.actions.listed
             },
+            broken=fold.broken_assumptions(),
             behind_seconds=self.service.staleness,
             behind_decisions=behind,
         )

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-import msgspec
-
 from belated.core.arguments import positive, shown, wrong
+from belated.ledger.events import KeyChange
 from belated.service.http.problems import FORBIDDEN, NO_KEY, TOO_MANY_REQUESTS, Problem
 
 SCOPES = ("read", "decide", "reward", "admin")
@@ -26,25 +25,6 @@ KEYS_HOLD_AFTER = 1.2 * FRESH  # clocks of two machines do not run at quite the 
 CHALLENGE = 'Bearer realm="belated"'
 
 Headers = Mapping[bytes, bytes]  # names in lower case, as in ASGI
-
-
-class Key(msgspec.Struct, frozen=True):
-    """An API key without its secret."""
-
-    id: str  # public: may be shown and logged
-    name: str
-    secret_hash: str
-    bandit: str = ""  # "": every bandit
-    scopes: tuple[str, ...] = ("read",)
-
-    def __post_init__(self) -> None:
-        for scope in self.scopes:
-            if scope not in SCOPES:
-                raise wrong("scopes", self.scopes, f"some of {', '.join(SCOPES)}")
-
-    def covers(self, bandit: str) -> bool:
-        """Return whether the key is for this bandit."""
-        return self.bandit in ("", bandit)
 
 
 class NewKey(NamedTuple):
@@ -78,30 +58,31 @@ def new_key() -> NewKey:
 class KeyRing:
     """The keys of a service.
 
+    >>> from msgspec.structs import replace
     >>> text, id, secret_hash = new_key()
     >>> ring = KeyRing()
-    >>> key = Key(id, "shop's web server", secret_hash, bandit="shop", scopes=("decide",))
+    >>> key = KeyChange(id, "shop's web server", secret_hash, bandit="shop", scopes=("decide",))
     >>> ring.put(key)
     >>> ring.check(text).name
     "shop's web server"
-    >>> ring.put(key, revoked=True)
+    >>> ring.put(replace(key, revoked=True))
     >>> ring.check(text) is None
     True
     """
 
     def __init__(self) -> None:
-        self._keys: dict[str, Key | None] = {}  # None: revoked
+        self._keys: dict[str, KeyChange | None] = {}  # None: revoked
 
     @property
     def is_open(self) -> bool:
         """Return whether there never was a key. Revoking the last one must not let everybody in."""
         return not self._keys
 
-    def put(self, key: Key, *, revoked: bool = False) -> None:
+    def put(self, key: KeyChange) -> None:
         """Let in whoever presents the secret of ``key``, or no longer: as the log says."""
-        self._keys[key.id] = None if revoked else key
+        self._keys[key.id] = None if key.revoked else key
 
-    def check(self, presented: str) -> Key | None:
+    def check(self, presented: str) -> KeyChange | None:
         """The key that this text is, if it is one.
 
         An unknown id is compared, too, so that the time taken does not tell which ids exist.
@@ -162,7 +143,7 @@ class Gate:
         self.ring = ring
         self.limit = limit
 
-    async def __call__(self, headers: Headers, scope: str, bandit: str | None) -> Key | None:
+    async def __call__(self, headers: Headers, scope: str, bandit: str | None) -> KeyChange | None:
         """The key of a request that may use ``scope`` on ``bandit``.
 
         ``bandit`` is "" where the request is about no bandit in particular: a key for one bandit

@@ -8,6 +8,7 @@ the request, or not read.
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import getdoc, iscoroutinefunction, signature
+from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 from urllib.parse import quote, unquote
 
@@ -17,8 +18,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from belated.core.arguments import whole, wrong
-from belated.service.http.access import SCOPES, Headers, Key
+from belated.core.arguments import wrong
+from belated.ledger.events import KeyChange
+from belated.service.http.access import SCOPES, Headers
 from belated.service.http.access_log import KEY
 from belated.service.http.decoding import check_media_type, decoded, parameters, query_of, read
 from belated.service.http.limits import MAX_BODY
@@ -37,7 +39,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = (b"content-type", b"application/json")
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
-Admit = Callable[[Headers, str, str | None], Awaitable[Key | None]]  # such as access.Gate
+Admit = Callable[[Headers, str, str | None], Awaitable[KeyChange | None]]  # such as access.Gate
 Settled = Callable[[], Awaitable[None]]
 
 _encode = msgspec.json.Encoder().encode
@@ -58,7 +60,7 @@ class Call(NamedTuple):
     """The facts of a call beyond path, query and body: its key and its headers."""
 
     scope: Scope
-    key: Key | None  # None: the service has no keys
+    key: KeyChange | None  # None: the service has no keys
     raw: bytes  # the body as it came
 
     @property
@@ -82,7 +84,9 @@ class Api:
         Is awaited before the handler of an operation that not everybody may use: returns when the
         state can be looked at.
     max_body
-        Bytes that a body may have, where a route says nothing else.
+        Bytes that a body may have.
+    problems
+        What any operation may raise that not everybody may use.
     """
 
     def __init__(
@@ -92,12 +96,14 @@ class Api:
         admit: Admit | None = None,
         settled: Settled = _at_once,
         max_body: int = MAX_BODY,
+        problems: Sequence[ProblemType] = (),
     ) -> None:
         self.title = title
         self.version = version
         self.admit = admit
         self.settled = settled
         self.max_body = max_body
+        self.problems = problems
         self.operations: list[Operation] = []
         self._resources: dict[str, Resource] = {}
 
@@ -106,36 +112,53 @@ class Api:
         method: str,
         path: str,
         *,
-        answers: Mapping[int, Any],
         needs: str | None,
+        answers: Mapping[int, Any] | None = None,
         problems: Sequence[ProblemType] = (),
         links: Sequence[Link] = (),
-        max_bytes: int | None = None,
         checks_bandit: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated function the handler of a method of a path.
 
         Parameters
         ----------
-        answers
-            Types by status; the first is that of a plain return value. None: no body. A str: a
-            media type, for handlers that return a Starlette response.
         needs
             Scope that a key must have. None: the operation is for everybody.
+        answers
+            Types by status; the first is that of a plain return value. None: no body. A str: a
+            media type, for handlers that return a Starlette response. By default, 200 and what the
+            handler says that it returns, or 204 where that is None.
         problems
-            What the handler raises. Those of the toolkit are documented by themselves.
+            What the handler raises. Those of the toolkit and of the API are documented by
+            themselves.
         links
             What can be done with the answer.
-        max_bytes
-            Most that a body may have; None: ``max_body`` of the API.
         checks_bandit
             The handler looks itself at the bandit of ``call.key``. Otherwise that is the path
             parameter ``name``; and where there is none, only keys for all bandits are let in.
         """
 
         def declare(handler: Handler) -> Handler:
-            most = self.max_body if max_bytes is None else max_bytes
-            operation = _operation(handler, method, path, answers, needs, problems, links, most)
+            hints = get_type_hints(handler, include_extras=True)
+            returned = hints.pop("return", None)
+            usual = {204: None} if returned in (None, NoneType) else {200: returned}
+            summary, _, description = (getdoc(handler) or "").partition("\n\n")
+            operation = Operation(
+                id=handler.__name__,
+                summary=" ".join(summary.split()),
+                description=description,
+                method=method,
+                path=path,
+                path_type=hints.get("path"),
+                query_type=hints.get("query"),
+                body_type=hints.get("body"),
+                answers=usual if answers is None else answers,
+                problems=(*problems, *(self.problems if needs is not None else ())),
+                needs=needs,
+                max_bytes=self.max_body,
+                links=tuple(links),
+            )
+            _check(operation, handler, hints)
             if any(operation.id == other.id for other in self.operations):
                 raise wrong("handler", operation.id, "a name that no other handler has")
             resource = self._resources.setdefault(path, Resource())
@@ -159,49 +182,22 @@ class Api:
         return ErrorsAsProblems(Resources(self._resources, others))
 
 
-def _operation(
-    handler: Callable[..., Any],
-    method: str,
-    path: str,
-    answers: Mapping[int, Any],
-    needs: str | None,
-    problems: Sequence[ProblemType],
-    links: Sequence[Link],
-    max_bytes: int,
-) -> Operation:
-    """The declaration, checked: mistakes show when the module is imported, not when it is used."""
-    summary, _, description = (getdoc(handler) or "").partition("\n\n")
-    if not iscoroutinefunction(handler) or not summary:
+def _check(
+    operation: Operation, handler: Callable[..., Any], parameters: Mapping[str, Any]
+) -> None:
+    """Raises for mistakes when the module is imported, not when the operation is used.
+
+    ``parameters`` are the types that the handler's annotations ask for, by name.
+    """
+    if not iscoroutinefunction(handler) or not operation.summary:
         raise wrong("handler", handler, "an async function with a docstring")
-    if method not in METHODS:
-        raise wrong("method", method, f"one of {', '.join(METHODS)}")
-    if needs is not None and needs not in SCOPES:
-        raise wrong("needs", needs, f"one of {', '.join(SCOPES)}, or None")
-    if not answers:
-        raise wrong("answers", answers, "types by status, one at least")
-    types = _parameter_types(handler, path)
-    return Operation(
-        id=handler.__name__,
-        summary=" ".join(summary.split()),
-        description=description,
-        method=method,
-        path=path,
-        path_type=types.get("path"),
-        query_type=types.get("query"),
-        body_type=types.get("body"),
-        answers=answers,
-        problems=tuple(problems),
-        needs=needs,
-        max_bytes=whole("max_bytes", max_bytes),
-        links=tuple(links),
-    )
-
-
-def _parameter_types(handler: Callable[..., Any], path: str) -> dict[str, Any]:
-    """Returns the types that a handler's annotations ask for, by the names of its parameters."""
-    hints = get_type_hints(handler, include_extras=True)
-    types = {name: hints[name] for name in signature(handler).parameters}
-    for name, type in types.items():
+    if operation.method not in METHODS:
+        raise wrong("method", operation.method, f"one of {', '.join(METHODS)}")
+    if operation.needs is not None and operation.needs not in SCOPES:
+        raise wrong("needs", operation.needs, f"one of {', '.join(SCOPES)}, or None")
+    if not operation.answers:
+        raise wrong("answers", operation.answers, "types by status, one at least")
+    for name, type in parameters.items():
         if name not in PARAMETERS:
             raise wrong("parameter", name, f"one of {', '.join(PARAMETERS)}")
         config = getattr(type, "__struct_config__", None)
@@ -209,10 +205,9 @@ def _parameter_types(handler: Callable[..., Any], path: str) -> dict[str, Any]:
             raise wrong(name, type, "a msgspec.Struct")
         if name != "call" and config is not None and not config.forbid_unknown_fields:
             raise wrong(name, type, "a Struct with forbid_unknown_fields=True")
-    fields = getattr(types.get("path"), "__struct_encode_fields__", ())
-    if set(re.findall("{(.*?)}", path)) != set(fields):
-        raise wrong("path", path, f"these in braces: {', '.join(fields) or 'none'}")
-    return types
+    fields = getattr(operation.path_type, "__struct_encode_fields__", ())
+    if set(re.findall("{(.*?)}", operation.path)) != set(fields):
+        raise wrong("path", operation.path, f"these in braces: {', '.join(fields) or 'none'}")
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -347,7 +342,7 @@ class Endpoint:
         else:
             await self._send(send, result, self._status)
 
-    async def _admitted(self, headers: Headers, scope: Scope) -> Key | None:
+    async def _admitted(self, headers: Headers, scope: Scope) -> KeyChange | None:
         needs = self.operation.needs
         if self._admit is None or needs is None:
             return None

@@ -10,18 +10,21 @@ import math
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
 
+BACKLOG = 1_024  # connections in the queue of the system: the last one waits 50 ms for the others
 LIMITS = "BELATED_LIMITS"  # how worker processes learn of them
 TEST_SECONDS = 10.0  # a tenth of a second, where the machine is not busy
 TEST_REQUESTS = (
@@ -34,7 +37,11 @@ log = logging.getLogger("belated.service")
 
 def http_options(limits: Limits) -> dict[str, Any]:
     """Options for ``uvicorn.run``: a protocol, and those limits that uvicorn itself looks at."""
-    shared = {"ws": "none", "timeout_keep_alive": math.ceil(limits.idle_seconds)}
+    shared = {
+        "ws": "none",
+        "backlog": BACKLOG,
+        "timeout_keep_alive": math.ceil(limits.idle_seconds),
+    }
     try:
         asyncio.run(self_test(limits))
     except Exception as error:
@@ -153,16 +160,10 @@ async def _connected(
 
 
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        body, more = body + message["body"], message["more_body"]
-    content = f"{scope['method']} {scope['path']} ".encode() + body
-    headers = [(b"content-length", b"%d" % len(content))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+    with suppress(ClientDisconnect):
+        body = await Request(scope, receive).body()
+        content = f"{scope['method']} {scope['path']} ".encode() + body
+        await Response(content)(scope, receive, send)
 
 
 def _expect(expected: object, found: object) -> None:

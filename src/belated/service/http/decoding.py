@@ -11,15 +11,9 @@ from msgspec.structs import astuple
 from starlette.types import Receive
 
 from belated.core.arguments import shown
+from belated.service.http import problems
 from belated.service.http.access import Headers
-from belated.service.http.problems import (
-    BODY_TOO_LARGE,
-    INVALID,
-    MALFORMED,
-    NOT_JSON,
-    Fault,
-    Problem,
-)
+from belated.service.http.problems import Fault, Problem
 
 MOST_DECODED_AGAIN = 100_000  # bytes of a body: to look for whole numbers takes 0.1 ms a kilobyte
 MOST_DIGITS = 15  # of a length: Python refuses to read a number of thousands of digits
@@ -32,7 +26,7 @@ def query_of(text: bytes) -> dict[str, str]:
             text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text), errors="strict"
         )
     except ValueError as error:
-        raise Problem(INVALID, f"The query is not a=b&c=d in UTF-8: {error}.") from None
+        raise Problem(problems.INVALID, f"The query is not a=b&c=d in UTF-8: {error}.") from None
     query = dict(pairs)
     if len(query) < len(pairs):
         names = [name for name, _ in pairs]
@@ -56,7 +50,7 @@ def parameters(texts: Mapping[str, str], type: Any) -> Any:
 
 def _invalid_parameter(name: str, what: str) -> Problem:
     detail = f"{what} - in the parameter {shown(name)}." if name else f"{what}."
-    return Problem(INVALID, detail, errors=[Fault(what, parameter=name)])
+    return Problem(problems.INVALID, detail, errors=[Fault(what, parameter=name)])
 
 
 def check_media_type(headers: Headers) -> None:
@@ -66,9 +60,9 @@ def check_media_type(headers: Headers) -> None:
         plain = media_type.partition(b";")[0].strip().lower()
         if plain != b"application/json":
             sent = f"as {shown(media_type.decode('latin-1'))}" if media_type else "without a type"
-            raise Problem(NOT_JSON, f"The body came {sent}.")
+            raise Problem(problems.NOT_JSON, f"The body came {sent}.")
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise Problem(NOT_JSON, "The body came compressed, which is not supported.")
+        raise Problem(problems.NOT_JSON, "The body came compressed, which is not supported.")
 
 
 async def read(receive: Receive, headers: Headers, most: int) -> bytes | None:
@@ -91,7 +85,7 @@ async def read(receive: Receive, headers: Headers, most: int) -> bytes | None:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(BODY_TOO_LARGE, f"A body may have {most} bytes here: send several.")
+    return Problem(problems.BODY_TOO_LARGE, f"A body may have {most} bytes here: send several.")
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
@@ -103,11 +97,11 @@ def decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
         fault = Fault(what, pointer=pointer(where.rstrip("`")))
-        raise Problem(INVALID, f"{error}.", errors=[fault]) from None
+        raise Problem(problems.INVALID, f"{error}.", errors=[fault]) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Problem(MALFORMED, f"{error}.") from None
+        raise Problem(problems.MALFORMED, f"{error}.") from None
     except RecursionError:
-        raise Problem(MALFORMED, "The body is nested too deeply.") from None
+        raise Problem(problems.MALFORMED, "The body is nested too deeply.") from None
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:

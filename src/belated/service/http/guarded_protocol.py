@@ -67,7 +67,7 @@ class JoiningTransport:
 class GuardedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol with limits, on such a transport.
 
-    Uvicorn does not promise to keep what is used here: ``protocol.py`` tries it out first.
+    Uvicorn does not promise to keep what is used here: ``choosing_protocol.py`` tries it out first.
 
     Parameters
     ----------

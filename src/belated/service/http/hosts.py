@@ -7,14 +7,13 @@ But it names in Host whom it takes us for.
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from functools import lru_cache
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from belated.core.arguments import shown
 from belated.service.http.problems import Problem, ProblemType
-from belated.service.service import Service
 
 OTHER_HOST = ProblemType(421, "other-host", "The request was meant for another host")
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::\d*)?")  # and a port
@@ -44,32 +43,14 @@ def host_name(header: bytes) -> str:
     return "" if found is None else found[1] or found[2]
 
 
-class OwnHosts:
-    """An ASGI app around another one: refuses what was meant for another host.
-
-    Only as long as there are no keys: a page that leads here does not know them. Before the log
-    is read, that cannot be told, and nothing is served that a page could use.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service, allowed: Collection[str]) -> None:
-        self.app, self.service = app, service
-        self.allowed = {name.lower() for name in allowed}
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request."""
-        service = self.service
-        if scope["type"] == "http" and service.ready and service.ring.is_open:
-            name = _name(scope)
-            if not (is_loopback(name) or name in self.allowed):
-                problem = Problem(
-                    OTHER_HOST,
-                    f"Host = {shown(name)}: expected localhost or an address of this machine, as "
-                    "long as there are no API keys. `belated serve --allow-host` adds a name.",
-                )
-                return problem.response()(scope, receive, send)
-        return self.app(scope, receive, send)
-
-
-def _name(scope: Scope) -> str:
+def other_host(scope: Scope, allowed: Collection[str]) -> Problem | None:
+    """Returns the refusal of a request that was meant for another host; None if it was for us."""
     names = [value for name, value in scope["headers"] if name == b"host"]
-    return host_name(names[0]) if len(names) == 1 else ""
+    name = host_name(names[0]) if len(names) == 1 else ""
+    if is_loopback(name) or name in allowed:
+        return None
+    return Problem(
+        OTHER_HOST,
+        f"Host = {shown(name)}: expected localhost or an address of this machine, as "
+        "long as there are no API keys. `belated serve --allow-host` adds a name.",
+    )

@@ -8,21 +8,8 @@ from typing import Any
 import msgspec
 
 from belated.core.arguments import wrong
-from belated.service.http.problems import (
-    ADDRESS_TOO_LONG,
-    BODY_TOO_LARGE,
-    FORBIDDEN,
-    HEADERS_TOO_LARGE,
-    INTERNAL,
-    INVALID,
-    MALFORMED,
-    MEDIA_TYPE,
-    NO_KEY,
-    NOT_JSON,
-    TOO_MANY_REQUESTS,
-    ProblemDocument,
-    ProblemType,
-)
+from belated.service.http import problems as kinds
+from belated.service.http.problems import ProblemDocument, ProblemType
 
 REF = "#/components/schemas/{name}"
 SECURITY_SCHEMES = {
@@ -81,11 +68,17 @@ class Operation:
 
     def possible_problems(self, secured: bool) -> list[ProblemType]:
         """Returns the problems by status: those declared, and those of every such operation."""
-        found = {ADDRESS_TOO_LONG, HEADERS_TOO_LARGE, INVALID, INTERNAL, *self.problems}
+        found = {
+            kinds.ADDRESS_TOO_LONG,
+            kinds.HEADERS_TOO_LARGE,
+            kinds.INVALID,
+            kinds.INTERNAL,
+            *self.problems,
+        }
         if self.body_type is not None:
-            found |= {MALFORMED, BODY_TOO_LARGE, NOT_JSON}
+            found |= {kinds.MALFORMED, kinds.BODY_TOO_LARGE, kinds.NOT_JSON}
         if secured and self.needs is not None:
-            found |= {NO_KEY, FORBIDDEN, TOO_MANY_REQUESTS}
+            found |= {kinds.NO_KEY, kinds.FORBIDDEN, kinds.TOO_MANY_REQUESTS}
         return sorted(found)
 
 
@@ -163,7 +156,7 @@ def _link(link: Link) -> dict[str, Any]:
 
 def _problems(operation: Operation, schemas: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
     """The answers of an operation where something went wrong."""
-    content = {MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
+    content = {kinds.MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
     result: dict[str, Any] = {}
     for problem in operation.possible_problems(secured):
         line = f"{problem.title} (`{problem.uri}`)."

@@ -6,14 +6,13 @@ sent as application/json, which needs permission; a request without a body needs
 says where such a request comes from, and pages cannot change that.
 """
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from belated.core.arguments import shown
 from belated.service.http.problems import Problem, ProblemType
-from belated.service.service import Service
 
 OTHER_ORIGIN = ProblemType(
     403, "other-origin", "The request was sent by a web page of another origin"
@@ -22,32 +21,22 @@ CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
 OWN_SITE = (b"same-origin", b"none")  # none: typed into the browser by its user
 
 
-class OwnOrigins:
-    """An ASGI app around another one: refuses changes that pages of other origins ask for.
+def other_origin(scope: Scope, allowed: Collection[str]) -> Problem | None:
+    """Returns the refusal of a change that a page of another origin asks for; None if none does.
 
-    Only as long as there are no keys: a page does not know them, and a browser adds none by itself.
     Programs that are no browsers send neither of the two headers, and pass.
     """
-
-    def __init__(self, app: ASGIApp, service: Service, allowed: Collection[str]) -> None:
-        self.app, self.service = app, service
-        self.allowed = {name.lower() for name in allowed}
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request."""
-        if scope["type"] == "http" and scope["method"] not in CHANGES_NOTHING:
-            service = self.service
-            if service.ready and service.ring.is_open:
-                foreign = foreign_origin(dict(scope["headers"]), self.allowed)
-                if foreign is not None:
-                    problem = Problem(
-                        OTHER_ORIGIN,
-                        f"Origin = {shown(foreign)}: expected a page of this service, or no web "
-                        "page, as long as there are no API keys. Make one with `belated keys "
-                        "create` and send it with the request.",
-                    )
-                    return problem.response()(scope, receive, send)
-        return self.app(scope, receive, send)
+    if scope["method"] in CHANGES_NOTHING:
+        return None
+    foreign = foreign_origin(dict(scope["headers"]), allowed)
+    if foreign is None:
+        return None
+    return Problem(
+        OTHER_ORIGIN,
+        f"Origin = {shown(foreign)}: expected a page of this service, or no web "
+        "page, as long as there are no API keys. Make one with `belated keys "
+        "create` and send it with the request.",
+    )
 
 
 def foreign_origin(headers: dict[bytes, bytes], allowed: Collection[str] = ()) -> str | None:

@@ -1,0 +1,360 @@
+"""All that a client can ask of a service, written once for both clients."""
+
+import base64
+import logging
+import math
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+
+from belated import wire
+from belated.client.calls import Call
+from belated.core.arguments import shown, wrong, wrong_type
+from belated.core.events import Status
+from belated.core.ranking import Ranking
+
+log = logging.getLogger("belated.client")
+T = TypeVar("T")
+Page = TypeVar("Page", wire.BanditList, wire.ActionList)
+Features: TypeAlias = Mapping[str, Any] | Sequence[float]
+
+BATCH = 1_000  # rewards in one request
+
+
+class Operations(ABC):
+    """The operations of a client; a subclass says how a request is sent."""
+
+    @abstractmethod
+    async def _send(self, call: Call[T]) -> T:
+        """Returns the answer to a request; raises where there is none, or where it is an error."""
+
+    async def _ask(
+        self, answer: type[T], method: str, *path: str, body: Any = None, query: str = ""
+    ) -> T:
+        """Returns the answer to a request about ``path``, whose parts are names of any kind."""
+        address = "/".join(["/v1", *map(_quoted, path)]) + query
+        content = None if body is None else msgspec.json.encode(body, enc_hook=_plain)
+        return await self._send(Call(method, address, answer, content))
+
+    async def _pages(self, first: Page, *path: str) -> list[Page]:
+        """Returns the first page of a list and all that follow it."""
+        pages = [first]
+        while pages[-1].next is not None:
+            query = f"?after={quote(pages[-1].next, safe='')}"
+            pages.append(await self._ask(type(first), "GET", *path, query=query))
+        return pages
+
+    # ------------------------------------------------------------------------ decide and learn
+
+    async def decide(
+        self,
+        bandit: str,
+        *,
+        context: Mapping[str, Any] | None = None,
+        eligible: Sequence[str] | None = None,
+        actions: Mapping[str, Features] | None = None,
+        matrix: Any = None,
+        subject: str | None = None,
+        request_id: str | None = None,
+        played: str | None = None,
+        propensity: float | None = None,
+        probabilities: bool = False,
+    ) -> wire.DecisionAnswer:
+        """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``.
+
+        Parameters
+        ----------
+        context
+            Features that all actions share.
+        eligible
+            Names of the registered actions to choose from; all by default.
+        actions
+            Features by name, of actions that are not registered.
+        matrix
+            A vector for each action: a 2-d array.
+        subject
+            Whom the decision concerns, for ``forget``.
+        request_id
+            Your own name for the request, to ask again after a crash; drawn by default.
+        played, propensity
+            In shadow mode: the action that is played, and the probability with which it was.
+        probabilities
+            Whether to log and return the probability of every action, not only of the chosen one.
+        """
+        body = _decision_request(
+            context=context,
+            eligible=eligible,
+            actions=actions,
+            matrix=matrix,
+            subject=subject,
+            request_id=request_id,
+            played=played,
+            propensity=propensity,
+            probabilities=probabilities,
+        )
+        path = "bandits", bandit, "decisions"
+        return await self._ask(wire.DecisionAnswer, "POST", *path, body=body)
+
+    async def decide_many(
+        self, bandit: str, requests: Iterable[Mapping[str, Any]]
+    ) -> list[wire.DecisionAnswer]:
+        """Make many decisions with few calls: for a mail campaign, say.
+
+        Parameters
+        ----------
+        requests
+            The arguments of ``decide`` for each decision, as in
+            ``[{"context": {"age": 31}, "request_id": "spring-mail-17"}, ...]``. 100 at a time are
+            sent, and written all or none; with a ``request_id`` of your own in each, a campaign
+            that was interrupted may be sent again.
+        """
+        bodies = []
+        for k, request in enumerate(requests):
+            if not isinstance(request, Mapping):
+                raise wrong_type(f"requests[{k}]", request, "a dict of arguments of decide")
+            try:
+                bodies.append(_decision_request(**request))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"requests[{k}]: {error}") from None
+        if not bodies:
+            raise wrong("requests", bodies, "one at least")
+        path, made = ("bandits", bandit, "decisions", "batch"), []
+        for start in range(0, len(bodies), wire.MOST_DECISIONS):
+            batch = wire.DecisionBatch(bodies[start : start + wire.MOST_DECISIONS])
+            made += (await self._ask(wire.DecisionList, "POST", *path, body=batch)).decisions
+        return made
+
+    async def decide_top(
+        self,
+        bandit: str,
+        top: int,
+        *,
+        context: Mapping[str, Any] | None = None,
+        eligible: Sequence[str] | None = None,
+        actions: Mapping[str, Features] | None = None,
+        matrix: Any = None,
+        subject: str | None = None,
+        request_id: str | None = None,
+        probabilities: bool = False,
+    ) -> list[wire.DecisionAnswer]:
+        """Choose ``top`` different actions and return their decisions, the first choice first.
+
+        Each has an id and a reward of its own, and is chosen among the actions that those before
+        it left: its propensity is the probability given the choices before it.
+
+        Parameters
+        ----------
+        top
+            How many actions to choose: up to their number, and 100 at most.
+        context, eligible, actions, matrix, subject, request_id, probabilities
+            As of ``decide``.
+        """
+        body = wire.TopRequest(
+            *_options(context, eligible, actions, matrix),
+            request_id=_request_id(request_id),
+            subject=subject,
+            probabilities=probabilities,
+            top=top,
+        )
+        path = "bandits", bandit, "decisions", "top"
+        return (await self._ask(wire.DecisionList, "POST", *path, body=body)).decisions
+
+    async def reward(self, decision_id: str, reward: float, *, revise: bool = False) -> Status:
+        """Hand in a reward; ``revise`` puts it in the place of an earlier one."""
+        (status,) = await self._reward([_reward_item(decision_id, reward, revise)])
+        return status
+
+    async def rewards(self, rewards: Iterable[tuple[str, float]]) -> list[Status]:
+        """Hand in many, as pairs of decision id and reward: what became of each."""
+        items = [_reward_item(id, reward) for id, reward in rewards]
+        batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+        return [status for batch in batches for status in await self._reward(batch)]
+
+    async def _reward(self, items: list[wire.RewardItem]) -> list[Status]:
+        """Returns the status of each reward; reasons of invalid ones go to the log, in one line."""
+        body = wire.RewardBatch(items)
+        answer = await self._ask(wire.RewardAnswer, "POST", "rewards", body=body)
+        reasons = [reason for reason in answer.reasons if reason]
+        if reasons:
+            more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+            log.warning("invalid: %s%s", reasons[0], more)
+        return answer.statuses
+
+    async def cancel(self, decision_id: str) -> Status:
+        """Say that a decision was not carried out: no reward is waited for."""
+        path = "decisions", decision_id, "cancel"
+        return (await self._ask(wire.StatusAnswer, "POST", *path)).status
+
+    async def story(self, decision_id: str, *, explain: bool = False) -> wire.DecisionStory:
+        """Returns the story of a decision; with ``explain``, also what the model knew."""
+        query = "?explain=true" if explain else ""
+        return await self._ask(wire.DecisionStory, "GET", "decisions", decision_id, query=query)
+
+    async def best(
+        self,
+        bandit: str,
+        context: Mapping[str, Any] | None = None,
+        *,
+        eligible: Sequence[str] | None = None,
+        actions: Mapping[str, Features] | None = None,
+        matrix: Any = None,
+    ) -> Ranking:
+        """Returns a ranking: which action is best, and how sure that is. Nothing is decided.
+
+        Parameters
+        ----------
+        context, eligible, actions, matrix
+            As of ``decide``.
+
+        Returns
+        -------
+        Ranking
+            The best action first, each with its estimated mean reward, an interval of it, and how
+            many decisions and rewards it has had; and a verdict in words.
+        """
+        body = wire.RankingRequest(*_options(context, eligible, actions, matrix))
+        return await self._ask(Ranking, "POST", "bandits", bandit, "ranking", body=body)
+
+    # --------------------------------------------------------------------------------- bandits
+
+    async def bandits(self) -> list[str]:
+        """Names of all bandits."""
+        first = await self._ask(wire.BanditList, "GET", "bandits")
+        return [name for page in await self._pages(first, "bandits") for name in page.bandits]
+
+    async def bandit(self, name: str) -> wire.BanditState:
+        """A bandit's settings and what it knows."""
+        return await self._ask(wire.BanditState, "GET", "bandits", name)
+
+    async def put_bandit(
+        self, name: str, settings: Mapping[str, Any] | wire.BanditSettings
+    ) -> wire.BanditState:
+        """Make a bandit, or change its settings."""
+        return await self._ask(wire.BanditState, "PUT", "bandits", name, body=settings)
+
+    async def actions(self, bandit: str) -> dict[str, Any]:
+        """The registered actions, by name."""
+        return await self._actions("GET", bandit)
+
+    async def change_actions(
+        self, bandit: str, put: Mapping[str, Features] | None = None, drop: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """Register actions or change their features, and withdraw others; returns all."""
+        features = {name: _features(given) for name, given in (put or {}).items()}
+        return await self._actions("PATCH", bandit, wire.ActionChange(features, list(drop)))
+
+    async def _actions(self, method: str, bandit: str, body: Any = None) -> dict[str, Any]:
+        """Returns all actions; the first page of them is the answer to this request."""
+        path = "bandits", bandit, "actions"
+        first = await self._ask(wire.ActionList, method, *path, body=body)
+        pages = await self._pages(first, *path)
+        return {name: given for page in pages for name, given in page.actions.items()}
+
+    async def forget(self, bandit: str, subject: str) -> int:
+        """Erase a subject's decisions and rewards; returns how many decisions.
+
+        0 may also mean that an attempt whose answer was lost has erased them.
+        """
+        path = "bandits", bandit, "subjects", subject
+        return (await self._ask(wire.Erased, "DELETE", *path)).decisions
+
+
+# -------------------------------------------------------------------------------------- bodies
+
+
+def _options(
+    context: Mapping[str, Any] | None,
+    eligible: Sequence[str] | None,
+    actions: Mapping[str, Features] | None,
+    matrix: Any,
+) -> tuple[Any, Any, Any, Any]:
+    """The first fields of a request, which say which actions there are, and in which context."""
+    rows = None
+    if actions is not None:
+        rows = [wire.ActionRow(name, _features(features)) for name, features in actions.items()]
+    return (
+        None if context is None else dict(context),
+        None if eligible is None else list(eligible),
+        rows,
+        None if matrix is None else _matrix(matrix),
+    )
+
+
+def _decision_request(
+    *,
+    context: Mapping[str, Any] | None = None,
+    eligible: Sequence[str] | None = None,
+    actions: Mapping[str, Features] | None = None,
+    matrix: Any = None,
+    request_id: str | None = None,
+    **others: Any,
+) -> wire.DecisionRequest:
+    """The body of a decision, whose fields ``others`` are sent as they are."""
+    options = _options(context, eligible, actions, matrix)
+    return wire.DecisionRequest(*options, request_id=_request_id(request_id), **others)
+
+
+def _request_id(given: str | None) -> str:
+    """The name of a request, drawn where the caller has none: it may have to be sent again."""
+    return str(uuid4()) if given is None else given
+
+
+def _reward_item(decision_id: str, reward: Any, revise: bool = False) -> wire.RewardItem:
+    """A reward; NaN would arrive as null and be refused with a message nobody understands."""
+    try:
+        value = float(reward)
+        if math.isfinite(value):
+            return wire.RewardItem(decision_id, value, revise)
+    except (TypeError, ValueError):
+        pass
+    raise wrong(f"reward of {shown(decision_id)}", reward, "a finite number")
+
+
+def _features(given: Features) -> Any:
+    return dict(given) if isinstance(given, Mapping) else [float(value) for value in given]
+
+
+def _matrix(given: Any) -> wire.Base64Matrix:
+    """Three times as quick to read as JSON lists, and exact."""
+    n_rows, content = _of_array(given) if hasattr(given, "__array__") else _of_lists(given)
+    return wire.Base64Matrix(n_rows, base64.b64encode(content).decode())
+
+
+def _of_array(given: Any) -> tuple[int, bytes]:
+    """The rows of an array or a data frame: how many, and their numbers."""
+    import numpy as np  # whoever has an array has NumPy; the client does without
+
+    matrix = np.ascontiguousarray(given, "<f8")
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"matrix has shape {matrix.shape}: expected a row for each action")
+    return len(matrix), matrix.tobytes()
+
+
+def _of_lists(given: Any) -> tuple[int, bytes]:
+    """The same of lists."""
+    try:
+        rows = [[float(value) for value in row] for row in given]
+    except (TypeError, ValueError):
+        rows = []
+    if len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise wrong("matrix", given, "a row of numbers for each action, all rows of one length")
+    return len(rows), struct.pack(f"<{len(rows) * len(rows[0])}d", *chain.from_iterable(rows))
+
+
+def _quoted(part: str) -> str:
+    if not isinstance(part, str) or not part:
+        raise wrong("name", part, "text that is not empty")
+    return quote(part, safe="")
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy are numbers."""
+    if getattr(value, "shape", None) == ():  # a number of NumPy or its like
+        return value.item()
+    raise TypeError(f"{shown(value)}: expected what JSON can hold, got {type(value).__name__}")

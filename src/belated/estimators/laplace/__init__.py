@@ -1,0 +1,6 @@
+"""Laplace's posterior with a prior learnt group by group, for wide and sparse features."""
+
+from belated.estimators.laplace import certificate  # registers how the estimate is made
+from belated.estimators.laplace.fit import Laplace, LaplaceFit
+
+__all__ = ["Laplace", "LaplaceFit", "certificate"]

@@ -1,0 +1,102 @@
+"""How far the estimate is from the mode, and what is done where that is too far.
+
+Let H be the Hessian at center, D a bound on |x'(ref - center)| and |x'(theta - center)| for all
+returned rows x, and ``|mu''| <= M mu'`` as far as that reaches. Every slope between ref and
+theta = ref + step is within the factors e^{-MD} and e^{MD} of the one at center. H step is minus
+the gradient at ref, so the gradient at theta is the sum over rows of (slope between - slope at
+center) x x'step, and
+
+    ||grad F(theta)||_{H^-1} <= (e^{MD} - 1) ||step||_H,          ||step||_H^2 = -gradient'step.
+
+In the norm of the Hessian at theta it is at most e^{MD/2} times that; call it e. With X^2 the
+largest x'S x of returned rows and k = M X e^{MD/2}, self-concordance bounds the distance to the
+mode by
+
+    ||theta - mode|| <= -log(1 - k e) / k     if k e < 1, in the norm of the Hessian at theta
+
+(F. Bach: Self-concordant analysis for logistic regression. EJS 2010). The prior is
+in H and in F alike, so it adds nothing. Rounding is not covered.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from belated.core.jit import allocating_kernel, kernel
+from belated.core.types import Vector
+from belated.estimators.laplace.fit import PASSED, RENEWED, VARIANCE, Laplace, far
+from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
+from belated.model.protocols import refit, self_concordance
+from belated.model.state import ERROR, OBSERVED, SLACK, State
+
+RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
+EARLY_GROWTH = 1.02  # the same where the center is so far off that steps would be cut short
+UNCERTAIN_GROWTH = 1.1  # the same where it is so far off that nothing is certified
+MOST_PASSES = 3  # in one refit
+# A pass reads all rewards and the whole covariance: it is worth while when one reward in so many is
+# new, and when there are as many new rewards as it has features, divided by the same number.
+PASSES_AFTER = 256
+
+
+@kernel
+def _land(family: Any, state: State, peaks: Vector, origin: Vector) -> tuple[float, bool]:
+    """Sets theta to ref + step, cut short where it leads too far.
+
+    Returns a bound on the error, and whether the step was cut short.
+    """
+    fit, theta = state.fit, state.theta
+    M = self_concordance(family, far(fit, theta, origin, peaks) + 1.0)
+    length = M * far(fit, fit.step, origin, peaks)
+    share = min(1.0, LONGEST_STEP / length) if length > 0.0 else 1.0
+    square = 0.0
+    for i in range(theta.shape[0]):
+        theta[i] = fit.ref[i] + share * fit.step[i]
+        square -= fit.gradient[i] * fit.step[i]
+    if share < 1.0:
+        return math.inf, True
+    M = self_concordance(family, far(fit, theta, origin, peaks) + 1.0)
+    D = M * max(far(fit, theta, fit.center, peaks), far(fit, fit.ref, fit.center, peaks))
+    if D > 20.0:
+        return math.inf, False
+    wide = math.exp(0.5 * D)
+    e = wide * math.expm1(D) * math.sqrt(max(0.0, square))
+    k = M * math.sqrt(max(0.0, fit.scalars[VARIANCE])) * wide
+    if k * e < 1e-9:
+        return e, False
+    return -math.log1p(-k * e) / k if k * e < 1.0 else math.inf, False
+
+
+@refit.case(Laplace)
+def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
+    _refit_with_room(estimator, family, state, history)
+
+
+@allocating_kernel
+def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any) -> None:
+    fit, n = state.fit, state.counts[OBSERVED]
+    peaks, origin = np.empty(fit.precision.shape[0]), np.zeros(state.theta.shape[0])
+    error, cut = _land(family, state, peaks, origin)
+    if _has_grown(state, EARLY_GROWTH if cut else RENEWAL_GROWTH):
+        renew(estimator, family, state, history)
+        error, _ = _land(family, state, peaks, origin)
+    new = n - fit.scalars[PASSED]
+    if error > estimator.tol and new >= max(n, state.theta.shape[0]) // PASSES_AFTER:
+        for _ in range(MOST_PASSES):  # each shrinks the error by the factor e^{MD} - 1
+            before = error
+            move_ref(family, state, history)
+            error, _ = _land(family, state, peaks, origin)
+            if error <= estimator.tol or 0.5 * before <= error < math.inf:
+                break
+    if error == math.inf and _has_grown(state, UNCERTAIN_GROWTH):
+        renew(estimator, family, state, history)
+        error, _ = _land(family, state, peaks, origin)
+    state.scalars[ERROR] = error
+    state.scalars[SLACK] = math.nan  # no matrix W is kept
+
+
+@kernel
+def _has_grown(state: State, factor: float) -> bool:
+    """Return whether the number of rewards has grown by this factor since the center moved."""
+    n, renewed = state.counts[OBSERVED], state.fit.scalars[RENEWED]
+    return n > renewed and n >= math.ceil(factor * renewed)

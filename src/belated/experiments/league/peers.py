@@ -1,0 +1,114 @@
+"""Other libraries in the league, each with the settings its documentation advises for this problem.
+
+The docstring of a peer states its settings; pages print it. A peer that cannot play in a world
+raises ``CannotPlayError`` with the reason.
+"""
+
+import math
+from collections.abc import Callable
+from inspect import getdoc
+
+from belated.experiments.league.players import OfLines, OfVectors, Player
+from belated.peers import BayesianBandits, MABWiser, River
+from belated.peers.adapter import library
+from belated.worlds.shops.shop import Shop
+
+WIDE = 500  # features, from which on a peer that can is told to work with sparse matrices
+
+
+class CannotPlayError(ValueError):
+    """A peer cannot play in a world; the message says why."""
+
+
+def bayesianbandits_glm(world: Shop) -> Player:
+    """BayesianGLM() with ThompsonSampling(): prior N(0, I), five steps of Newton's method a batch.
+
+    NormalRegressor(alpha=1, beta=1/variance) where rewards are amounts. One model of raw one-hot
+    features (LipschitzContextualAgent); sparse=True from 500 features on.
+    """
+    bandits, sparse = library("bayesianbandits"), world.dim >= WIDE
+    if world.family == "bernoulli":
+        return OfVectors(BayesianBandits(bandits.BayesianGLM(sparse=sparse)), world)
+    beta = 1.0 / noise(world) ** 2
+    return OfVectors(BayesianBandits(bandits.NormalRegressor(1.0, beta, sparse=sparse)), world)
+
+
+def bayesianbandits_eb(world: Shop) -> Player:
+    """EmpiricalBayesGLM() with ThompsonSampling(): one prior variance for all features, learnt.
+
+    EmpiricalBayesNormalRegressor(alpha=1, beta=1/variance) where rewards are amounts. Features and
+    agent as for bayesianbandits-glm.
+    """
+    bandits, sparse = library("bayesianbandits"), world.dim >= WIDE
+    if world.family == "bernoulli":
+        return OfVectors(BayesianBandits(bandits.EmpiricalBayesGLM(sparse=sparse)), world)
+    beta = 1.0 / noise(world) ** 2
+    learner = bandits.EmpiricalBayesNormalRegressor(1.0, beta, sparse=sparse)
+    return OfVectors(BayesianBandits(learner), world)
+
+
+def vw_squarecb(world: Shop) -> Player:
+    """--cb_explore_adf --squarecb, one namespace per column, -q for the pairs that matter."""
+    return OfLines("--squarecb", world)
+
+
+def vw_bag(world: Shop) -> Player:
+    """--cb_explore_adf --bag 5, one namespace per column, -q for the pairs that matter."""
+    return OfLines("--bag 5", world)
+
+
+def mabwiser_linucb(world: Shop) -> Player:
+    """LinUCB(alpha=s, l2_lambda=1), one linear model of raw one-hot features; s: sd of a reward."""
+    mab = library("mabwiser.mab")
+    policy = mab.LearningPolicy.LinUCB(alpha=noise(world))
+    return OfVectors(MABWiser(mab.MAB(["any"], policy)), world)
+
+
+def mabwiser_lints(world: Shop) -> Player:
+    """LinTS(alpha=s, l2_lambda=1), a linear model of the visitor per action; s: sd of a reward."""
+    mab = library("mabwiser.mab")
+    policy = mab.LearningPolicy.LinTS(alpha=noise(world))
+    arms = list(range(lasting_actions(world)))
+    return OfVectors(MABWiser(mab.MAB(arms, policy), shared=of_visitor(world)), world)
+
+
+def river_linucb(world: Shop) -> Player:
+    """LinUCBDisjoint(alpha=s), a linear model of the visitor per action; s: sd of a reward."""
+    lasting_actions(world)
+    policy = library("river.bandit").LinUCBDisjoint(alpha=noise(world))
+    return OfVectors(River(policy, shared=of_visitor(world)), world)
+
+
+PEERS: dict[str, Callable[[Shop], Player]] = {
+    "bayesianbandits-glm": bayesianbandits_glm,
+    "bayesianbandits-eb": bayesianbandits_eb,
+    "vw-squarecb": vw_squarecb,
+    "vw-bag": vw_bag,
+    "mabwiser-linucb": mabwiser_linucb,
+    "mabwiser-lints": mabwiser_lints,
+    "river-linucb": river_linucb,
+}
+
+
+def settings_of(peer: str) -> str:
+    """Return the settings of a peer in words, in one line."""
+    return " ".join((getdoc(PEERS[peer]) or "").split())
+
+
+def noise(world: Shop) -> float:
+    """Return the standard deviation of a reward at the base rate: what a linear peer is told."""
+    return float(getattr(world, "noise", math.sqrt(world.rate * (1.0 - world.rate))))
+
+
+def of_visitor(world: Shop) -> list[int]:
+    """Return the features that all actions of a visit share: the visitor's, and the intercept."""
+    shared = [set(group) <= set(world.of_visitor) for group in world.groups]
+    places = [range(*world.starts[g : g + 2]) for g, yes in enumerate(shared) if yes]
+    return [place for group in places for place in group] + [world.dim - 1]
+
+
+def lasting_actions(world: Shop) -> int:
+    """Return the number of actions, if all are always on offer; raise otherwise."""
+    if len(world.offered(0)) < world.items:
+        raise CannotPlayError("it has a model per action, and actions come and go")
+    return world.items

@@ -1,0 +1,103 @@
+"""The league in tables: for a terminal, for a folder and for a page of the documents."""
+
+from collections.abc import Iterator, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from belated.core.files import replacing
+from belated.experiments.judging.lift import VERDICTS
+from belated.experiments.reporting.figures import save_figure
+from belated.experiments.reporting.lift_figure import draw_lifts
+
+HEAD = ("player", "lift", "last tenth", "ahead [95% interval]", "", "µs")
+NARROW = {"last tenth": "last\ntenth", "ahead [95% interval]": "ahead\n[95% interval]"}
+READING = (
+    "Lift: (earned - uniform play) / (best action of every visit - uniform play), in expected "
+    "rewards, mean over seeds. Last tenth: the same in the last tenth of the decisions. Ahead: "
+    "mean of the differences to {reference} in the same worlds with the same luck. µs: CPU time "
+    "per decision with its reward on this machine; ours from dicts, peers from vectors "
+    "ready-made (Vowpal Wabbit from dicts)."
+)
+LeftOut = Mapping[tuple[str, str], str]
+
+
+def write_league(
+    frame: pd.DataFrame, table: pd.DataFrame, left_out: LeftOut, reference: str, folder: Path
+) -> None:
+    """Write the table as ``league.csv`` and ``league.txt``, the figure as PNG and PDF."""
+    text = StringIO()
+    print_league(table, left_out, reference, Console(file=text, width=120))
+    for name, content in (("csv", table.to_csv(index=False)), ("txt", text.getvalue())):
+        with replacing(folder / f"league.{name}") as file:
+            file.write(content.encode())
+    save_figure(draw_lifts(frame), folder / "league")
+
+
+def print_league(
+    table: pd.DataFrame, left_out: LeftOut, reference: str, console: Console | None = None
+) -> None:
+    """Print one table per world, how to read it, and the players that are not in it."""
+    console = console or Console()
+    for world, rows in table.groupby("world", sort=False):
+        shown = Table(
+            title=_title(world, rows), title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+        )
+        for i, name in enumerate(HEAD):
+            side: Any = "right" if i else "left"
+            shown.add_column(NARROW.get(name, name), justify=side, overflow="fold", no_wrap=i > 0)
+        for row in rows.itertuples():
+            shown.add_row(*map(Text, _cells(row)))
+        console.print(shown)
+    console.print(READING.format(reference=reference), highlight=False)
+    for (world, player), reason in left_out.items():
+        console.print(Text(f"left out of {world}: {player}: {reason}"))
+
+
+def league_lines(table: pd.DataFrame, world: str, reference: str) -> Iterator[str]:
+    """Yield the table of one world in Markdown; times are in units of that of the reference."""
+    rows = table[table["world"] == world]
+    unit = rows.loc[rows["player"] == reference, "microseconds"].iloc[0]
+    yield "| " + " | ".join((*HEAD[:-1], "time")) + " |"
+    yield "|" + "---|" * len(HEAD)
+    for row in rows.itertuples():
+        cells = (*_cells(row)[:-1], f"{row.microseconds / unit:.1f}")
+        yield "| " + " | ".join(cells) + " |"
+
+
+def short_lines(short: pd.DataFrame) -> Iterator[str]:
+    """Yield the result of ``in_short`` in Markdown."""
+    head = ["world", "lift", "last tenth", "best peer", "its lift", "ahead of it [95% interval]"]
+    yield "| " + " | ".join([*head, ", ".join(VERDICTS)]) + " |"
+    yield "|---|---|---|---|---|---|---|"
+    for world, row in short.iterrows():
+        verdicts = ", ".join(str(row[verdict]) for verdict in VERDICTS)
+        yield (
+            f"| {world} | {row['lift']:.3f} | {row['last_tenth']:.3f} | {row['peer']} "
+            f"| {row['of_peer']:.3f} | {row['ahead']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}] "
+            f"| {verdicts} |"
+        )
+
+
+def _title(world: Any, rows: pd.DataFrame) -> str:
+    seeds = rows["seeds"].max()
+    return f"{world}: {rows['t'].max():,} decisions, {seeds} seed{'s' if seeds > 1 else ''}"
+
+
+def _cells(row: Any) -> list[str]:
+    known = pd.notna(row.low)  # a single seed has no interval
+    interval = f" [{row.low:+.3f}, {row.high:+.3f}]" if known else ""
+    return [
+        row.player,
+        f"{row.lift:.3f}",
+        f"{row.last_tenth:.3f}",
+        f"{row.ahead:+.3f}{interval}" if row.verdict else "",
+        row.verdict,
+        f"{row.microseconds:,.0f}",
+    ]

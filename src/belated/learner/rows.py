@@ -1,0 +1,113 @@
+"""The rows that a learner is given: their groups of features, how many features, how large."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from belated.core.arguments import shown, whole, wrong, wrong_type
+from belated.core.sparse import LARGEST_ENTRY, SparseRows
+from belated.core.types import Integers
+from belated.model.state import History, SparseHistory
+
+WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
+
+
+def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]:
+    """Returns the groups of features; all features are one group where none are given."""
+    if groups is None:
+        return {"features": dim}
+    if not isinstance(groups, Mapping) or not groups:
+        raise wrong_type("groups", groups, "a dict of each group's name and number of features")
+    sizes = {str(name): whole(f"groups[{name!r}]", size) for name, size in groups.items()}
+    if sum(sizes.values()) != dim:
+        raise wrong("groups", groups, f"sizes that sum to {dim}, the number of features")
+    if sizes.get("intercept", 1) != 1:
+        raise wrong("groups['intercept']", sizes["intercept"], "1: a constant is one feature")
+    return sizes
+
+
+def refuse_wide(dim: int) -> None:
+    """Raise where there are more features than a covariance can be kept of."""
+    if dim > WIDEST:
+        raise wrong(
+            "dim",
+            dim,
+            f"at most {WIDEST} features; hash a column into fewer, as in "
+            'Features(hashed={"user": 256})',
+        )
+
+
+def checked_entries(rows: SparseRows) -> SparseRows:
+    """Returns the rows, or raises where an entry is not finite or is too large."""
+    fine = np.abs(rows.values) <= LARGEST_ENTRY
+    if not fine.all():
+        row = int(np.argmin(fine.all(axis=1)))
+        worst = float(rows.values[row][~fine[row]][0])
+        raise wrong(
+            f"actions[{row}] has an entry", worst, f"finite numbers up to {LARGEST_ENTRY:g}"
+        )
+    return rows
+
+
+def rows_between(history: Any, start: int, end: int) -> Any:
+    """Returns the rows of consecutive decisions, dense or sparse as the history is."""
+    if isinstance(history, History):
+        return history.x[start:end]
+    return rows_at(history, np.arange(start, end))
+
+
+def rows_at(history: Any, places: Integers) -> Any:
+    """Returns the rows of the decisions at these places, dense or sparse as the history is."""
+    if isinstance(history, History):
+        return history.x[places]
+    starts = history.starts[places]
+    counts = history.starts[places + 1] - starts
+    width = int(counts.max(initial=1))
+    inside = np.arange(width) < counts[:, np.newaxis]
+    at = np.where(inside, starts[:, np.newaxis] + np.arange(width), 0)
+    columns = np.where(inside, history.columns[at], 0).astype(np.int32)
+    return SparseRows(columns, np.where(inside, history.values[at], 0.0))
+
+
+def placed(rows: Any, places: Integers, dim: int) -> Any:
+    """Returns rows with more features: feature k becomes feature ``places[k]`` of ``dim``."""
+    if isinstance(rows, SparseRows):
+        return SparseRows(places[rows.columns].astype(np.int32), rows.values)
+    wider = np.zeros((len(rows), dim))
+    wider[:, places] = rows
+    return wider
+
+
+def arrays_of(history: Any, decided: int) -> dict[str, Any]:
+    """Returns the arrays of a history, cut to the decisions made, by name."""
+    if isinstance(history, History):
+        return {"history.x": history.x[:decided], "history.y": history.y[:decided]}
+    entries = int(history.starts[decided])
+    return {
+        "history.starts": history.starts[: decided + 1],
+        "history.columns": history.columns[:entries],
+        "history.values": history.values[:entries],
+        "history.y": history.y[:decided],
+    }
+
+
+def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
+    """Returns the history that ``arrays_of`` took apart; raises where its parts do not fit."""
+    y = arrays["history.y"]
+    if "history.x" in arrays:
+        x = arrays["history.x"]
+        if x.shape != (len(y), dim):
+            raise ValueError(f"history.x is {x.dtype}{x.shape}")
+        return History(np.array(x, np.float64), np.array(y, np.float64))
+    starts, columns, values = (
+        arrays[f"history.{name}"] for name in ("starts", "columns", "values")
+    )
+    fits = len(starts) == len(y) + 1 and starts[0] == 0 and (np.diff(starts) >= 0).all()
+    if not fits or not starts[-1] == len(columns) == len(values):
+        raise ValueError(
+            f"history of {len(y)} rounds, {len(starts)} starts, {len(columns)} entries"
+        )
+    if len(columns) and not 0 <= columns.min() <= columns.max() < dim:
+        raise ValueError(f"columns beyond {shown(dim)} features")
+    return SparseHistory(*map(np.array, (starts, columns, values, y)))

@@ -1,0 +1,113 @@
+"""The default policy: what it plays, what it needs, and that it earns."""
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, Features, Gaussian
+from belated.core.sparse import dense
+from belated.learner.learner import Learner
+from belated.model.protocols import score_law
+from belated.numerics.sparse import sparse
+from belated.policies import AdaptiveThompson
+
+GROUPS = {"ad": 4, "place": 3, "intercept": 1}
+
+
+def learnt(dim=8, n=40, groups=GROUPS, seed=0):
+    rng = np.random.default_rng(seed)
+    learner = Learner(dim, Bernoulli(), AdaptiveThompson(), 1.0, groups)
+    for t in range(n):
+        learner.decide(actions(rng, 3, dim), rng)
+        learner.learn({t: float(rng.random() < 0.3)})
+    return learner
+
+
+def actions(rng, K, dim):
+    X = np.zeros((K, dim))
+    X[np.arange(K), rng.integers(4, size=K)] = 1.0
+    X[np.arange(K), 4 + rng.integers(3, size=K)] = rng.normal(size=K)
+    X[:, -1] = 1.0
+    return X
+
+
+@pytest.mark.parametrize("K", [1, 5, 20])  # fewer and more actions than columns
+def test_scores_have_the_law_of_the_posterior(K):
+    learner = learnt()
+    X = actions(np.random.default_rng(1), K, 8)
+    mean, root = np.empty(K), np.full((K, K), np.nan)
+    r = score_law(learner.policy, learner.state, sparse(X), mean, root)
+    S = np.triu(learner.state.fit.S) + np.triu(learner.state.fit.S, 1).T
+    fit = learner.state.fit
+    for t in range(int(fit.scalars[0])):
+        S -= fit.scales[t] * np.outer(fit.terms[t], fit.terms[t])
+    np.testing.assert_allclose(mean, X @ learner.state.theta, atol=1e-14)
+    covariance = root[:, :r] @ root[:, :r].T / learner.policy.scale**2
+    np.testing.assert_allclose(covariance, X @ S @ X.T, atol=1e-12)
+    assert not learner.state.fit.place.any()
+
+
+def test_a_bandit_needs_no_policy():
+    features = Features(categorical=["ad"]).fit([{"ad": "a"}, {"ad": "b"}])
+    bandit = Bandit(family=Bernoulli(), features=features, seed=1)
+    assert isinstance(bandit.policy, AdaptiveThompson)
+    assert bandit._learner.groups == {"ad": 2, "intercept": 1}
+    decision = bandit.decide([{"ad": "a"}, {"ad": "b"}])
+    assert 0.0 < decision.propensity < 1.0
+    rows = bandit._learner.history
+    assert sorted(rows.values[:2]) == [1.0, 1.0]  # not scaled by the number of blocks
+
+
+def test_it_finds_the_better_action_at_rates_as_people_have_them():
+    """Two banners at 2 and 6 per cent, rewards 50 decisions late."""
+    rng, waiting = np.random.default_rng(0), []
+    bandit = Bandit(3, family=Bernoulli(), groups={"banner": 2, "intercept": 1}, seed=2)
+    X = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    played = []
+    for t in range(1500):
+        decision = bandit.decide(X)
+        played.append(decision.index)
+        waiting.append((decision.id, float(rng.random() < (0.02, 0.06)[decision.index])))
+        if t >= 50:
+            bandit.learn(*waiting.pop(0))
+    assert np.mean(played[-500:]) > 0.75
+
+
+def test_every_family_has_a_default():
+    for family in ("gaussian:sd=none", "gaussian", "bounded", "poisson", "probit", "tanh"):
+        bandit = Bandit(2, family=family, seed=0)
+        decision = bandit.decide(np.eye(2))
+        bandit.learn(decision.id, 0.5 if "o" not in family else 1.0)
+        assert np.isfinite(bandit.theta).all(), family
+
+
+def test_wide_rows_are_never_dense():
+    """The history holds entries, not zeros."""
+    columns = {"user": 2000}
+    features = Features(hashed=columns).fit([{"user": "a"}])
+    bandit = Bandit(family=Bernoulli(), features=features, seed=0)
+    bandit.decide([{"user": "a"}, {"user": "b"}])
+    history = bandit._learner.history
+    assert history.starts[1] == 2
+    assert dense(bandit._learner.options(np.eye(3, 2001)), 2001).shape == (3, 2001)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"dim": 3, "groups": {"a": 2}}, "groups = {'a': 2}: expected sizes that sum to 3"),
+        ({"dim": 3, "groups": {}}, "groups = {}: expected a dict"),
+        ({"dim": 3, "groups": {"a": 1, "intercept": 2}}, "groups['intercept'] = 2: expected 1"),
+        ({"dim": 5000}, "dim = 5000: expected at most 4096 features; hash a column"),
+        ({"dim": 2, "policy": "adaptive-thompson:prior_sd=0"}, "prior_sd = 0: expected"),
+        ({"dim": 2, "policy": "adaptive-thompson:strength=-1"}, "strength = -1: expected"),
+    ],
+)
+def test_bad_settings_are_named(arguments, words):
+    with pytest.raises((ValueError, TypeError)) as error:
+        Bandit(family=Bernoulli(), **arguments)
+    assert words in str(error.value)
+
+
+def test_the_noise_is_learnt_by_nobody_else():
+    with pytest.raises(ValueError, match="sd = None: expected a number"):
+        Bandit(2, family=Gaussian(sd=None), policy="linucb")

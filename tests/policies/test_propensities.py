@@ -1,0 +1,144 @@
+"""The probability with which every policy says it plays, against how often it does."""
+
+import math
+
+import numpy as np
+import pytest
+from numba import config
+
+from belated import Bandit, Bernoulli, Gaussian, registry
+from belated.learner import learner as learner_module
+from belated.model.plain_policy import is_own
+from belated.model.protocols import refusal
+from belated.policies import EVILL, InverseGap, Thompson
+
+REPLAYS = 1_000 if config.DISABLE_JIT else 20_000
+STATED = 0.015  # largest error of probabilities that are counted at fixed points; see the docstring
+
+
+def randomised():
+    for name in registry.POLICIES:
+        kind = registry.load(registry.POLICIES, name)
+        if not is_own(kind) and getattr(kind, "randomised", True):
+            yield name
+
+
+def learnt(policy, family, K=5, d=3, rounds=40, seed=3):
+    """Returns a bandit after some rewards, and a decision set."""
+    rng = np.random.default_rng(seed)
+    bandit = Bandit(d, family=family, policy=policy, seed=1)
+    X = rng.standard_normal((rounds + 1, K, d))
+    X /= np.linalg.norm(X, axis=2, keepdims=True)
+    for actions in X[1:]:
+        decision = bandit.decide(actions)
+        if rng.random() < 0.7:
+            bandit.learn(decision.id, float(rng.random() < 0.5))
+    return bandit, X[0]
+
+
+def frequencies(bandit, actions, replays):
+    learner, rng = bandit._learner, np.random.default_rng(2)
+    options, counts = learner.options(actions), np.zeros(len(actions))
+    before = bandit._state.memory
+    saved = [part.copy() for part in before]
+    for _ in range(replays):
+        for part, value in zip(before, saved, strict=True):  # a chain begins where it stood
+            part[...] = value
+        counts[learner.choose_from(options, rng).index] += 1
+    for part, value in zip(before, saved, strict=True):
+        part[...] = value
+    return counts / replays
+
+
+@pytest.mark.parametrize("rounds", [0, 40])
+@pytest.mark.parametrize("name", list(randomised()))
+def test_probabilities_are_frequencies(name, rounds, monkeypatch):
+    kind = registry.load(registry.POLICIES, name)
+    family = Bernoulli()
+    if refusal(registry.example_policy(kind, family), family):
+        family = Gaussian()
+    if config.DISABLE_JIT:
+        monkeypatch.setattr(learner_module, "REPEATS", 500)
+    replays = 200 if name == "polya-gamma" and config.DISABLE_JIT else REPLAYS
+    bandit, actions = learnt(registry.example_policy(kind, family), family, rounds=rounds)
+    shares = frequencies(bandit, actions, replays)
+    decision = bandit.decide(actions, probabilities=True)
+    said = decision.probabilities
+    assert said.sum() == pytest.approx(1.0)
+    assert decision.propensity == said[decision.index] > 0.0
+    stated = 5.0 * np.sqrt(said * (1 - said) / learner_module.REPEATS) + STATED
+    if bandit._learner.weighs_cheaply:
+        stated = STATED
+    assert (abs(shares - said) <= 5.0 * np.sqrt(said * (1 - said) / replays) + stated).all()
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_a_million_replays():
+    bandit, actions = learnt(Thompson(), Bernoulli(), K=20, d=20, rounds=200)
+    said = bandit._learner.choose(actions, np.random.default_rng(0), weighed=True).probabilities
+    assert said == pytest.approx(frequencies(bandit, actions, 1_000_000), abs=0.0113)
+
+
+def test_a_decision_without_a_request_has_its_propensity_alone():
+    bandit, actions = learnt(Thompson(), Bernoulli())
+    decision = bandit.decide(actions)
+    assert 0.0 < decision.propensity <= 1.0
+    assert decision.probabilities is None
+
+
+def test_what_costs_2500_decisions_is_done_on_request(monkeypatch):
+    monkeypatch.setattr(learner_module, "REPEATS", 40)
+    bandit, actions = learnt(EVILL(), Bernoulli())
+    assert math.isnan(bandit.decide(actions).propensity)
+    decision = bandit.decide(actions, probabilities=True)
+    assert decision.probabilities * 41 == pytest.approx((decision.probabilities * 41).round())
+
+
+def test_a_policy_that_draws_nothing_is_certain():
+    bandit, actions = learnt("delayed-ofu-glm", Bernoulli())
+    decision = bandit.decide(actions, probabilities=True)
+    assert decision.propensity == 1.0
+    assert decision.probabilities.tolist() == [
+        float(a == decision.index) for a in range(len(actions))
+    ]
+
+
+def test_weighing_does_not_touch_the_stream():
+    one, actions = learnt(Thompson(), Bernoulli())
+    two, _ = learnt(Thompson(), Bernoulli())
+    first = [one.decide(actions, probabilities=True).index for _ in range(20)]
+    plain = [two._learner.decide(actions, two._backend.rng).index for _ in range(20)]
+    assert first == plain
+
+
+def test_a_refused_action_is_named():
+    bandit, actions = learnt(Thompson(), Bernoulli())
+    with pytest.raises(ValueError, match=r"actions\[1\] has norm 2"):
+        bandit.decide(np.array([actions[0], 2.0 * actions[1]]), probabilities=True)
+    with pytest.raises(ValueError, match=r"actions\[0\]"):
+        bandit.decide(np.full((2, 3), np.inf))
+
+
+# ------------------------------------------------------------------------------- inverse gap
+
+
+def test_inverse_gap_by_its_formula():
+    policy = InverseGap(gamma_scale=7.0, exponent=0.4)
+    bandit, actions = learnt(policy, Bernoulli())
+    mu = 1.0 / (1.0 + np.exp(-actions @ bandit.theta))
+    best = int(mu.argmax())
+    p = 1.0 / (len(mu) + 7.0 * bandit.n_observed**0.4 * (mu[best] - mu))
+    p[best] += 1.0 - p.sum()
+    said = bandit.decide(actions, probabilities=True).probabilities
+    assert said == pytest.approx(p, rel=1e-12)
+    assert p[best] >= 1.0 / len(mu)
+
+
+def test_inverse_gap_in_its_limits():
+    bandit, actions = learnt(InverseGap(gamma_scale=0.0), Bernoulli())
+    assert bandit.decide(actions, probabilities=True).probabilities == pytest.approx(0.2)
+    bandit, actions = learnt(InverseGap(gamma_scale=1e12), Bernoulli())
+    best = int((actions @ bandit.theta).argmax())
+    decision = bandit.decide(actions)
+    assert (decision.index, decision.propensity) == (best, pytest.approx(1.0))

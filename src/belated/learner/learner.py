@@ -225,7 +225,7 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *(self.policy, self.state, self.history, options, rng),
+            *(self.policy, self.state, self.history, options, rng.standard_normal(K)),
             *(normal_points(K), shares, records),
         )
         numbers = int(index), float(score), float(estimate), float(width)
@@ -404,10 +404,11 @@ class Learner:
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""
-        stream, x = self.stream(np.random.default_rng(0)), np.zeros((1, self.dim))
+        x = np.zeros((1, self.dim))
         if self.is_sparse:
             options = self.policy, self.state, self.history, sparse(x)
-            return *options, stream, normal_points(1), np.empty(1), False
+            return *options, np.zeros(1), normal_points(1), np.empty(1), False
+        stream = self.stream(np.random.default_rng(0))
         return self.policy, self.state, self.history, x, 1.0, stream
 
     def _to_learn(self) -> tuple[Any, ...]:

@@ -1,10 +1,11 @@
 """The probability that each of several jointly normal scores is the highest.
 
 Scores are ``mean + root z`` with z standard normal. They are computed at 2,048 fixed points z, and
-the points at which an action wins are counted. The points are a lattice (Korobov 1959): coordinate
-j of point k is the normal quantile at ``(i + 1/2) / 2048`` with ``i = start_j + k a^j`` modulo
-2048. The generator a was found by a search. From the 65th coordinate on the order of the quantiles
-is random instead. The first coordinates serve the actions with the highest means.
+the points at which an action wins are counted. The points are a lattice (Korobov 1959) and its
+mirror image, so that ``root z`` is computed once for z and -z: coordinate j of point k is the
+normal quantile at ``(i + 1/2) / 1024`` with ``i = start_j + k a^j`` modulo 1024. The generator a
+was found by a search. From the 65th coordinate on the order of the quantiles is random instead. The
+first coordinates serve the actions with the highest means.
 
 In 500 random problems with 2 to 64 actions, none of them used in the search, the largest error of
 any probability against 4 million draws was 0.0113; the standard error, the root of the mean square
@@ -26,7 +27,7 @@ from belated.numerics.special import normal_quantile
 
 POINTS = 2048
 PAIRS = POINTS // 2  # of a point z and its mirror image -z
-GENERATOR = 691
+GENERATOR = 777
 LATTICE = 64  # coordinates
 BLOCK = 256  # points whose scores are in the fastest memory at once
 FOUR = 4  # coordinates that are added at once

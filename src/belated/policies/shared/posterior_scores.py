@@ -55,7 +55,7 @@ def fill_posterior_scores(
     used = np.empty(K * count, np.int64)
     u = _number_columns(fit, actions, differs, own, used)
     r = min(u, K)
-    S, covariance, U = np.empty((u, u)), np.empty((r, r)), np.empty((r, r))
+    S, covariance, U = np.empty((u, u)), np.empty((r, r)), np.zeros((r, r))
     _gather(fit.S, used, S)
     if u < K:
         for p in range(u):

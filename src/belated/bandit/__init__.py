@@ -33,6 +33,7 @@ from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched, fitting
 from belated.learner import files
 from belated.learner.assumptions import AssumptionWarning, Broken
+from belated.learner.forgetting import half_life_of
 from belated.learner.learner import Learner
 from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import History, State
@@ -99,6 +100,11 @@ class Bandit:
     late
         With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
         ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
+    half_life, half_life_unit
+        The age of a decision at which its reward counts for half, in "decisions" of this bandit
+        (the default) or in "seconds"; None: nothing is forgotten. docs/how-to/forgetting.md says
+        what is counted how. If they are not given, the log's values stay; in a ledger they may be
+        changed at any time.
 
     Notes
     -----
@@ -136,6 +142,8 @@ class Bandit:
         window: float | AsInLog | None = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
+        half_life: float | AsInLog | None = AS_IN_LOG,
+        half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
     ) -> None:
         if features is not None and not hasattr(features, "transform"):
             raise wrong_type("features", features, "a feature map, such as Features(...)")
@@ -160,20 +168,31 @@ class Bandit:
         self._warned: set[str] = set()  # names of broken assumptions
         parts, own, rng = (dim, law, chosen, self.max_norm), deepcopy(features), _stream(seed)
         groups = getattr(features, "groups", groups)
-        settings = {"window": window, "default_reward": default_reward, "late": late}
+        settings: dict[str, Any] = {
+            "window": window,
+            "default_reward": default_reward,
+            "late": late,
+            "half_life": half_life,
+            "half_life_unit": half_life_unit,
+        }
         named: dict[str, Any] = {
             key: value for key, value in settings.items() if value is not AS_IN_LOG
         }
+        ages = {key: named.get(key, USUAL[key]) for key in ("half_life", "half_life_unit")}
+        forgetting = half_life_of(*ages.values())
+        if forgetting is not None:
+            named["half_life"] = forgetting.length
         self._backend: Backend
         if ledger is not None:
             from belated.bandit.durable import Durable
 
             named |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *parts, groups, own, rng, named)
-        elif any(value != USUAL[key] for key, value in named.items()):
+        elif any(named.get(key, USUAL[key]) != USUAL[key] for key in USUAL.keys() - ages.keys()):
             raise TypeError("window, default_reward and late: expected with ledger= only")
         else:
-            self._backend = InMemory(Learner(*parts, groups), fitting(own, chosen), rng)
+            learner = Learner(*parts, groups, half_life=forgetting)
+            self._backend = InMemory(learner, fitting(own, chosen), rng)
 
     # ------------------------------------------------------------------- deciding and learning
 
@@ -395,10 +414,15 @@ class Bandit:
 
     @property
     def W(self) -> Matrix:
-        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
+        """``lam I + sum of x x'`` over the decisions whose reward has returned.
+
+        With a half-life, each ``x x'`` counts by its weight.
+        """
         with self._lock:
             learner = self._backend.present()
-            returned = ~np.isnan(learner.history.y[: learner.n_decided])
+            returned = (~np.isnan(learner.history.y[: learner.n_decided])).astype(float)
+            if learner.half_life is not None:
+                returned *= learner.history.weight[: learner.n_decided]
             return (
                 reading.design(learner, returned) if learner.is_sparse else learner.state.W.copy()
             )
@@ -408,7 +432,7 @@ class Bandit:
         """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
         with self._lock:
             learner = self._backend.present()
-            return reading.design(learner, slice(None))
+            return reading.design(learner, np.ones(learner.n_decided))
 
     @property
     def n_decided(self) -> int:
@@ -635,9 +659,15 @@ class Bandit:
                 max_norm=parts.max_norm,
                 features=parts.features,
                 groups=parts.groups,
+                half_life=parts.half_life,
+                half_life_unit=parts.half_life_unit,
             )
             learner = bandit._learner
-            learner.history = files.fill(learner.state, parts.arrays)
+            history = files.fill(learner.state, parts.arrays)
+            if len(history.y):  # an empty one has no room, and no weights
+                learner.history, learner.tick = history, parts.tick
+            if bool(len(learner.history.weight)) is not (learner.half_life is not None):
+                raise ValueError("weights without a half-life, or a half-life without weights")
             if same_stream:
                 stream.bit_generator.state = parts.stream
             bandit._backend = InMemory(learner, bandit.features, stream)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import time_ns
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ class InMemory:
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
         weighed = probabilities or self.learner.weighs_cheaply
-        return [self.learner.decide(rows, self.rng, weighed) for rows, _ in asked]
+        now = time_ns() // 1000
+        return [self.learner.decide(rows, self.rng, weighed, now) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all."""
@@ -59,7 +61,10 @@ class InMemory:
         if not isinstance(old, Features):
             raise wrong_type("features", old, "Features(...) from the start, for grow")
         new = grown(old, fitting(features, known.policy))
-        learner = Learner(new.dim, known.family, known.given, known.max_norm, new.groups)
+        learner = Learner(
+            *(new.dim, known.family, known.given, known.max_norm, new.groups),
+            half_life=known.half_life,
+        )
         learner.take_over(known, places_in(old, new))
         new.unmatched = old.unmatched
         self.learner, self.features = learner, new

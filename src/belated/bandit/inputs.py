@@ -10,7 +10,14 @@ from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFea
 from belated.features.rows import records_of
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
-USUAL = {"window": None, "default_reward": None, "late": "keep"}  # the settings of a new bandit
+# the settings of a new bandit
+USUAL = {
+    "window": None,
+    "default_reward": None,
+    "late": "keep",
+    "half_life": None,
+    "half_life_unit": "decisions",
+}
 
 
 class AsInLog(Enum):

@@ -18,6 +18,7 @@ from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace.fit import LaplaceFit, grouped
 from belated.estimators.laplace.renewing import settle
 from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.forgetting import HalfLife, reach, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
@@ -66,6 +67,7 @@ from belated.model.steps import (
     is_within,
     learn_step,
     play_sparse_step,
+    remake_step,
 )
 from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import DecisionSet, decision_set
@@ -123,6 +125,8 @@ class Learner:
     ----------
     dim, family, policy, max_norm, groups
         As in ``Bandit``.
+    half_life
+        See ``learner/forgetting.py``; None: nothing is forgotten.
     """
 
     def __init__(
@@ -132,6 +136,8 @@ class Learner:
         policy: Policy,
         max_norm: float,
         groups: Mapping[str, int] | None = None,
+        *,
+        half_life: HalfLife | None = None,
     ) -> None:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
@@ -148,6 +154,10 @@ class Learner:
         if isinstance(state.fit, LaplaceFit):
             state = state._replace(fit=grouped(state.fit, cast(Any, self.estimator), self.groups))
         self.state = state
+        self.half_life, self.tick = half_life, -1  # the latest tick of a decision
+        if half_life is not None:
+            refuse_forgetting(half_life, self.policy, self.estimator)
+            self.history = self.history._replace(weight=np.ones(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -195,11 +205,18 @@ class Learner:
         while self.n_decided + more > self.history.y.shape[0]:
             self.history = grown(self.history)
 
-    def decide(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Decision:
+    def decide(
+        self, actions: Rows, rng: np.random.Generator, weighed: bool = False, time: int = 0
+    ) -> Decision:
         """Choose a row of ``actions`` and record it; the id is the round, counted from 1.
 
-        ``weighed`` says whether the decision has the probability of every action.
+        ``weighed`` says whether the decision has the probability of every action. ``time`` is in
+        microseconds.
         """
+        if self.half_life is not None:
+            tick = int(self.half_life.tick(self.n_decided, time))
+            if tick > self.tick:
+                return self._decide_at(tick, actions, rng, weighed)
         if self.is_sparse:
             options = self.options(actions)
             self.make_room(1, options.columns.shape[1])
@@ -217,6 +234,19 @@ class Learner:
         # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
         numbers = int(index), float(score), float(estimate), float(width)
         return Decision(int(row) + 1, *numbers, *_given(weights, int(index)))
+
+    def _decide_at(
+        self, tick: int, actions: Rows, rng: np.random.Generator, weighed: bool
+    ) -> Decision:
+        """Choose, let a new tick begin, then record: the order in which a log is taken in."""
+        choice = self.choose(actions, rng, weighed)
+        reach(self, tick)
+        rows: Any = self.options(actions) if self.is_sparse else actions
+        nothing, k = np.zeros(1, np.int64), slice(choice.index, choice.index + 1)
+        chosen = SparseRows(rows.columns[k], rows.values[k]) if self.is_sparse else rows[k]
+        self.fold(np.array([DECIDE]), chosen, nothing, np.zeros(1), nothing)
+        numbers = choice.index, choice.score, choice.estimate, choice.width
+        return Decision(self.n_decided, *numbers, choice.propensity, choice.probabilities)
 
     def _play_sparse(
         self, options: SparseRows, rng: np.random.Generator, records: bool
@@ -332,15 +362,35 @@ class Learner:
         return count_choices, (policy, apart, self.history, options, rng, times, shares)
 
     def fold(
-        self, moves: Integers, X: Rows, rows: Integers, rewards: Vector, last: Integers
+        self,
+        moves: Integers,
+        X: Rows,
+        rows: Integers,
+        rewards: Vector,
+        last: Integers,
+        weights: Vector | None = None,
     ) -> None:
-        """Take in a run of events; see ``fold_step``."""
+        """Take in a run of events; see ``fold_step``. ``weights`` are those of X, 1 by default."""
         if self.is_sparse:
             X = X if isinstance(X, SparseRows) else sparse(X)
             self.make_room(len(X.columns), X.columns.size)
         else:
             self.make_room(len(X))
+        if weights is not None:
+            self.history.weight[self.n_decided : self.n_decided + len(weights)] = weights
         fold_step(*self._to_fold(), moves, X, rows, rewards, last)
+
+    def refresh(self) -> None:
+        """Make the estimate anew from the history as it is, whose rewards or weights have changed.
+
+        Costs about one pass over the rewards that weigh anything.
+        """
+        remake_step(*self._to_refresh())
+
+    def _to_refresh(self) -> tuple[Any, ...]:
+        """Returns the arguments of ``remake_step``."""
+        lam = 1.0 if self.is_sparse else float(self.policy.lam)
+        return *self._to_fold()[1:], lam
 
     def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, Any]:
         """Returns the first arguments of ``fold_step``."""
@@ -352,7 +402,7 @@ class Learner:
         Feature k of ``other`` is feature ``places[k]`` of this one; the vectors that are taken over
         are zero in the further features. Costs a pass over the history, and one refit.
         """
-        n, y = other.n_decided, other.history.y
+        n, y, self.tick = other.n_decided, other.history.y, other.tick
         if n == 0:
             return  # nothing to take over, and the kernel for it may not be compiled yet
         if n >= MANY:
@@ -367,7 +417,8 @@ class Learner:
                 np.zeros(end - start, np.int64),
                 np.full(end - start, DECIDE, np.int64),
             )
-            self.fold(decided, rows, nothing, np.zeros(end - start), nothing)
+            weights = other.history.weight[start:end] if len(self.history.weight) else None
+            self.fold(decided, rows, nothing, np.zeros(end - start), nothing, weights)
         returned = np.flatnonzero(~np.isnan(y[:n]))
         last = np.zeros(len(returned), np.int64)
         last[-1:] = 1
@@ -382,6 +433,8 @@ class Learner:
             if not has_compiled(step, *arguments):
                 return False
         step = play_sparse_step if self.is_sparse else choose_step
+        if self.half_life is not None and not has_compiled(remake_step, *self._to_refresh()):
+            return False
         return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
 
     def warm_up(self) -> None:
@@ -401,6 +454,8 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
+        if self.half_life is not None:
+            self.refresh()
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from belated.core.arguments import shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
-from belated.core.types import Integers
+from belated.core.types import Integers, Vector
 from belated.model.state import NO_WEIGHTS, History, SparseHistory
 
 WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
@@ -91,6 +91,15 @@ def arrays_of(history: Any, decided: int) -> dict[str, Any]:
         "history.values": history.values[:entries],
         "history.y": history.y[:decided],
     } | weights
+
+
+def weights_in_room(arrays: Mapping[str, Any], capacity: int) -> Vector:
+    """Returns saved weights with room for more rows, 1 for each; empty where there are none."""
+    if "history.weight" not in arrays:
+        return NO_WEIGHTS
+    weight = np.ones(capacity)
+    weight[: len(arrays["history.weight"])] = arrays["history.weight"]
+    return weight
 
 
 def history_of(arrays: Mapping[str, Any], dim: int) -> Any:

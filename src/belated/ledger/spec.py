@@ -13,6 +13,7 @@ from belated.features.growing import grown
 from belated.wire import LONGEST_WINDOW, Settings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner.forgetting import HalfLife
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
@@ -95,10 +96,26 @@ class Spec(Settings, frozen=True):
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
-        learner = Learner(self.dim, family, policy, self.max_norm, self._groups())
+        learner = Learner(
+            *(self.dim, family, policy, self.max_norm, self._groups()), half_life=self.forgetting
+        )
         self._check_policy(learner)
         self._check_loop(learner)
         return learner
+
+    @property
+    def forgetting(self) -> "HalfLife | None":
+        """The age at which the reward of a decision counts for half; None: nothing is forgotten."""
+        from belated.learner.forgetting import half_life_of
+
+        return half_life_of(self.half_life, self.half_life_unit)
+
+    def listed(self) -> dict[str, Any]:
+        """Returns the settings for a digest, with those of version 0.1 alone where that will do."""
+        settings: dict[str, Any] = msgspec.to_builtins(self)
+        if self.half_life is None:
+            del settings["half_life"], settings["half_life_unit"]
+        return settings
 
     @property
     def bound(self) -> float:

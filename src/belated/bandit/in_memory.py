@@ -14,7 +14,9 @@ from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
 from belated.features import FeatureMap, Features, fitting
 from belated.features.growing import grown, places_in
+from belated.learner.forgetting import decide_at
 from belated.learner.learner import Learner
+from belated.learner.weighing import weighs_cheaply
 
 
 class InMemory:
@@ -34,9 +36,8 @@ class InMemory:
 
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed = probabilities or self.learner.weighs_cheaply
-        now = time_ns() // 1000
-        return [self.learner.decide(rows, self.rng, weighed, now) for rows, _ in asked]
+        weighed, now = probabilities or weighs_cheaply(self.learner.policy), time_ns() // 1000
+        return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all."""

@@ -58,6 +58,15 @@ def design(learner: Learner, weights: Vector) -> Matrix:
     return np.asarray(lam * np.eye(learner.dim) + (x.T * weights) @ x)
 
 
+def returned_design(learner: Learner) -> Matrix:
+    """Return ``lam I + sum of weight x x'`` over the decisions whose reward has returned."""
+    if not learner.is_sparse:
+        return learner.state.W.copy()
+    n, weight = learner.n_decided, learner.history.weight
+    returned = (~np.isnan(learner.history.y[:n])).astype(np.float64)
+    return design(learner, returned * weight[:n] if len(weight) else returned)
+
+
 def played_rows(learner: Learner) -> Matrix:
     """Returns the vectors of all decisions, one row each."""
     rows = rows_between(learner.history, 0, learner.n_decided)

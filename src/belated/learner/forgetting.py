@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from belated.core.arguments import any_number, shown, wrong
+from belated.core.events import Decision
+from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Vector
 from belated.model.protocols import claims_set, draw_parameter, remake
 from belated.model.state import NO_WEIGHTS
+from belated.model.steps import DECIDE
 
 if TYPE_CHECKING:  # a learner imports this module
     from belated.learner.learner import Learner
@@ -117,6 +120,27 @@ def reach(learner: "Learner", tick: int) -> None:
     learner.tick = tick
     if n:
         learner.refresh()
+
+
+def decide_at(
+    time: int, learner: "Learner", actions: Any, rng: np.random.Generator, weighed: bool
+) -> Decision:
+    """``Learner.decide`` at a time in microseconds. Where that begins a new tick, it is chosen
+    first, then the tick begins, then the choice is recorded: the order of a log.
+    """
+    if learner.half_life is None:
+        return learner.decide(actions, rng, weighed)
+    tick = int(learner.half_life.tick(learner.n_decided, time))
+    if tick <= learner.tick:
+        return learner.decide(actions, rng, weighed)
+    rows = learner.options(actions) if learner.is_sparse else actions
+    choice = learner.choose(rows, rng, weighed)
+    reach(learner, tick)
+    k, nothing = slice(choice.index, choice.index + 1), np.zeros(1, np.int64)
+    chosen = SparseRows(rows.columns[k], rows.values[k]) if learner.is_sparse else rows[k]
+    learner.fold(np.array([DECIDE]), chosen, nothing, np.zeros(1), nothing)
+    numbers = choice.index, choice.score, choice.estimate, choice.width
+    return Decision(learner.n_decided, *numbers, choice.propensity, choice.probabilities)
 
 
 def forget_by(

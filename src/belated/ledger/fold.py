@@ -27,7 +27,7 @@ from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
 from belated.ledger.growth import Earlier
-from belated.ledger.ids import to_text
+from belated.ledger.ids import times_of, to_text
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
 from belated.model.state import History
@@ -135,8 +135,7 @@ class Fold:
     def repeatable(self) -> bool:
         """Returns whether a decision depends only on the state and on the request."""
         spec = self.spec
-        randomised = getattr(self.learner.policy, "randomised", True)
-        at_random = randomised or self.spreads or spec.exploration > 0.0
+        at_random = self.learner.draws or self.spreads or spec.exploration > 0.0
         return spec.mode == "live" and not at_random
 
     @property
@@ -310,14 +309,8 @@ class Fold:
     def _ticks(self, rows: range) -> Integers:
         """Returns the ticks of decisions. The time of a decision is the one in its id."""
         assert self.learner.half_life is not None
-        return self.learner.half_life.tick(np.array(rows), self._times(rows))
-
-    def _times(self, rows: range) -> Integers:
-        """Returns when decisions were made, by their ids: microseconds, to the millisecond."""
-        ids = np.frombuffer(bytes(self.ids[16 * rows.start : 16 * rows.stop]), np.uint8)
-        padded = np.zeros((len(rows), 8), np.uint8)
-        padded[:, 2:] = ids.reshape(-1, 16)[:, :6]
-        return padded.view(">i8").ravel().astype(np.int64) * 1000
+        times = times_of(self.ids[16 * rows.start : 16 * rows.stop])
+        return self.learner.half_life.tick(np.array(rows), times)
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
@@ -450,7 +443,7 @@ class Fold:
                 self._exchange_features(new)
             if new.forgetting != self.spec.forgetting:
                 self._flush()
-                forget_by(self.learner, new.forgetting, lambda: self._times(range(self.n_rows)))
+                forget_by(self.learner, new.forgetting, lambda: times_of(self.ids))
             self.spec, self.support = new, new.support(self._types)
 
     def _exchange_features(self, new: Spec) -> None:

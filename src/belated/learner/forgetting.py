@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import any_number, shown, wrong
+from belated.core.arguments import positive, shown, wrong
 from belated.core.events import Decision
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Vector
@@ -55,13 +55,9 @@ def half_life_of(length: Any, unit: Any) -> HalfLife | None:
         raise wrong("half_life_unit", unit, "'decisions' or 'seconds'")
     if length is None:
         return None
-    expected = f"a number of {unit} from {SHORTEST:g} to {LONGEST:g}, or None"
-    try:
-        number = any_number(length)
-    except (TypeError, ValueError, OverflowError):
-        raise wrong("half_life", length, expected) from None
+    number = positive("half_life", length)
     if not SHORTEST <= number <= LONGEST:
-        raise wrong("half_life", length, expected)
+        raise wrong("half_life", length, f"a number of {unit} from {SHORTEST:g} to {LONGEST:g}")
     return HalfLife(number, unit)
 
 

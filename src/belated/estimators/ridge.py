@@ -6,7 +6,15 @@ import numpy as np
 
 from belated.core.jit import inlined_kernel
 from belated.core.types import Matrix, Vector
-from belated.model.protocols import factor_precision, refit, remake, revise_row, take_in_row
+from belated.model.protocols import (
+    factor_precision,
+    refit,
+    remake,
+    revise,
+    revise_row,
+    take_in,
+    take_in_row,
+)
 from belated.model.state import DECIDED, History, State, counts_for, weight_of
 from belated.numerics.linalg import cholesky
 from belated.numerics.lowered.products import matvec
@@ -32,24 +40,33 @@ class Ridge(NamedTuple):
 
 
 @inlined_kernel
-def _add(b: Vector, history: History, row: int, y: float) -> None:
-    x, weighted = history.x[row], weight_of(history, row) * y
+def _add(b: Vector, x: Vector, y: float) -> None:
     for i in range(x.shape[0]):
-        b[i] += weighted * x[i]
+        b[i] += y * x[i]
+
+
+@take_in.case(Ridge)
+def _take_in(estimator: Ridge, family: Any, state: State, x: Vector, y: float) -> None:
+    _add(state.fit.b, x, y)
 
 
 @take_in_row.case(Ridge)
-def _take_in(
+def _take_in_row(
     estimator: Ridge, family: Any, state: State, history: History, row: int, y: float
 ) -> None:
-    _add(state.fit.b, history, row, y)
+    _add(state.fit.b, history.x[row], weight_of(history, row) * y)
+
+
+@revise.case(Ridge)
+def _revise(estimator: Ridge, family: Any, state: State, x: Vector, old: float, new: float) -> None:
+    _add(state.fit.b, x, new - old)
 
 
 @revise_row.case(Ridge)
-def _revise(
+def _revise_row(
     estimator: Ridge, family: Any, state: State, history: History, row: int, old: float, new: float
 ) -> None:
-    _add(state.fit.b, history, row, new - old)
+    _add(state.fit.b, history.x[row], weight_of(history, row) * (new - old))
 
 
 @remake.case(Ridge)
@@ -59,7 +76,7 @@ def _remake(estimator: Ridge, family: Any, state: State, history: History) -> No
         b[i] = 0.0
     for row in range(state.counts[DECIDED]):
         if counts_for(history, row):
-            _add(b, history, row, history.y[row])
+            _add(b, history.x[row], weight_of(history, row) * history.y[row])
 
 
 @factor_precision.case(RidgeFit)

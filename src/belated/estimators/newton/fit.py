@@ -29,6 +29,7 @@ from belated.model.protocols import (
     derivatives,
     factor_precision,
     remake,
+    revise,
     revise_row,
     take_in,
     take_in_row,
@@ -210,8 +211,16 @@ def _take_in_weighted(
         invert(fit)
 
 
-@revise_row.case(LazyNewton)
+@revise.case(LazyNewton)
 def _revise(
+    estimator: LazyNewton, family: Any, state: State, x: Vector, old: float, new: float
+) -> None:
+    for i in range(x.shape[0]):  # nothing else of F depends on the rewards
+        state.fit.gradient[i] -= (new - old) * x[i]
+
+
+@revise_row.case(LazyNewton)
+def _revise_row(
     estimator: LazyNewton,
     family: Any,
     state: State,
@@ -220,9 +229,7 @@ def _revise(
     old: float,
     new: float,
 ) -> None:
-    x, change = history.x[row], weight_of(history, row) * (new - old)
-    for i in range(x.shape[0]):  # nothing else of F depends on the rewards
-        state.fit.gradient[i] -= change * x[i]
+    revise(estimator, family, state, history.x[row], 0.0, weight_of(history, row) * (new - old))
 
 
 @remake.case(LazyNewton)

@@ -470,10 +470,11 @@ class Bandit:
 
         "confidence", for a policy with a confidence set: with probability 1 - delta all intervals
         of all rounds hold at once (with a half-life: those of each time by itself, while theta_star
-        stays), if its guarantee is intact (a true R, ``width_scale`` of 1 or more). "posterior", for all others: the central 95 % of the mean reward given the rewards
-        that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
-        normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
-        approximation for others. It holds for this action and this time, without a proof.
+        stays), if its guarantee is intact (a true R, ``width_scale`` of 1 or more). "posterior",
+        for all others: the central 95 % of the mean reward given the rewards that have returned,
+        ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
+        the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
+        holds for this action and this time, without a proof.
 
         Parameters
         ----------

@@ -19,10 +19,11 @@ from belated.bandit.inputs import (
     AS_IN_LOG,
     USUAL,
     AsInLog,
+    Returned,
     action_rows,
     counts_of,
     decisions_asked,
-    reward_pairs,
+    returned,
 )
 from belated.core.arguments import array_of_numbers, positive, whole, wrong, wrong_type
 from belated.core.events import Certificate, Decision
@@ -90,6 +91,10 @@ class Bandit:
     window
         With a ledger: seconds for which a reward is waited for; None: for ever. If it is not given,
         the log's value stays; a new bandit waits for ever.
+    grace
+        With a ledger: seconds after the window in which a reward that happened within it may still
+        be handed in; see ``at`` of ``learn``. If it is not given, the log's value stays; a new
+        bandit has 0.
     default_reward
         With a ledger: the reward of a decision that got none within its window. Every decision is
         then held until its window closes, with or without a reward, so that early rewards do not
@@ -134,6 +139,7 @@ class Bandit:
         ledger: "str | Ledger | None" = None,
         name: str = "bandit",
         window: float | AsInLog | None = AS_IN_LOG,
+        grace: float | AsInLog = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
     ) -> None:
@@ -160,7 +166,12 @@ class Bandit:
         self._warned: set[str] = set()  # names of broken assumptions
         parts, own, rng = (dim, law, chosen, self.max_norm), deepcopy(features), _stream(seed)
         groups = getattr(features, "groups", groups)
-        settings = {"window": window, "default_reward": default_reward, "late": late}
+        settings = {
+            "window": window,
+            "grace": grace,
+            "default_reward": default_reward,
+            "late": late,
+        }
         named: dict[str, Any] = {
             key: value for key, value in settings.items() if value is not AS_IN_LOG
         }
@@ -171,7 +182,7 @@ class Bandit:
             named |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *parts, groups, own, rng, named)
         elif any(value != USUAL[key] for key, value in named.items()):
-            raise TypeError("window, default_reward and late: expected with ledger= only")
+            raise TypeError("window, grace, default_reward and late: expected with ledger= only")
         else:
             self._backend = InMemory(Learner(*parts, groups), fitting(own, chosen), rng)
 
@@ -265,12 +276,12 @@ class Bandit:
         return Asked(rows, context)
 
     @overload
-    def learn(self, id: int | str, reward: float, /) -> int: ...
+    def learn(self, id: int | str, reward: float, /, *, at: Any = None) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[Any, float]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, float] | tuple[Any, float, Any]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /) -> int:
+    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /, *, at: Any = None) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -278,14 +289,29 @@ class Bandit:
         number has doubled, an assumption that they speak against is the text of an
         ``AssumptionWarning``, once for each kind; see ``broken_assumptions``.
 
+        Parameters
+        ----------
+        id_or_rewards, reward
+            A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
+            have a third entry, the ``at`` of its reward.
+        at
+            With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
+            zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
+            delays go by it. A time before the decision, or after now, is refused.
+
         Returns
         -------
         int
             The number of rewards that were new.
         """
-        pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
+        if reward is not _NO_REWARD:
+            rewards = [Returned(id_or_rewards, reward, at)]
+        elif at is None:
+            rewards = returned(id_or_rewards)
+        else:
+            raise wrong("at", at, "None with many rewards: learn([(id, reward, at), ...])")
         with self._lock:
-            new = self._backend.learn(pairs)
+            new = self._backend.learn(rewards)
             broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
             self._warned |= {b.name for b in broken}
         for b in broken:

@@ -4,6 +4,7 @@ The rules are those of ``Spec``: an explicit loop learns a reward when it comes,
 when the window closes; a reward after the window is kept, or revises, as the settings say then.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ class Story:
     x: np.ndarray
     time: int
     due: int | None
+    closes: int | None  # the end of the window with its grace
     state: str = "pending"  # or learnt, given up, cancelled
     value: float | None = None  # held, or learnt
     window_closed: bool = False
@@ -37,11 +39,24 @@ class Bandit:
     def of_state(self, state: str) -> int:
         return sum(story.state == state for story in self.stories.values())
 
-    def learnt(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors and rewards that the estimate must rest on."""
-        rows = [story for story in self.stories.values() if story.state == "learnt"]
-        x = np.array([story.x for story in rows]).reshape(-1, self.spec.dim)
-        return x, np.array([story.value for story in rows])
+    def learnt(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Vectors, rewards and weights that the estimate must rest on."""
+        rows = [k for k, story in enumerate(self.stories.values()) if story.state == "learnt"]
+        stories = [[*self.stories.values()][k] for k in rows]
+        x = np.array([story.x for story in stories]).reshape(-1, self.spec.dim)
+        return x, np.array([story.value for story in stories]), self.weights()[rows]
+
+    def weights(self) -> np.ndarray:
+        """What each decision counts for: 2^(-age in half-lives), age by sixteenths."""
+        length = self.spec.half_life
+        if length is None:
+            return np.ones(len(self.stories))
+        if self.spec.half_life_unit == "decisions":
+            sixteenths = [math.floor(16 * k / length) for k in range(len(self.stories))]
+        else:
+            milliseconds = [int.from_bytes(id[:6], "big") for id in self.stories]
+            sixteenths = [1000 * ms // round(length * 62_500) for ms in milliseconds]
+        return 2.0 ** ((np.array(sixteenths) - max(sixteenths, default=0)) / 16)
 
 
 def read(events: list[Event]) -> dict[str, Bandit]:
@@ -66,15 +81,17 @@ def _decided(bandit: Bandit, event: Event) -> None:
         bandit.counts["erased"] += 1
         return
     body = msgspec.msgpack.decode(event.body, type=Decided)
-    bandit.stories[event.id] = Story(np.frombuffer(body.x), event.time, event.due)
+    closes = event.due if event.closes is None else event.closes
+    bandit.stories[event.id] = Story(np.frombuffer(body.x), event.time, event.due, closes)
 
 
 def _about(bandit: Bandit, story: Story, event: Event) -> None:
     conversion = bandit.spec.loop == "conversion"
     if event.kind == Kind.REWARDED:
         bandit.counts["rewarded"] += 1
-        late = story.window_closed or (story.due is not None and event.time > story.due)
-        if late:
+        received = event.time if event.received is None else event.received
+        in_time = story.due is None or (event.time <= story.due and received <= story.closes)
+        if story.window_closed or not in_time:
             bandit.counts["late"] += 1
             if bandit.spec.late == "keep":
                 return
@@ -87,7 +104,7 @@ def _about(bandit: Bandit, story: Story, event: Event) -> None:
         story.state = "cancelled"
     elif event.kind == Kind.EXPIRED:
         assert story.due is not None
-        assert event.time > story.due, "a window was closed too early"
+        assert event.time > story.closes, "a window was closed too early"
         story.window_closed = True
         if story.state == "pending":
             if story.value is None:

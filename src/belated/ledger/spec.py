@@ -13,6 +13,7 @@ from belated.features.growing import grown
 from belated.wire import LONGEST_WINDOW, Settings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner.forgetting import HalfLife
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
@@ -22,6 +23,8 @@ CHOICES = {
     for name, kind in get_type_hints(Settings).items()
     if get_origin(kind) is Literal
 }
+# Settings that version 0.1 did not have. At their defaults they are left out of digests.
+LATER = ("grace", "half_life", "half_life_unit")
 # Another value would give the past another meaning, so it needs a new bandit.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
@@ -95,10 +98,19 @@ class Spec(Settings, frozen=True):
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
-        learner = Learner(self.dim, family, policy, self.max_norm, self._groups())
+        learner = Learner(
+            *(self.dim, family, policy, self.max_norm, self._groups()), half_life=self.forgetting
+        )
         self._check_policy(learner)
         self._check_loop(learner)
         return learner
+
+    @property
+    def forgetting(self) -> "HalfLife | None":
+        """The age at which the reward of a decision counts for half; None: nothing is forgotten."""
+        from belated.learner.forgetting import half_life_of
+
+        return half_life_of(self.half_life, self.half_life_unit)
 
     @property
     def bound(self) -> float:
@@ -112,6 +124,23 @@ class Spec(Settings, frozen=True):
         return name in registry.POLICIES and bool(
             getattr(registry.load(registry.POLICIES, name), "sparse", False)
         )
+
+    def window_at(self, now: int) -> tuple[int | None, int | None]:
+        """Returns the ``due`` and ``closes`` of a decision that is made at ``now``."""
+        if self.window is None:
+            return None, None
+        due = now + round(self.window * 1e6)
+        return due, due + round(self.grace * 1e6)
+
+    def as_kept(self) -> dict[str, Any]:
+        """Returns all settings, without those that no log of version 0.1 has and nobody set."""
+        kept = msgspec.structs.asdict(self)
+        defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+        return {
+            name: value
+            for name, value in kept.items()
+            if not (name in LATER and value == defaults[name])
+        }
 
     def _groups(self) -> dict[str, int] | None:
         """Returns the groups of the features, which grow with them, or of vectors."""
@@ -136,6 +165,11 @@ class Spec(Settings, frozen=True):
         if self.window is not None and not 0.0 < self.window <= LONGEST_WINDOW:
             expected = f"a positive number of seconds, {LONGEST_WINDOW:g} at most"
             raise wrong("window", self.window, expected)
+        if not 0.0 <= self.grace <= LONGEST_WINDOW:
+            expected = f"a number of seconds, {LONGEST_WINDOW:g} at most"
+            raise wrong("grace", self.grace, expected)
+        if self.grace > 0.0 and self.window is None:
+            raise wrong("grace", self.grace, "0 without a window: nothing ever closes")
         if self.loop == "conversion":
             if self.window is None:
                 raise wrong("window", None, "seconds to wait for a conversion")

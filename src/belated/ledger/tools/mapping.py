@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, any_number, wrong
+from belated.core.times import DAY, microseconds, plausible
 from belated.features import Features, UnmatchedCounts
 from belated.learner import files
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledger.tools.reading import Bandit
 from belated.ledger.tools.tables import Row, is_missing
-from belated.ledger.tools.times import DAY, microseconds, plausible
 from belated.ledger.vectors import as_sparse, packed
 
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
@@ -114,7 +114,7 @@ class Translator:
         self.name, self.spec, self.actions = name, bandit.spec, bandit.actions
         self.mapping, self.latest = mapping, now + DAY
         self.support = files.rebuild("FAMILIES", self.spec.family, []).support
-        self._is_sparse = self.spec.is_sparse
+        self._is_sparse, self._bound = self.spec.is_sparse, self.spec.bound
         self.places = {action: place for place, action in enumerate(self.actions.listed)}
         self.unmatched = UnmatchedCounts(by_row=True)  # features of rows that became zeros
         self.actions.count_in(self.unmatched)
@@ -217,15 +217,15 @@ class Translator:
             return [_or_reason(self._transformed_vector, row) for row in rows]
 
     def _given_vector(self, row: _Cells) -> bytes:
-        columns, spec = self.mapping.vector, self.spec
+        columns, dim = self.mapping.vector, self.spec.dim
         values: Any = [row.row.get(column) for column in columns]
         if len(columns) == 1 and hasattr(values[0], "__len__"):
             (values,) = values  # a column of lists
-        if len(values) != spec.dim:
-            raise wrong("--vector", values, f"{spec.dim} numbers")
+        if len(values) != dim:
+            raise wrong("--vector", values, f"{dim} numbers")
         x = array("d", values)
-        if not math.hypot(*x) <= spec.bound * NORM_ROUNDING:
-            raise wrong("--vector", values, f"finite numbers, of norm {spec.bound:g} at most")
+        if not math.hypot(*x) <= self._bound * NORM_ROUNDING:
+            raise wrong("--vector", values, f"finite numbers, of norm {self._bound:g} at most")
         return x.tobytes()
 
     def _registered_vector(self, row: _Cells) -> bytes:
@@ -270,13 +270,14 @@ class Translator:
             request="" if to_text(id) == row.name else row.name,
             subject=row.subject,
         )
-        window = self.spec.window
+        due, closes = self.spec.window_at(row.time)
         return Draft(
             Kind.DECIDED,
             self.name,
             id,
             row.time,
-            due=None if window is None else row.time + round(window * 1e6),
+            due=due,
+            closes=closes,
             body=msgspec.msgpack.encode(body),
             subject=row.subject,
         )

@@ -221,6 +221,22 @@ class BanditState(msgspec.Struct):
     broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
 
 
+class HalfLifeView(msgspec.Struct):
+    """How well a half-life predicts the rewards of the last day."""
+
+    half_life: int  # seconds
+    gain: float  # nats a reward, against remembering everything
+    error: float  # standard error of the gain
+
+
+class ForgettingView(msgspec.Struct):
+    """Whether forgetting would help, judged by the rewards of the last day."""
+
+    sentence: str
+    n_rewards: int = 0  # of the last day
+    half_lives: list[HalfLifeView] = []
+
+
 class BanditList(msgspec.Struct):
     """The bandits of the service, one page of them."""
 

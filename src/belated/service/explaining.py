@@ -16,11 +16,12 @@ from belated.ledger.ids import to_text
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
 from belated.ledger.standing import ending_of
+from belated.ledger.tools.half_lives import would_forgetting_help
 from belated.ledger.vectors import dim_of, vector_of
 from belated.service.beside import Beside, TooManyCallsError
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.settings import finite
-from belated.wire import ActionView, DecisionStory, EventView, Explanation
+from belated.wire import ActionView, DecisionStory, EventView, Explanation, ForgettingView
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -90,6 +91,16 @@ class Explaining:
         except TooManyCallsError:
             raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
 
+    async def forgetting(self, bandit: str, now: int) -> ForgettingView:
+        """Returns whether forgetting would help a bandit; see ``ledger/tools/half_lives.py``."""
+        try:
+            if self._url is None:
+                return await asyncio.to_thread(would_forgetting_help, self._ledger, bandit, now)
+            said = await self._beside.call(forgetting_view, self._url, bandit, now)
+        except TooManyCallsError:
+            raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
+        return msgspec.convert(said, ForgettingView)
+
     def stop(self) -> None:
         """Give up what is under way."""
         self._beside.stop()
@@ -111,6 +122,12 @@ def explanation_of(url: str, folder: str | None, id: str) -> Any:
     with closing(open_ledger(url)) as ledger:
         first, *_ = ledger.story(bytes.fromhex(id))
         return msgspec.to_builtins(explanation(ledger, folder, first))
+
+
+def forgetting_view(url: str, bandit: str, now: int) -> Any:
+    """The answer to whether forgetting would help a bandit, as JSON can hold it."""
+    with closing(open_ledger(url)) as ledger:
+        return msgspec.to_builtins(would_forgetting_help(ledger, bandit, now))
 
 
 def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Explanation:

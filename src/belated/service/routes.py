@@ -258,6 +258,15 @@ def _add_bandits(api: Api, service: Service) -> None:
         """Show a bandit's settings and what it knows."""
         return state_of(service.fold(path.name), service.replica.clock())
 
+    @api.route("GET", "/v1/bandits/{name}/forgetting", needs="read", problems=[NO_BANDIT, TOO_MANY])
+    async def judge_forgetting(path: wire.BanditPath) -> wire.ForgettingView:
+        """Say whether a half-life would have predicted the rewards of the last day better.
+
+        This is worked out from the log and takes the longer the longer the log is.
+        """
+        service.fold(path.name)
+        return await service.explaining.forgetting(path.name, service.replica.clock())
+
     @api.route("POST", "/v1/bandits/{name}/ranking", needs="read", problems=[NO_BANDIT])
     async def rank_actions(path: wire.BanditPath, body: wire.RankingRequest, call: Call) -> Ranking:
         """Say which action is best, and how sure that is.

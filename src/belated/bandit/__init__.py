@@ -104,6 +104,11 @@ class Bandit:
     late
         With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
         ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
+    combine
+        With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
+        that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
+        are on time. None: a decision has one reward. If it is not given, the log's value stays; a
+        new bandit has None.
 
     Notes
     -----
@@ -142,6 +147,7 @@ class Bandit:
         grace: float | AsInLog = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
+        combine: Literal["first", "last", "sum", "max"] | AsInLog | None = AS_IN_LOG,
     ) -> None:
         if features is not None and not hasattr(features, "transform"):
             raise wrong_type("features", features, "a feature map, such as Features(...)")
@@ -171,6 +177,7 @@ class Bandit:
             "grace": grace,
             "default_reward": default_reward,
             "late": late,
+            "combine": combine,
         }
         named: dict[str, Any] = {
             key: value for key, value in settings.items() if value is not AS_IN_LOG
@@ -182,7 +189,7 @@ class Bandit:
             named |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *parts, groups, own, rng, named)
         elif any(value != USUAL[key] for key, value in named.items()):
-            raise TypeError("window, grace, default_reward and late: expected with ledger= only")
+            raise TypeError(f"{', '.join(settings)}: expected with ledger= only")
         else:
             self._backend = InMemory(Learner(*parts, groups), fitting(own, chosen), rng)
 
@@ -276,12 +283,22 @@ class Bandit:
         return Asked(rows, context)
 
     @overload
-    def learn(self, id: int | str, reward: float, /, *, at: Any = None) -> int: ...
+    def learn(
+        self, id: int | str, reward: float, /, *, at: Any = None, event_id: str | None = None
+    ) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[Any, float] | tuple[Any, float, Any]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, ...]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /, *, at: Any = None) -> int:
+    def learn(
+        self,
+        id_or_rewards: Any,
+        reward: Any = _NO_REWARD,
+        /,
+        *,
+        at: Any = None,
+        event_id: str | None = None,
+    ) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -293,11 +310,14 @@ class Bandit:
         ----------
         id_or_rewards, reward
             A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
-            have a third entry, the ``at`` of its reward.
+            have a third and a fourth entry, the ``at`` and the ``event_id`` of its reward.
         at
             With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
             zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
             delays go by it. A time before the decision, or after now, is refused.
+        event_id
+            With a ledger: tells the rewards of one decision apart, where ``combine`` makes one of
+            several; the same one again changes nothing.
 
         Returns
         -------
@@ -305,11 +325,12 @@ class Bandit:
             The number of rewards that were new.
         """
         if reward is not _NO_REWARD:
-            rewards = [Returned(id_or_rewards, reward, at)]
-        elif at is None:
+            rewards = [Returned(id_or_rewards, reward, at, event_id)]
+        elif at is None and event_id is None:
             rewards = returned(id_or_rewards)
         else:
-            raise wrong("at", at, "None with many rewards: learn([(id, reward, at), ...])")
+            usage = "learn([(id, reward, at, event_id), ...])"
+            raise wrong("at, event_id", (at, event_id), f"none with many rewards: {usage}")
         with self._lock:
             new = self._backend.learn(rewards)
             broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]

@@ -121,6 +121,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late
         What a reward after the window does: "keep" it in the log only, or "revise" what was
         learnt.
+    combine
+        How several rewards of one decision become the one that is learnt: the "first" or "last"
+        that happened, their "sum" or their "max", of those that are on time. None: a decision has
+        one reward, and another value is a conflict.
     mode
         "live", or "shadow": the caller's action is played, and the bandit's own is logged.
     exploration
@@ -155,6 +159,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late: Annotated[
         Literal["keep", "revise"], Meta(description="Late rewards: keep or revise.")
     ] = "keep"
+    combine: Annotated[
+        Literal["first", "last", "sum", "max"] | None,
+        Meta(description="Several rewards of a decision: first, last, sum or max."),
+    ] = None
     mode: Annotated[Literal["live", "shadow"], Meta(description="live or shadow.")] = "live"
     exploration: Annotated[float, Meta(ge=0.0, le=1.0, description="Share of uniform draws.")] = 0.0
     baseline: Annotated[str, Meta(max_length=200, description="Action to compare with.")] = ""
@@ -338,6 +346,8 @@ class EventView(msgspec.Struct):
     time: str  # when it happened
     reward: float | None = None
     received: str | None = None  # when a reward was handed in, if that was not when it happened
+    event_id: str | None = None  # of a reward, if it has one
+    part: float | None = None  # what was handed in, where ``reward`` combines it with earlier ones
 
 
 class ActionView(msgspec.Struct):
@@ -394,12 +404,15 @@ class RewardItem(Request):
     """The reward of a decision; ``revise`` puts it in the place of an earlier one.
 
     ``at`` is when it happened, as RFC 3339 has it or in seconds since 1970; now, if it is left out.
+    ``event_id`` tells the rewards of one decision apart, where the bandit combines several: the
+    same one again is a duplicate.
     """
 
     decision_id: DecisionId
     reward: float
     revise: bool = False
     at: Moment | None = None
+    event_id: Label | None = None
 
 
 class RewardBatch(Request):

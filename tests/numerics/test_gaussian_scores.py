@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from belated.numerics.gaussian_scores import BLOCK, LATTICE, PAIRS, POINTS, fill_chances, normal_points
+from belated.numerics.gaussian_scores import (
+    BLOCK,
+    LATTICE,
+    PAIRS,
+    POINTS,
+    fill_chances,
+    normal_points,
+)
 from belated.numerics.special import normal_cdf
 
 

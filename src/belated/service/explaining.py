@@ -11,7 +11,7 @@ import numpy as np
 
 from belated.core.types import Matrix
 from belated.ledger import open_ledger, snapshots
-from belated.ledger.events import Decided, Event
+from belated.ledger.events import Decided, Event, Kind, Reward
 from belated.ledger.ids import to_text
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
@@ -60,7 +60,12 @@ def story_of(events: list[Event]) -> DecisionStory:
 
 def _view(event: Event) -> EventView:
     received = None if event.received is None else iso(event.received)
-    return EventView(event.kind.name.lower(), iso(event.time), event.value, received)
+    view = EventView(event.kind.name.lower(), iso(event.time), event.value, received)
+    if event.body and event.kind in (Kind.REWARDED, Kind.REVISED):
+        reward = msgspec.msgpack.decode(event.body, type=Reward)
+        view.event_id = reward.event_id or None
+        view.part = reward.value if event.kind == Kind.REVISED else None
+    return view
 
 
 class Explaining:

@@ -278,6 +278,7 @@ class Translator:
             row.time,
             due=due,
             closes=closes,
+            combine=self.spec.combine,
             body=msgspec.msgpack.encode(body),
             subject=row.subject,
         )

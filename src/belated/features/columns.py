@@ -274,11 +274,12 @@ class Features:
         return dense(columns, values, self.dim)
 
     def check_action(self, action: Record) -> None:
-        """Raise where strict features cannot use an action, whatever its context."""
+        """Raise where the features cannot use an action, whatever its context."""
+        fitted = self._need_fit()
+        own = {column: kind for column, kind in fitted.kinds.items() if column in action}
+        found = Side(own, [], fitted.keys, remembered=0).stack([action]).found
         if self.strict:
-            fitted = self._need_fit()
-            own = {column: kind for column, kind in fitted.kinds.items() if column in action}
-            self.notice(Counter(Side(own, [], fitted.keys, remembered=0).stack([action]).found))
+            self.notice(Counter(found))
 
     def notice(self, found: Mapping[Unmatched, int]) -> None:
         """Count what became zeros; raise at the first of it where the features are strict."""

@@ -22,9 +22,9 @@ CHOICES = {
     for name, kind in get_type_hints(Settings).items()
     if get_origin(kind) is Literal
 }
-# Another value would give the past another meaning, so it needs a new bandit.
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
 LATER = ("grace",)
+# Another value would give the past another meaning, so it needs a new bandit.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
 

@@ -140,8 +140,7 @@ class Translator:
                 f"features of {self.name!r}: the log does not hold them; name the columns of the "
                 "finished vector with --vector"
             )
-        listed = [*features.numeric, *features.categorical, *features.hashed]
-        return self.mapping.context or tuple(map(str, listed))
+        return self.mapping.context or tuple(map(str, features.columns))
 
     def translate(self, rows: Sequence[Row]) -> tuple[list[Imported], list[Bad]]:
         """Returns the decisions of these rows, and the rows that are not decisions."""

@@ -324,9 +324,12 @@ class ActionView(msgspec.Struct):
 
     action: str
     features: list[float]
-    estimate: float
+    estimate: float  # x'theta
+    # how far above its estimate the truth may lie; null where the policy has no confidence set
     bonus: float | None
-    mean: float
+    mean: float  # the reward that is expected at the estimate
+    # of the score that the policy draws, normal around the estimate; null where it draws no scores
+    sd: float | None = None
 
 
 class Explanation(msgspec.Struct):
@@ -338,6 +341,7 @@ class Explanation(msgspec.Struct):
     theta: list[float]
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
+    rule: str = ""  # how the action was chosen, in words
 
 
 class DecisionStory(msgspec.Struct):

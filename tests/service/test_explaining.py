@@ -5,13 +5,13 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from support.service_client import Client
 
 from belated import Bernoulli, Gaussian
 from belated.learner.action_intervals import score_deviations
 from belated.learner.learner import Learner
 from belated.model.intervals import Z, posterior_widths
 from belated.policies import AdaptiveThompson, LinTS
+from support.service_client import Client
 
 ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
 

@@ -5,12 +5,12 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
-from support.service_client import Client
 
 from belated import Features
 from belated.features.kinds import SCALES
 from belated.service.bandits_file import apply_config
 from belated.wire import FeatureSettings
+from support.service_client import Client
 
 REAL = {
     "numeric": {"price": [9, 900], "age": [20, 30, 60]},

@@ -315,6 +315,25 @@ class Features:
         return {block: len(names) for block, names in self._need_fit().names.items()}
 
     @property
+    def longest(self) -> float:
+        """Bound on the norm of every row: a list may have all tags of its column.
+
+        >>> features = Features(categorical=["ad"], tags=["likes"])
+        >>> _ = features.fit([{"ad": "a", "likes": ["sea", "snow"]}])
+        >>> features.longest, features.unbounded().longest    # of a column, two tags, the constant
+        (1.0, 2.0)
+        """
+        if self.bounded:
+            return self.max_norm
+        most = {
+            column: self.widths[column] if column in self.tags else 1 for column in self.columns
+        }
+        products = (
+            math.prod(most[column] for column in self.columns_of(block)) for block in self.blocks
+        )
+        return math.sqrt(sum(products))
+
+    @property
     def groups(self) -> dict[str, int]:
         """Name and number of features of each block, in the order of the features.
 

@@ -201,6 +201,15 @@ def revise_row(
     revise(estimator, family, state, history.x[row], old, new)
 
 
+@generic
+def remake(estimator: Any, family: Any, state: State, history: Any) -> None:
+    """Computes ``state.fit`` anew from the returned rewards and their weights.
+
+    ``W`` has been made anew, ``state.theta`` is still the old estimate, and ``refit`` follows. An
+    estimator with a case counts each reward by its weight everywhere: ``weight_of``.
+    """
+
+
 def can_revise(estimator: Estimator) -> bool:
     """Return whether the estimator can exchange one reward for another."""
     return type(estimator) in revise.cases or type(estimator) in revise_row.cases

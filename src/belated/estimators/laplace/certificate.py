@@ -27,7 +27,7 @@ from belated.core.jit import allocating_kernel, kernel
 from belated.core.types import Vector
 from belated.estimators.laplace.fit import PASSED, RENEWED, VARIANCE, Laplace, far
 from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
-from belated.model.protocols import refit, self_concordance
+from belated.model.protocols import refit, remake, self_concordance
 from belated.model.state import ERROR, OBSERVED, SLACK, State
 
 RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
@@ -70,6 +70,11 @@ def _land(family: Any, state: State, peaks: Vector, origin: Vector) -> tuple[flo
 @refit.case(Laplace)
 def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     _refit_with_room(estimator, family, state, history)
+
+
+@remake.case(Laplace)
+def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None:
+    renew(estimator, family, state, history)
 
 
 @allocating_kernel

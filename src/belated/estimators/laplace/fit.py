@@ -2,9 +2,10 @@
 
 The prior is theta_j ~ N(0, 1 / precision of its group). With phi the dispersion, the mode minimises
 
-    F(theta) = sum over returned rounds of [b(x'theta) - y x'theta] / phi
-               + sum over features of precision_j theta_j^2 / 2.
+    F(theta) = sum over returned rounds of w [b(x'theta) - y x'theta] / phi
+               + sum over features of precision_j theta_j^2 / 2,
 
+w the weight of a round, 1 where nothing is forgotten.
 Two points are kept. ``center`` is where the Hessian is taken, over *all* returned rewards: S is
 its inverse. ``ref`` is where the gradient is known, over all returned rewards, too. The mode is
 taken to be ref + step with step = -S gradient, Newton's step from ref with the Hessian at center. A
@@ -31,7 +32,7 @@ from belated.core.jit import inlined_kernel, kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
-from belated.model.state import State
+from belated.model.state import State, weight_of
 from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import add_column, subtract_squares
 
@@ -224,8 +225,9 @@ def _take_in_row(
     fit = state.fit
     phi = fit.scalars[DISPERSION]
     note_length(fit, history, row)
-    weight = derivatives(family, inner(history, row, fit.center))[1] / phi
-    residual = (derivatives(family, inner(history, row, fit.ref))[0] - y) / phi
+    own = weight_of(history, row)
+    weight = own * (derivatives(family, inner(history, row, fit.center))[1] / phi)
+    residual = own * ((derivatives(family, inner(history, row, fit.ref))[0] - y) / phi)
     for k in range(n_entries(history, row)):
         j, value = entry(history, row, k)
         fit.gradient[j] += residual * value
@@ -242,7 +244,7 @@ def _revise_row(
     estimator: Laplace, family: Any, state: State, history: Any, row: int, old: float, new: float
 ) -> None:
     fit = state.fit
-    change = (new - old) / fit.scalars[DISPERSION]
+    change = weight_of(history, row) * ((new - old) / fit.scalars[DISPERSION])
     for k in range(n_entries(history, row)):
         j, value = entry(history, row, k)
         fit.gradient[j] -= change * value

@@ -38,7 +38,7 @@ from belated.estimators.laplace.fit import (
     variance_of,
 )
 from belated.model.protocols import derivatives, refit_exactly, self_concordance
-from belated.model.state import DECIDED, OBSERVED, PASSES, ROWS, State
+from belated.model.state import DECIDED, OBSERVED, PASSES, ROWS, State, counts_for, weight_of
 from belated.numerics.linalg import copy
 from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import invert, multiply
@@ -58,9 +58,9 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
     for j in range(ref.shape[0]):
         gradient[j] = fit.precision[fit.group[j]] * ref[j]
     for row in range(state.counts[DECIDED]):
-        y = history.y[row]
-        if y == y:  # returned
-            residual = (derivatives(family, inner(history, row, ref))[0] - y) / phi
+        if counts_for(history, row):
+            error = derivatives(family, inner(history, row, ref))[0] - history.y[row]
+            residual = weight_of(history, row) * (error / phi)
             for k in range(n_entries(history, row)):
                 j, value = entry(history, row, k)
                 gradient[j] += residual * value
@@ -100,8 +100,9 @@ def _invert_hessian(family: Any, state: State, history: Any) -> None:
             row[j] = 0.0
         row[0] = 1.0 / precision if few else precision
     for row in range(state.counts[DECIDED]):
-        if history.y[row] == history.y[row]:
-            weight = derivatives(family, inner(history, row, center))[1] / phi
+        if counts_for(history, row):
+            slope = derivatives(family, inner(history, row, center))[1]
+            weight = weight_of(history, row) * (slope / phi)
             if few:
                 add_square(fit, history, row, weight)
             else:
@@ -128,7 +129,7 @@ def _largest_variance(fit: LaplaceFit, history: Any, n: int) -> float:
     """Returns the largest x'S x of returned rows."""
     largest = 0.0
     for row in range(n):
-        if history.y[row] == history.y[row]:
+        if counts_for(history, row):
             largest = max(largest, variance_of(fit, history, row))
     return largest
 
@@ -169,16 +170,17 @@ def _learn_dispersion(
     estimator: Laplace, family: Any, state: State, history: Any, determined: float
 ) -> None:
     """Learns phi from the residuals, and the unit of the prior from the spread of the rewards."""
-    fit, n, total, square, residuals = state.fit, 0, 0.0, 0.0, 0.0
+    fit, n, total, square, residuals = state.fit, 0.0, 0.0, 0.0, 0.0  # n: the sum of weights
     for row in range(state.counts[DECIDED]):
-        y = history.y[row]
-        if y == y:
-            n += 1
+        if counts_for(history, row):
+            y, weight = history.y[row], weight_of(history, row)
+            n += weight
             change = y - total
-            total += change / n  # Welford's mean
-            square += change * (y - total)
-            residuals += (y - derivatives(family, inner(history, row, state.theta))[0]) ** 2
-    if n < 2 or square <= 0.0:
+            total += weight * (change / n)  # Welford's mean
+            square += weight * (change * (y - total))
+            error = y - derivatives(family, inner(history, row, state.theta))[0]
+            residuals += weight * error**2
+    if n < 2.0 or square <= 0.0:
         return
     spread = square / (n - 1.0)
     fit.scalars[UNIT] = math.sqrt(spread)

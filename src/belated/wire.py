@@ -19,10 +19,11 @@ Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 # Beyond this a float is not exact, and the log cannot hold much larger numbers.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
-Columns = dict[str, Value]  # features by name
+Columns = dict[str, Value | list[Value]]  # features by name; a list for a column of tags
 # A model of d features holds several d x d matrices, and others wait while it is made.
 MOST_FEATURES = 4096
 Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
+Ends = Annotated[list[float], Meta(min_length=2, max_length=1000)]
 
 MOST_ACTIONS = 10_000
 MOST_REWARDS = 10_000
@@ -87,7 +88,8 @@ class Paging(Request):
 class FeatureSettings(Request):
     """How columns of actions and contexts become a vector; see ``belated.Features``."""
 
-    numeric: dict[str, tuple[float, float]] = {}  # ranges
+    # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
+    numeric: dict[str, Ends] = {}
     categorical: dict[str, list[Value]] = {}  # categories
     hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
@@ -95,6 +97,10 @@ class FeatureSettings(Request):
     ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
     optional: list[str] = []  # columns that may be missing
     strict: bool = False  # refuse what would become zeros: an unknown category, a misspelt key
+    missing: list[str] = []  # numeric columns whose number may be null or absent: an indicator
+    tags: dict[str, list[Value]] = {}  # categories of columns that hold a list of them
+    scale: dict[str, Literal["linear", "log", "log1p", "quantile"]] = {}  # of numeric columns
+    other: list[str] = []  # categorical columns and tags with a feature for unknown categories
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -355,9 +361,12 @@ class ActionView(msgspec.Struct):
 
     action: str
     features: list[float]
-    estimate: float
+    estimate: float  # x'theta
+    # how far above its estimate the truth may lie; null where the policy has no confidence set
     bonus: float | None
-    mean: float
+    mean: float  # the reward that is expected at the estimate
+    # of the score that the policy draws, normal around the estimate; null where it draws no scores
+    sd: float | None = None
 
 
 class Explanation(msgspec.Struct):
@@ -369,6 +378,7 @@ class Explanation(msgspec.Struct):
     theta: list[float]
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
+    rule: str = ""  # how the action was chosen, in words
 
 
 class DecisionStory(msgspec.Struct):

@@ -12,6 +12,7 @@ import msgspec
 from belated.core.events import Status
 
 NOBODY = b""  # the id of an event that is not about a decision
+IMPORTED = "imported"  # of a decision that another program made: in place of the policy
 
 
 class Kind(IntEnum):

@@ -336,16 +336,18 @@ class Learner:
         """Returns the first arguments of ``fold_step``."""
         return self.policy, self.estimator, self.family, self.state, self.history
 
-    def take_over(self, other: "Learner", places: Integers) -> None:
+    def take_over(self, other: "Learner", places: Integers, rewards: Vector | None = None) -> None:
         """Take in the history of a learner with fewer features, in the order of its decisions.
 
         Feature k of ``other`` is feature ``places[k]`` of this one; the vectors that are taken over
-        are zero in the further features. Costs a pass over the history, and one refit.
+        are zero in the further features. Costs a pass over the history, and one refit. With
+        ``rewards``, NaN where they are unknown, only as many decisions and these rewards.
         """
-        n, y, self.tick = other.n_decided, other.history.y, other.tick
+        y = other.history.y[: other.n_decided] if rewards is None else rewards
+        n, self.tick = len(y), other.tick
         if n == 0:
             return  # nothing to take over, and the kernel for it may not be compiled yet
-        if n >= MANY:
+        if n >= MANY and self.dim > other.dim:
             log.warning(
                 "features grow from %d to %d: %d decisions are taken in again",
                 *(other.dim, self.dim, n),

@@ -21,9 +21,11 @@ USUAL = {
     "grace": 0.0,
     "default_reward": None,
     "late": "keep",
+    "combine": None,
     "half_life": None,
     "half_life_unit": "decisions",
 }
+DURABLE = ("window", "grace", "default_reward", "late", "combine")  # those that need a ledger
 
 
 class AsInLog(Enum):
@@ -180,11 +182,12 @@ class Returned(NamedTuple):
     id: Any
     reward: Any
     at: Any = None
+    event_id: Any = None
 
 
 def returned(rewards: Any) -> list[Returned]:
     """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...]), at most with a time each"
+    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
     given = []

@@ -229,7 +229,7 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, rng, normal_points(K), shares, records
+            *self._now(), options, rng.standard_normal(K), normal_points(K), shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -402,10 +402,10 @@ class Learner:
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""
-        stream, x = self.stream(np.random.default_rng(0)), np.zeros((1, self.dim))
+        x = np.zeros((1, self.dim))
         if self.is_sparse:
-            return *self._now(), sparse(x), stream, normal_points(1), np.empty(1), False
-        return *self._now(), x, 1.0, stream
+            return *self._now(), sparse(x), np.zeros(1), normal_points(1), np.empty(1), False
+        return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""

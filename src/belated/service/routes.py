@@ -225,12 +225,12 @@ async def _reward(
 
 def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
     """The draft of a reward, or what a reward gets whose time cannot be understood."""
-    kind = Kind.REVISED if item.revise else Kind.REWARDED
+    kind, event_id = Kind.REVISED if item.revise else Kind.REWARDED, item.event_id or ""
     try:
         at = now if item.at is None else moment("at", item.at)
     except ValueError:
         return NO_TIME
-    return Draft(kind, bandit, id, at, item.reward, received=now)
+    return Draft(kind, bandit, id, at, item.reward, received=now, event_id=event_id)
 
 
 # ------------------------------------------------------------------------------------ bandits

@@ -121,8 +121,10 @@ def reach(learner: "Learner", tick: int) -> None:
 def decide_at(
     time: int, learner: "Learner", actions: Any, rng: np.random.Generator, weighed: bool
 ) -> Decision:
-    """``Learner.decide`` at a time in microseconds. Where that begins a new tick, it is chosen
-    first, then the tick begins, then the choice is recorded: the order of a log.
+    """Does the same as ``Learner.decide``, at a time in microseconds.
+
+    Where that time begins a new tick, the learner chooses, then the tick begins, then the choice is
+    recorded: the order in which a log is taken in.
     """
     if learner.half_life is None:
         return learner.decide(actions, rng, weighed)

@@ -15,7 +15,9 @@ policy         ``choose``; with a confidence set   ``check_policy(MyPolicy(), fa
                it draws, ``probabilities`` or
                ``score_law``
 estimator      ``take_in``, ``refit``; to forget,  ``check_policy`` of a policy that learns with it
-               ``take_in_row`` and ``remake``
+               ``take_in_row`` and ``remake``;
+               if theta is only certified to be
+               near an estimate, ``refit_exactly``
 family         ``derivatives``, ``cumulant``,      ``check_family(MyFamily())``
                ``least_slope``,
                ``self_concordance``,
@@ -71,6 +73,7 @@ from belated.model.protocols import (
     probabilities,
     radius,
     refit,
+    refit_exactly,
     remake,
     remember,
     revise,
@@ -160,6 +163,7 @@ __all__ = [
     "quadratic",
     "radius",
     "refit",
+    "refit_exactly",
     "remake",
     "remember",
     "resolved",

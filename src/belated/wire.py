@@ -442,6 +442,22 @@ class RewardAnswer(msgspec.Struct, omit_defaults=True):
     reasons: list[str] = []
 
 
+class BadReward(msgspec.Struct):
+    """A row of a file that could not be used: its line, in Parquet its row, and why."""
+
+    line: int
+    status: Status
+    reason: str
+
+
+class RewardsTaken(msgspec.Struct):
+    """What became of the rewards of a file: counts by status, and the rows that are not used."""
+
+    rows: int
+    statuses: dict[Status, int]
+    bad: list[BadReward]
+
+
 class StatusAnswer(msgspec.Struct):
     """What became of a cancellation."""
 

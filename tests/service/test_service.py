@@ -234,6 +234,8 @@ def test_rewards_say_when_they_happened():
         "time": "2023-11-14T22:14:20Z",
         "reward": 1.0,
         "received": "2023-11-14T22:14:40Z",
+        "event_id": None,
+        "part": None,
     }
     assert client("POST", "/v1/rewards", {"rewards": [items[0] | {"at": True}]}, 422)
     client.now += 11 * SECOND
@@ -244,7 +246,7 @@ def test_rewards_say_when_they_happened():
 
 def test_several_rewards_of_a_decision():
     client = Client()
-    client.bandit(family="poisson", combine="sum")
+    client.bandit(family="gaussian", combine="sum")
     client("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS})
     id = client.decide()["decision_id"]
     items = [{"decision_id": id, "reward": k, "event_id": f"order {k}"} for k in (1, 2, 1)]

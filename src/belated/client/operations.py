@@ -202,6 +202,27 @@ class Operations(ABC):
         batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
         return [status for batch in batches for status in await self._reward(batch)]
 
+    async def reward_file(
+        self, bandit: str, content: bytes, media_type: str = "text/csv"
+    ) -> wire.RewardsTaken:
+        """Hand in the rewards of a file, which the service bounds (1 MB unless it is set).
+
+        Parameters
+        ----------
+        content
+            The file: columns ``decision_id`` and ``reward`` and, if wanted, ``at`` and
+            ``event_id``.
+        media_type
+            ``text/csv``, ``application/x-ndjson`` or ``application/vnd.apache.parquet``.
+
+        Returns
+        -------
+        RewardsTaken
+            Counts by status, and the rows that could not be used, with their lines and reasons.
+        """
+        address = "/".join(["/v1/bandits", _quoted(bandit), "rewards"])
+        return await self._send(Call("POST", address, wire.RewardsTaken, content, media_type))
+
     async def _reward(self, items: list[wire.RewardItem]) -> list[Status]:
         """Returns the status of each reward; reasons of invalid ones go to the log, in one line."""
         body = wire.RewardBatch(items)

@@ -44,7 +44,7 @@ from belated.ledger.protocol import (
     NewBanditError,
     StoreUnavailableError,
 )
-from belated.ledger.rules import combination, misdated
+from belated.ledger.rules import misdated, refusal
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -306,22 +306,12 @@ class Replica:
 
     def refusal(self, draft: Draft, outcome: Outcome) -> str:
         """Says why a reward, or a revision, is INVALID, in words."""
-        said = misdated(draft, outcome.facts)
-        if said or draft.value is None:
+        if not outcome.bandit:  # its time was wrong, and its decision is not known
+            return misdated(draft, None)
+        fold = self.folds[outcome.bandit]
+        said = refusal(draft, outcome.facts, fold.support, fold.spec.family["type"])
+        if said:
             return said
-        fold, facts, reward = self.folds[outcome.bandit], outcome.facts, draft.value
-        family = fold.spec.family["type"]
-        if facts is not None and facts.combine is not None:
-            if draft.kind is _REVISED:
-                return (
-                    f"revise = True: expected no revision, rewards are combined ({facts.combine})"
-                )
-            if fold.support.contains(reward):
-                together = combination(facts, draft.time, reward)
-                said = f"reward = {reward!r} makes the {facts.combine} {together!r}"
-                return f"{said}: expected {fold.support} ({family})"
-        if not fold.support.contains(reward):
-            return f"reward = {reward!r}: expected {fold.support} ({family})"
         policy = type(fold.learner.policy).__name__
         return f"revise = True: {policy} learns in one pass and cannot take a reward back"
 

@@ -312,6 +312,25 @@ def judge(
     return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED
 
 
+def refusal(draft: Draft, facts: Facts | None, support: Any, family: str) -> str:
+    """Says why a reward of a bandit of this family is INVALID; "" if nothing here is against it.
+
+    ``support`` is the set of rewards that the family has.
+    """
+    said, reward = misdated(draft, facts), draft.value
+    if said or reward is None:
+        return said
+    if not support.contains(reward):
+        return f"reward = {reward!r}: expected {support} ({family})"
+    if facts is None or facts.combine is None:
+        return ""
+    if draft.kind is _REVISED:
+        return f"revise = True: expected no revision, rewards are combined ({facts.combine})"
+    together = combination(facts, draft.time, reward)
+    said = f"reward = {reward!r} makes the {facts.combine} {together!r}"
+    return f"{said}: expected {support} ({family})"
+
+
 def misdated(draft: Draft, facts: Facts | None) -> str:
     """Says what is wrong with the time at which a reward is said to have happened; "" if nothing.
 

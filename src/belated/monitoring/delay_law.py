@@ -12,7 +12,7 @@ of actuaries. Alone it says nothing beyond the largest age, and falls to 0 where
 one delay. So each factor is drawn towards that of a simpler law, which counts for so many
 conversions at risk:
 
-    for all together    (r_j - e_j + 1 s_j) / (r_j + 1),    s_j of an exponential law cut at the window
+    for all together    (r_j - e_j + 1 s_j) / (r_j + 1),    s_j of an exponential law
     for a group g       (r_gj - e_gj + 5 q_j) / (r_gj + 5),    q_j of all together.
 
 That is the posterior mean under independent beta priors of the factors (a beta process in reversed

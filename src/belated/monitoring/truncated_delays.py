@@ -109,9 +109,8 @@ def truncated_curve(delays: Any, ages: Any, confidence: float = 0.95) -> Truncat
         return TruncatedCurve(nothing, nothing, nothing, nothing, nothing, 0.0, 0)
     times, came = np.unique(late, return_counts=True)
     at_risk = _at_risk(np.sort(late), np.sort(old), times)
-    below: Vector = np.cumprod(
-        np.asarray(1.0 - came / at_risk, np.float64)[::-1]
-    )  # F(x_{m-1}), ..., F(x_1), F(x_0) = 0
+    staying = np.asarray(1.0 - came / at_risk, np.float64)
+    below: Any = np.cumprod(staying[::-1])  # F(x_{m-1}), ..., F(x_1), F(x_0) = 0
     lower, upper = greenwood_band(below, came[::-1], at_risk[::-1], confidence)
     return TruncatedCurve(
         times=times,

@@ -15,6 +15,7 @@ from belated.core.jit import has_compiled
 from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.estimators.laplace.certificate import hear_silence
 from belated.estimators.laplace.fit import LaplaceFit, grouped
 from belated.estimators.laplace.renewing import settle
 from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
@@ -32,6 +33,7 @@ from belated.model.protocols import (
     Family,
     Policy,
     ResolvedPolicy,
+    can_hear_silence,
     can_revise,
     choose,
     claims_set,
@@ -235,6 +237,23 @@ class Learner:
         """Take in rewards, by row of the history, and bring the estimate up to date once."""
         rows, values = np.array(list(rewards), np.int64), np.array(list(rewards.values()))
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
+
+    @property
+    def can_hear_silence(self) -> bool:
+        """Return whether open decisions can say something: Laplace's posterior of few families."""
+        return isinstance(self.state.fit, LaplaceFit) and can_hear_silence(self.family)
+
+    def hear(self, rows: Integers, silence: Vector) -> None:
+        """Let these open rows of the history be silent, and no others; renews the estimate.
+
+        ``silence`` holds the log of the share of rewards that have not come at the age of each.
+        """
+        known = self.history
+        if not len(known.silence):
+            self.history = known = known._replace(silence=np.zeros(len(known.y)))
+        known.silence[:] = 0.0
+        known.silence[rows] = silence
+        hear_silence(self.estimator, self.family, self.state, known)
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.

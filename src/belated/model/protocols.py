@@ -5,6 +5,7 @@ cases it registers here, ``@choose.case(MyPolicy)``. Whatever only Python needs 
 names, moments) is a method of the NamedTuple, listed in the ``Protocol`` classes below.
 """
 
+import math
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -121,6 +122,26 @@ def concordance(family: Any, bound: float) -> tuple[float, float]:
     """
     M = self_concordance(family, bound)
     return M, M * M
+
+
+@generic_with_default
+def silence_derivatives(family: Any, z: float, c: float) -> tuple[float, float]:
+    """First two derivatives in z of -log P(silence), for a decision with log(1 - F(age)) = c.
+
+    A reward other than zero comes after a delay with distribution function F, so a decision of some
+    age is silent if its reward is zero or has not come yet. A family without a case learns nothing
+    from silence. Where z is at most ``RARE`` a case must be self-concordant, the second derivative
+    bounding the third.
+    """
+    return 0.0, 0.0
+
+
+def can_hear_silence(family: Family) -> bool:
+    """Return whether an open decision of this family says anything."""
+    return type(family) in silence_derivatives.cases
+
+
+RARE = -math.log(2.0)  # p = 1 / 3 for conversions, a mean of 1 / 2 for counts
 
 
 @inlined_kernel

@@ -14,6 +14,7 @@ from belated.core.top import Places
 from belated.features import FeatureMap, Features, fitting
 from belated.features.growing import grown, places_in
 from belated.learner.learner import Learner
+from belated.learner.weighing import weighs_cheaply
 
 
 class InMemory:
@@ -33,7 +34,7 @@ class InMemory:
 
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed = probabilities or self.learner.weighs_cheaply
+        weighed = probabilities or weighs_cheaply(self.learner.policy)
         return [self.learner.decide(rows, self.rng, weighed) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:

@@ -134,8 +134,7 @@ class Fold:
     def repeatable(self) -> bool:
         """Returns whether a decision depends only on the state and on the request."""
         spec = self.spec
-        randomised = getattr(self.learner.policy, "randomised", True)
-        at_random = randomised or self.spreads or spec.exploration > 0.0
+        at_random = self.learner.draws or self.spreads or spec.exploration > 0.0
         return spec.mode == "live" and not at_random
 
     @property

@@ -109,6 +109,8 @@ def explanation_of(url: str, folder: str | None, id: str) -> Any:
 
 def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Explanation:
     """Rebuild what was known when a decision was made, from the log alone."""
+    from belated.learner.action_intervals import interval_width
+
     body = msgspec.msgpack.decode(first.body, type=Decided)
     fold = _fold_at(ledger, folder, first.bandit, body.version)
     if dim_of(body.x) != fold.learner.dim:
@@ -125,7 +127,7 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
             name,
             x.tolist(),
             float(x @ learner.state.theta),
-            finite(learner.interval_width(x)),
+            finite(interval_width(learner, x)),
             learner.mean(float(x @ learner.state.theta)),
         )
         for name, x in zip(names, matrix, strict=True)

@@ -1,4 +1,4 @@
-"""Open decisions in Laplace's posterior: derivatives, mode, covariance, certificate, and the end."""
+"""Open decisions in Laplace's posterior: derivatives, mode, covariance, certificate and end."""
 
 import math
 

@@ -37,7 +37,7 @@ from belated.estimators.laplace.fit import (
     far,
 )
 from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
-from belated.model.protocols import RARE, refit, self_concordance
+from belated.model.protocols import RARE, hear_silence, refit, self_concordance
 from belated.model.state import ERROR, OBSERVED, SLACK, State
 
 RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
@@ -105,9 +105,8 @@ def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any
     state.scalars[SLACK] = math.nan  # no matrix W is kept
 
 
-@kernel
-def hear_silence(estimator: Laplace, family: Any, state: State, history: Any) -> None:
-    """Renews the estimate after the silence of rows has changed: decisions have grown older."""
+@hear_silence.case(Laplace)
+def _hear_silence(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     renew(estimator, family, state, history)
     _refit_with_room(estimator, family, state, history)
 

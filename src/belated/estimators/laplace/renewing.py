@@ -41,7 +41,7 @@ from belated.estimators.laplace.fit import (
     variance_of,
 )
 from belated.estimators.laplace.silence import silent_pull, silent_weight
-from belated.model.protocols import derivatives, self_concordance
+from belated.model.protocols import derivatives, refit_exactly, self_concordance
 from belated.model.state import DECIDED, OBSERVED, PASSES, ROWS, State, silence_of
 from belated.numerics.linalg import copy
 from belated.numerics.sparse import entry, n_entries
@@ -248,3 +248,8 @@ def settle(family: Any, state: State, history: Any, close: float) -> None:
         before = length
     _note_extremes(fit, history, state.counts[DECIDED])
     fit.scalars[RENEWED] = state.counts[OBSERVED]
+
+
+@refit_exactly.case(Laplace)
+def _refit_exactly(estimator: Laplace, family: Any, state: State, history: Any, tol: float) -> None:
+    settle(family, state, history, tol)

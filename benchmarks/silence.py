@@ -1,17 +1,27 @@
 """What silence is worth: a shop where only buyers report, learnt from in several ways.
 
-    python benchmarks/silence.py [SEEDS] [SHOP ...]    # 3 seeds, conversions and slow-conversions
+    python benchmarks/silence.py lift [SEEDS] [SHOP ...]    # 3 seeds, conversions, slow-conversions
+    python benchmarks/silence.py logs [SEEDS]               # 40 seeds
 
-prints, for each way to count a decision without a conversion, the share of what is possible that
+``lift`` prints, for each way to count a decision without a conversion, the share of what is possible that
 was earned (the lift), over the run and over its last tenth, and in how many of the seeds, and by
 how much on average, it was above holding. Every way sees the same visitors with the same luck, and
 learns every 250 decisions.
+
+``logs`` prints, for logs of which some of the conversions are still to come, whether estimates from
+silence are right: how far x'theta is off on average over all banners and devices, in multiples of
+the standard error over logs, and how often the truth lies within the posterior's 90 per cent
+interval; the same for differences to the average over banners and devices; beside it all of
+that where a decision is a failure until it converts. A fifth of the decisions are older than the
+window. In a fresh log none is: how many conversions come later than the oldest decision is then a
+guess, which no interval has in it, and only differences can be told.
 """
 
 import math
 import os
 import sys
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -21,11 +31,14 @@ from belated import Bernoulli
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Vector
 from belated.learner.learner import Learner
-from belated.model.steps import REVISE
+from belated.model.protocols import posterior_variances
+from belated.model.steps import DECIDE, REVISE
 from belated.monitoring.delay_law import CELLS, DelayLaw, delay_law
+from belated.numerics.sparse import sparse
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.lateness import Conversions, SlowBanners
 from belated.worlds.shops.shop import Visit
+from belated.worlds.shops.sizes import FewBanners
 
 REFIT = 250  # decisions
 
@@ -167,9 +180,87 @@ def lift(earned: Any) -> float:
     return float((own - uniform) / (best - uniform))
 
 
+# ------------------------------------------------------------------------------------ one log
+
+
+class Banners(FewBanners):
+    """Five banners on three devices at 5 per cent, for logs of uniform play."""
+
+    rate = 0.05
+
+
+ROWS = 20_000  # decisions in a log
+WINDOW, MEAN = 4.0, 1.0  # days
+OLD = 0.2  # share of decisions older than the window, but in fresh logs
+SPANS = {
+    "all closed": 0.0,
+    "some open": 2.4,
+    "most open": 0.27,
+    "fresh": 0.76,
+}  # days of the others
+
+
+def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
+    """Returns errors of x'theta, its posterior deviations, and the share still to come.
+
+    Errors and deviations have two rows, one for x'theta and one for differences to the average.
+    """
+    rng = np.random.default_rng([world.seed, 7])
+    banner, device = rng.integers(5, size=ROWS), rng.integers(3, size=ROWS)
+    places = np.array([world.places_of(np.arange(5), {"device": d}) for d in range(3)])
+    columns = places[device, banner].astype(np.int32)
+    ages = rng.uniform(0.0, SPANS[kind] or 1.0, ROWS) + (WINDOW if kind == "all closed" else 0.0)
+    ages[: int(OLD * ROWS) if kind != "fresh" else 0] += WINDOW
+    p = 1.0 / (1.0 + np.exp(-world.theta[columns].sum(axis=1)))
+    delays = -MEAN * np.log1p(rng.random(ROWS) * math.expm1(-WINDOW / MEAN))
+    converts = rng.random(ROWS) < p
+    seen = converts & (delays <= ages)
+    groups = dict(zip(("banner", "device", "both", "intercept"), [*world.lengths, 1], strict=True))
+    learner = Learner(world.dim, Bernoulli(), AdaptiveThompson(), 1.0, groups)
+    zeros = np.zeros(ROWS, np.int64)
+    rows = SparseRows(columns, np.ones(columns.shape))
+    learner.fold(np.full(ROWS, DECIDE), rows, zeros, np.zeros(ROWS), zeros)
+    closed = seen | (ages >= WINDOW) | (not hears)
+    for part in np.array_split(np.flatnonzero(closed), 8):  # the prior is learnt now and then
+        learner.learn({int(row): float(seen[row]) for row in part})
+    if hears:
+        law, waiting = delay_law(delays[seen], ages[seen], WINDOW), np.flatnonzero(~closed)
+        learner.hear(waiting, law.log_waiting[0, law.cell_of(ages[waiting])])
+    cells = places.reshape(15, -1).astype(np.int32)
+    x = np.zeros((2, 15, world.dim))
+    x[0, np.arange(15)[:, np.newaxis], cells] = 1.0
+    x[1] = x[0] - x[0].mean(axis=0)
+    variances = np.empty((2, 15))
+    for k in range(2):
+        posterior_variances(learner.state.fit, sparse(x[k]), variances[k])
+    errors = x @ (learner.state.theta - world.theta)
+    return errors, np.sqrt(variances), 1.0 - seen.sum() / converts.sum()
+
+
+def print_logs(seeds: int) -> None:
+    print("| log, still to come | learnt from | mean error | in standard errors | 90 per cent "
+          "interval | of differences |\n|---|---|---|---|---|---|")  # fmt: skip
+    for kind in SPANS:
+        for hears in (True, False):
+            logs = [estimated(Banners(seed), kind, hears) for seed in range(seeds)]
+            errors, deviations = (np.array([log[k] for log in logs]) for k in (0, 1))
+            means = errors[:, 0].mean(axis=1)
+            off = means.mean() / (means.std(ddof=1) / math.sqrt(seeds))
+            inside = np.abs(errors) <= NormalDist().inv_cdf(0.95) * deviations
+            whole, differences = inside.mean(axis=(0, 2))
+            share = np.mean([log[2] for log in logs])
+            way = "silence" if hears else "failures at once"
+            print(f"| {kind}, {share:.0%} | {way} | {means.mean():.3f} | {off:.1f} | {whole:.1%} | "
+                  f"{differences:.1%} |", flush=True)  # fmt: skip
+
+
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    for name in sys.argv[2:] or SHOPS:
+    what, *rest = sys.argv[1:] or ["lift"]
+    if what == "logs":
+        print_logs(int(rest[0]) if rest else 40)
+        return
+    seeds = int(rest[0]) if rest else 3
+    for name in rest[1:] or SHOPS:
         lifts: dict[str, list[list[float]]] = {}
         for way, make in WAYS.items():
             for seed in range(seeds):

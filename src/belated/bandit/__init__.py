@@ -18,11 +18,12 @@ from belated.bandit.inputs import (
     AS_IN_LOG,
     USUAL,
     AsInLog,
+    Returned,
     action_rows,
     checked_model,
     counts_of,
     random_stream,
-    reward_pairs,
+    returned,
 )
 from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
 from belated.core.events import Certificate, Decision
@@ -77,6 +78,10 @@ class Bandit:
     window
         With a ledger: seconds for which a reward is waited for; None: for ever. If it is not given,
         the log's value stays; a new bandit waits for ever.
+    grace
+        With a ledger: seconds after the window in which a reward that happened within it may still
+        be handed in; see ``at`` of ``learn``. If it is not given, the log's value stays; a new
+        bandit has 0.
     default_reward
         With a ledger: the reward of a decision that got none within its window. Every decision is
         then held until its window closes, with or without a reward, so that early rewards do not
@@ -121,6 +126,7 @@ class Bandit:
         ledger: "str | Ledger | None" = None,
         name: str = "bandit",
         window: float | AsInLog | None = AS_IN_LOG,
+        grace: float | AsInLog = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
     ) -> None:
@@ -129,7 +135,12 @@ class Bandit:
         self._lock = RLock()
         self._warned: set[str] = set()  # names of broken assumptions
         own, rng = deepcopy(features), random_stream(seed)
-        given = {"window": window, "default_reward": default_reward, "late": late}
+        given = {
+            "window": window,
+            "grace": grace,
+            "default_reward": default_reward,
+            "late": late,
+        }
         settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
         self._backend: Backend
         if ledger is not None:
@@ -138,7 +149,7 @@ class Bandit:
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *model, own, rng, settings)
         elif any(value != USUAL[key] for key, value in settings.items()):
-            raise TypeError("window, default_reward and late: expected with ledger= only")
+            raise TypeError("window, grace, default_reward and late: expected with ledger= only")
         else:
             self._backend = InMemory(Learner(*model), fitting(own, model.policy), rng)
 
@@ -208,12 +219,12 @@ class Bandit:
             return several.decide_top(self._backend, actions, context, top, probabilities)
 
     @overload
-    def learn(self, id: int | str, reward: float, /) -> int: ...
+    def learn(self, id: int | str, reward: float, /, *, at: Any = None) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[Any, float]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, float] | tuple[Any, float, Any]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /) -> int:
+    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /, *, at: Any = None) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -221,14 +232,29 @@ class Bandit:
         number has doubled, an assumption that they speak against is the text of an
         ``AssumptionWarning``, once for each kind; see ``broken_assumptions``.
 
+        Parameters
+        ----------
+        id_or_rewards, reward
+            A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
+            have a third entry, the ``at`` of its reward.
+        at
+            With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
+            zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
+            delays go by it. A time before the decision, or after now, is refused.
+
         Returns
         -------
         int
             The number of rewards that were new.
         """
-        pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
+        if reward is not _NO_REWARD:
+            rewards = [Returned(id_or_rewards, reward, at)]
+        elif at is None:
+            rewards = returned(id_or_rewards)
+        else:
+            raise wrong("at", at, "None with many rewards: learn([(id, reward, at), ...])")
         with self._lock:
-            new = self._backend.learn(pairs)
+            new = self._backend.learn(rewards)
             broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
             self._warned |= {b.name for b in broken}
         for b in broken:

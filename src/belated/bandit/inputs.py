@@ -15,7 +15,12 @@ from belated.features.rows import records_of
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
-USUAL = {"window": None, "default_reward": None, "late": "keep"}  # the settings of a new bandit
+USUAL = {
+    "window": None,
+    "grace": 0.0,
+    "default_reward": None,
+    "late": "keep",
+}  # the settings of a new bandit
 
 
 class AsInLog(Enum):
@@ -166,16 +171,23 @@ def _warn_of(unmatched: UnmatchedCounts, called_from: int) -> None:
         )
 
 
-def reward_pairs(rewards: Any) -> list[tuple[Any, Any]]:
-    """Return an iterable of pairs as a list; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
+class Returned(NamedTuple):
+    """A reward as a user hands it in; ``at`` is when it happened, None for now."""
+
+    id: Any
+    reward: Any
+    at: Any = None
+
+
+def returned(rewards: Any) -> list[Returned]:
+    """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
+    usage = "expected learn(id, reward) or learn([(id, reward), ...]), at most with a time each"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
-    pairs = []
-    for pair in rewards:
+    given = []
+    for reward in rewards:
         try:
-            id, y = pair
-        except (TypeError, ValueError):
-            raise TypeError(f"learn([..., {shown(pair)}, ...]): {usage}") from None
-        pairs.append((id, y))
-    return pairs
+            given.append(Returned(*reward))
+        except TypeError:
+            raise TypeError(f"learn([..., {shown(reward)}, ...]): {usage}") from None
+    return given

@@ -45,15 +45,21 @@ def story_of(events: list[Event]) -> DecisionStory:
         estimate=body.estimate,
         width=finite(body.width),
         features=vector_of(body.x).tolist(),
-        events=[EventView(e.kind.name.lower(), iso(e.time), e.value) for e in events],
+        events=[_view(event) for event in events],
         context=msgspec.Raw(body.context) if body.context else None,
         request_id=body.request or None,
         subject=body.subject or None,
         proposal=body.proposal or None,
         window_closes=None if first.due is None else iso(first.due),
+        grace_ends=None if first.closes is None else iso(first.closes),
         n_actions=body.n_actions or None,
         probabilities=None if body.probabilities is None else list(body.probabilities),
     )
+
+
+def _view(event: Event) -> EventView:
+    received = None if event.received is None else iso(event.received)
+    return EventView(event.kind.name.lower(), iso(event.time), event.value, received)
 
 
 class Explaining:

@@ -89,7 +89,7 @@ def law_by_banner(world: Conversions, log: Log, now: float) -> DelayLaw:
 
 
 def true_law(world: Conversions, log: Log, now: float) -> DelayLaw:
-    ages = np.arange(CELLS + 1) * (world.window / CELLS)
+    ages = world.window * (np.arange(CELLS + 1) / CELLS) ** 2
     means = np.append(world.mean_waits, world.mean_waits.mean())[:, np.newaxis]
     return DelayLaw(world.window, np.expm1(-ages / means) / np.expm1(-world.window / means), 0)
 
@@ -142,8 +142,7 @@ class Hearing:
         self.known = closed
         law, waiting = self.judge(self.world, log, now), np.flatnonzero(~closed)
         group = log.banner[waiting] if len(law.within) > 1 else np.zeros(len(waiting), int)
-        silence = law.log_waiting[group, law.cell_of(ages[waiting])]
-        self.learner.hear(waiting, silence)
+        self.learner.hear(waiting, law.within_at(ages[waiting], group))
 
 
 WAYS: dict[str, Callable[[Learner, Conversions], Any]] = {
@@ -225,7 +224,7 @@ def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
         learner.learn({int(row): float(seen[row]) for row in part})
     if hears:
         law, waiting = delay_law(delays[seen], ages[seen], WINDOW), np.flatnonzero(~closed)
-        learner.hear(waiting, law.log_waiting[0, law.cell_of(ages[waiting])])
+        learner.hear(waiting, law.within_at(ages[waiting]))
     cells = places.reshape(15, -1).astype(np.int32)
     x = np.zeros((2, 15, world.dim))
     x[0, np.arange(15)[:, np.newaxis], cells] = 1.0

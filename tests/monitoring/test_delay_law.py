@@ -22,42 +22,44 @@ def truth(ages, mean=1.0, window=4.0):
 
 
 def test_by_hand():
-    """Two cells: of 2 at risk in the second cell 1 came in it, so F(2) is about one half."""
-    law = delay_law([0.5, 3.0, 1.0], [5.0, 4.0, 2.5], window=4.0, cells=2)
-    # sum of cells 4, and 1.5 of the further one; the first two and that one could be in either
-    # cell, so the expected sum is 1 + 3 (1 + 2 a) / (1 + a), equal to 5.5 at a = 1
-    s = 0.5  # the first factor of the even law
-    assert law.within == pytest.approx(np.array([[0.0, (2 - 1 + s) / (2 + 1), 1.0]]))
-    assert law.log_waiting[0, :2] == pytest.approx([0.0, math.log(0.5)])
-    assert law.log_waiting[0, 2] == -math.inf
-    assert law.cell_of([0.0, 1.9, 2.0, 4.0, 9.0]).tolist() == [0, 0, 1, 2, 2]
-    assert law.n == 3
+    """Two cells, up to 1 and to 4: of 5 at risk at 4 one came after 1."""
+    law = delay_law([0.5, 3.0, 1.0, 0.2, 0.1, 0.3], [5.0, 4.0, 2.5, 4.0, 6.0, 9.0], 4.0, cells=2)
+    # F(1) / F(4) = (1 - a) / (1 - a^4) = 1 / s; at risk at 4 are 5, with one further conversion of
+    # which a quarter comes by 1: it is likeliest that 4.25 of 6 come by 1
+    s = 4.25 / 6.0
+    F = (5 - 1 + s) / (5 + 1)
+    assert law.within == pytest.approx(np.array([[0.0, F, 1.0]]))
+    ages = [0.0, 0.5, 1.0, 2.5, 4.0, 9.0]
+    assert law.within_at(ages) == pytest.approx([0.0, F / 2, F, (1 + F) / 2, 1.0, 1.0])
+    assert law.n == 6
 
 
 def test_without_the_simpler_law_it_is_the_product_limit_of_rounded_delays(monkeypatch):
     monkeypatch.setattr(module, "TO_SIMPLE", 0.0)
     delays, ages = seen_early(np.random.default_rng(0), 2000, now=7.0)
-    law = delay_law(delays, ages, 4.0, cells=16)
-    up, down = np.ceil(delays * 4.0) / 4.0, np.minimum(np.floor(ages * 4.0) / 4.0, 4.0)
+    law, ends = delay_law(delays, ages, 4.0, cells=8), 4.0 * (np.arange(9) / 8.0) ** 2
+    up = ends[np.searchsorted(ends, delays, side="left")]
+    down = ends[np.searchsorted(ends, ages, side="right") - 1]
     curve = truncated_curve(up[up <= down], down[up <= down])
-    assert law.within[0] == pytest.approx(curve.within_at(np.arange(17) / 4.0))
+    assert law.within[0] == pytest.approx(curve.within_at(ends))
 
 
 def test_the_tail_is_the_likeliest_exponential_law():
     """Nobody is at risk beyond the largest age; a twin maximises the likelihood numerically."""
     m, delays, ages = 8, np.array([1, 1, 2, 1, 3, 1]), np.array([4, 3, 3, 1, 4, 4])
+    even = np.diff((np.arange(m + 1) / m) ** 2)  # of the further conversion
 
-    def loss(a, worth=1.0):
-        cells = a ** np.arange(1, m + 1)
-        total = np.cumsum(cells)
-        middle = worth * (0.5 * (m + 1) * math.log(a) - math.log(total[-1]))
-        return -np.log(cells[delays - 1] / total[ages - 1]).sum() - middle
+    def loss(rate):
+        F = -np.expm1(-rate * np.arange(m + 1) ** 2)
+        cells = np.diff(F)
+        further = (even * np.log(cells / F[-1])).sum()
+        return -np.log(cells[delays - 1] / F[ages]).sum() - further
 
-    a = minimize_scalar(loss, bounds=(1e-6, 1.0), method="bounded", options={"xatol": 1e-12}).x
-    assert 0.3 < a < 0.9
-    law = delay_law(delays - 0.5, ages + 0.5, window=float(m), cells=m)
-    share = np.cumsum(a ** np.arange(1, m + 1))
-    assert law.within[0, 4:] == pytest.approx(share[3:] / share[-1], abs=1e-6)
+    found = minimize_scalar(loss, bounds=(1e-6, 0.3), method="bounded", options={"xatol": 1e-12})
+    assert 0.01 < found.x < 0.29
+    law = delay_law((delays - 0.5) ** 2, (ages + 0.5) ** 2, window=float(m * m), cells=m)
+    share = -np.expm1(-found.x * np.arange(m + 1) ** 2)
+    assert law.within[0, 4:] == pytest.approx(share[4:] / share[-1], abs=1e-6)
 
 
 @pytest.mark.parametrize("now", [1.0, 2.0, 6.0])
@@ -98,7 +100,7 @@ def test_every_law_grows_from_0_to_1():
         assert (np.diff(law.within, axis=1) >= 0.0).all()
         assert (law.within[:, 0] == 0.0).all()
         assert (law.within[:, -1] == 1.0).all()
-        assert (law.log_waiting[:, :-1] > -math.inf).all()
+        assert (law.within[:, :-1] < 1.0).all()
 
 
 def test_the_order_of_conversions_does_not_matter():

@@ -84,15 +84,14 @@ def _self_concordance(family: Poisson, bound: float) -> float:
 
 
 @silence_derivatives.case(Poisson)
-def _silence_derivatives(family: Poisson, z: float, c: float) -> tuple[float, float]:
+def _silence_derivatives(family: Poisson, z: float, F: float) -> tuple[float, float]:
     """Of -log(1 - F + F e^-m), m = e^z: a count above zero comes at once, after its delay.
 
     The third derivative is the second times 1 - u + first - m / (1 - u) with u = m - first: below
     1, and above -1 where 2 (1 - u)^2 >= m u, which holds for m <= 0.58.
     """
     m = math.exp(min(z, 700.0))
-    known = -math.expm1(c)
-    first = m * known / (known + math.exp(min(c + m, 700.0)))
+    first = m * F / (F + (1.0 - F) * math.exp(min(m, 700.0)))
     return first, first * (1.0 - m + first)
 
 

@@ -238,7 +238,7 @@ class Learner:
     def hear(self, rows: Integers, silence: Vector) -> None:
         """Let these open rows of the history be silent, and no others; renews the estimate.
 
-        ``silence`` holds the log of the share of rewards that have not come at the age of each.
+        ``silence`` holds the share of rewards that should have come at the age of each.
         """
         known = self.history
         if not len(known.silence):

@@ -126,6 +126,6 @@ def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
     if len(columns) and not 0 <= columns.min() <= columns.max() < dim:
         raise ValueError(f"columns beyond {shown(dim)} features")
     silence = arrays.get("history.silence", NO_SILENCE)
-    if len(silence) not in (0, len(y)) or not (silence <= 0.0).all():
+    if len(silence) not in (0, len(y)) or not ((silence >= 0.0) & (silence <= 1.0)).all():
         raise ValueError(f"history of {len(y)} rounds, {len(silence)} silences")
     return SparseHistory(*map(np.array, (starts, columns, values, y, silence)))

@@ -126,11 +126,11 @@ def concordance(family: Any, bound: float) -> tuple[float, float]:
 
 
 @generic_with_default
-def silence_derivatives(family: Any, z: float, c: float) -> tuple[float, float]:
-    """First two derivatives in z of -log P(silence), for a decision with log(1 - F(age)) = c.
+def silence_derivatives(family: Any, z: float, F: float) -> tuple[float, float]:
+    """First two derivatives in z of -log P(silence) of a decision, F the share due at its age.
 
-    A reward other than zero comes after a delay with distribution function F, so a decision of some
-    age is silent if its reward is zero or has not come yet. A family without a case learns nothing
+    Of the rewards other than zero the share F comes within the age of the decision, so a decision
+    is silent if its reward is zero or has not come yet. A family without a case learns nothing
     from silence. Where z is at most ``RARE`` a case must be self-concordant, the second derivative
     bounding the third.
     """

@@ -50,9 +50,9 @@ NO_SILENCE = np.zeros(0)  # open decisions say nothing
 class SparseHistory(NamedTuple):
     """The same, each row as the list of its nonzero entries, one after the other.
 
-    ``silence`` holds, for an open decision, the log of the share of rewards that have not come at
-    its age, which is what its silence says: 0, which is nothing, for a decision just made, and for
-    a closed one. It is empty where open decisions say nothing.
+    ``silence`` holds, for an open decision, the share of rewards that should have come at its age,
+    which is what its silence says: 0, which is nothing, for a decision just made, and for a closed
+    one; 1 says that none will come. It is empty where open decisions say nothing.
     """
 
     starts: Integers  # (capacity + 1,) int64, the first entry of each row
@@ -153,7 +153,7 @@ def _sparse_entry(history: SparseHistory, row: int, k: int) -> tuple[int, float]
 
 @generic_with_default
 def silence_of(history: Any, row: int) -> float:
-    """Returns the log of the share of rewards to come at the age of an open row; else 0."""
+    """Returns the share of rewards that are due at the age of an open row; 0 for a closed one."""
     return 0.0
 
 

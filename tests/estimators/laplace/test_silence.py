@@ -21,11 +21,11 @@ FAMILIES = {"bernoulli": Bernoulli(), "poisson": Poisson()}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("c", [-1e-9, -1e-3, -0.7, -5.0, -40.0])
+@pytest.mark.parametrize("F", [1e-9, 1e-3, 0.5, 0.99, 1.0 - 1e-12])
 @pytest.mark.parametrize("z", [-30.0, -4.0, -0.7, 0.0, 0.3, 2.5])
-def test_derivatives_are_those_of_60_digits(family, z, c):
-    first, second = silence_derivatives(FAMILIES[family], z, c)
-    exact = silence_slopes(family, z, c)
+def test_derivatives_are_those_of_60_digits(family, z, F):
+    first, second = silence_derivatives(FAMILIES[family], z, F)
+    exact = silence_slopes(family, z, F)
     assert first == pytest.approx(exact[0], rel=1e-12)
     # where the second derivative changes its sign, digits of its two parts cancel
     assert second == pytest.approx(exact[1], rel=1e-10, abs=1e-14 * first)
@@ -37,32 +37,32 @@ def test_limits(family, z):
     """No share of rewards has come: nothing is said. All have: it is an ordinary zero."""
     mu, slope, _ = derivatives(family, z)
     assert silence_derivatives(family, z, 0.0) == (0.0, 0.0)
-    assert silence_derivatives(family, z, -math.inf) == pytest.approx((mu, slope), rel=1e-12)
-    assert silence_derivatives(Gaussian(sd=1.0), z, -1.0) == (0.0, 0.0)
+    assert silence_derivatives(family, z, 1.0) == pytest.approx((mu, slope), rel=1e-12)
+    assert silence_derivatives(Gaussian(sd=1.0), z, 0.5) == (0.0, 0.0)
 
 
 def test_far_out_there_are_still_numbers():
     for z in (-1e6, 800.0, 1e6):
-        for c in (-1e-300, -1.0, -1e300, -math.inf):
-            assert np.isfinite(silence_derivatives(Bernoulli(), z, c)).all()
+        for F in (1e-300, 0.5, 1.0 - 1e-16, 1.0):
+            assert np.isfinite(silence_derivatives(Bernoulli(), z, F)).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_up_to_rare_the_second_derivative_bounds_the_third(family):
     for z in np.linspace(-6.0, RARE, 12):
-        for c in (-1e-6, -0.1, -0.5, -1.0, -2.0, -6.0, -60.0):
-            _, second, third = silence_slopes(family, z, c)
+        for F in (1e-6, 0.1, 0.4, 0.6, 0.9, 0.999, 1.0):
+            _, second, third = silence_slopes(family, z, F)
             assert abs(third) <= second * (1.0 + 1e-9)
-    _, second, third = silence_slopes(family, 0.0, -0.1)  # and not far beyond
+    _, second, third = silence_slopes(family, 0.0, 0.1)  # and not far beyond
     assert abs(third) > abs(second)
 
 
 def silent_learner(family, n, seed, base=-2.0, policy=FIXED, share=0.7):
-    """A learner with n decisions, of which some are closed and others silent; rows, y and c."""
+    """A learner with n decisions, of which some are closed and others silent; rows, y and F."""
     rng = np.random.default_rng(seed)
     learner = Learner(6, family, policy, 1.0, GROUPS)
     truth = np.append(rng.normal(size=5) * 0.5, base)
-    y, c = np.full(n, np.nan), np.zeros(n)
+    y, F = np.full(n, np.nan), np.zeros(n)
     for t in range(n):
         X = np.zeros((4, 6))
         X[np.arange(4), rng.integers(3, size=4)] = 1.0
@@ -74,18 +74,18 @@ def silent_learner(family, n, seed, base=-2.0, policy=FIXED, share=0.7):
         if rng.random() > share or (reward > 0 and rng.random() < 0.4):
             y[t] = reward
         else:
-            c[t] = -rng.exponential()
+            F[t] = rng.random()
     x = dense(rows_between(learner.history, 0, n), 6)
     learner.learn({t: float(y[t]) for t in np.flatnonzero(~np.isnan(y))})
-    silent = np.flatnonzero(c < 0.0)
-    learner.hear(silent, c[silent])
-    return learner, x, y, c
+    silent = np.flatnonzero(F > 0.0)
+    learner.hear(silent, F[silent])
+    return learner, x, y, F
 
 
-def gradient_and_hessian(learner, x, y, c, theta):
+def gradient_and_hessian(learner, x, y, F, theta):
     """At theta, concave terms of silent rows as zeros in the Hessian."""
     fit, pulls, weights = learner.state.fit, [], []
-    for z, reward, quiet in zip(x @ theta, y, c, strict=True):
+    for z, reward, quiet in zip(x @ theta, y, F, strict=True):
         mu, slope, _ = derivatives(learner.family, z)
         first, second = silence_derivatives(learner.family, z, quiet)
         pulls.append(first if np.isnan(reward) else mu - reward)
@@ -95,39 +95,39 @@ def gradient_and_hessian(learner, x, y, c, theta):
 
 
 def test_mode_is_that_of_em():
-    learner, x, y, c = silent_learner(Bernoulli(), 120, seed=0)
+    learner, x, y, F = silent_learner(Bernoulli(), 120, seed=0)
     fit = learner.state.fit
     precision = fit.precision[fit.group]
-    mode = mode_by_em(x, y, c, precision, np.zeros(6))
+    mode = mode_by_em(x, y, F, precision, np.zeros(6))
     np.testing.assert_allclose(learner.exact_theta(), mode, atol=1e-8)
     known = ~np.isnan(y)
-    closed = mode_by_em(x[known], y[known], c[known], precision, np.zeros(6))
+    closed = mode_by_em(x[known], y[known], F[known], precision, np.zeros(6))
     assert np.abs(closed - mode).max() > 0.05  # silence does say something
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Poisson()], ids=str)
 @pytest.mark.parametrize("seed", range(4))
 def test_estimate_is_the_mode_within_its_certificate(family, seed):
-    learner, x, y, c = silent_learner(family, 150, seed, base=-5.0)
+    learner, x, y, F = silent_learner(family, 150, seed, base=-5.0)
     mode = learner.exact_theta()
-    gradient, H = gradient_and_hessian(learner, x, y, c, mode)
+    gradient, H = gradient_and_hessian(learner, x, y, F, mode)
     assert np.abs(gradient).max() < 1e-9
     error = learner.state.theta - mode
-    off = math.sqrt(error @ gradient_and_hessian(learner, x, y, c, learner.state.theta)[1] @ error)
+    off = math.sqrt(error @ gradient_and_hessian(learner, x, y, F, learner.state.theta)[1] @ error)
     assert off <= learner.state.scalars[ERROR] + 1e-9
     assert learner.state.scalars[ERROR] < 1.0
     take_terms(learner.state.fit)
     S = np.triu(learner.state.fit.S) + np.triu(learner.state.fit.S, 1).T
     center = learner.state.fit.center
-    _, H = gradient_and_hessian(learner, x, y, c, center)
+    _, H = gradient_and_hessian(learner, x, y, F, center)
     np.testing.assert_allclose(S @ H, np.eye(6), atol=1e-9)
 
 
 @pytest.mark.parametrize("base", [0.0, 2.0, 5.0])
 def test_frequent_conversions_have_a_stationary_point_and_no_certificate(base):
-    learner, x, y, c = silent_learner(Bernoulli(), 150, seed=1, base=base)
+    learner, x, y, F = silent_learner(Bernoulli(), 150, seed=1, base=base)
     assert learner.state.scalars[ERROR] == math.inf
-    gradient, H = gradient_and_hessian(learner, x, y, c, learner.exact_theta())
+    gradient, H = gradient_and_hessian(learner, x, y, F, learner.exact_theta())
     assert np.abs(gradient).max() < 1e-8
     assert np.linalg.eigvalsh(H).min() > 0.0
 
@@ -135,33 +135,33 @@ def test_frequent_conversions_have_a_stationary_point_and_no_certificate(base):
 @pytest.mark.parametrize("family", [Bernoulli(), Poisson()], ids=str)
 def test_a_reward_takes_the_place_of_the_silence(family):
     """Reward by reward the posterior is that of a learner that hears the rest in one go."""
-    learner, x, y, c = silent_learner(family, 90, seed=2)
-    silent = np.flatnonzero(c < 0.0)
+    learner, x, y, F = silent_learner(family, 90, seed=2)
+    silent = np.flatnonzero(F > 0.0)
     for k, row in enumerate(silent[: len(silent) // 2]):
-        y[row], c[row] = float(k % 5 == 0), 0.0
+        y[row], F[row] = float(k % 5 == 0), 0.0
         learner.learn({int(row): y[row]})
-    assert learner.state.fit.scalars[SILENT] == (c < 0.0).sum()
-    np.testing.assert_array_equal(learner.history.silence[:90], c)
-    gradient, _ = gradient_and_hessian(learner, x, y, c, learner.exact_theta())
+    assert learner.state.fit.scalars[SILENT] == (F > 0.0).sum()
+    np.testing.assert_array_equal(learner.history.silence[:90], F)
+    gradient, _ = gradient_and_hessian(learner, x, y, F, learner.exact_theta())
     assert np.abs(gradient).max() < 1e-9
     fit = learner.state.fit
     take_terms(fit)
     S = np.triu(fit.S) + np.triu(fit.S, 1).T
-    _, H = gradient_and_hessian(learner, x, y, c, fit.center)
+    _, H = gradient_and_hessian(learner, x, y, F, fit.center)
     np.testing.assert_allclose(S @ H, np.eye(6), atol=1e-9)
     np.testing.assert_allclose(
-        fit.gradient, gradient_and_hessian(learner, x, y, c, fit.ref)[0], atol=1e-9
+        fit.gradient, gradient_and_hessian(learner, x, y, F, fit.ref)[0], atol=1e-9
     )
     np.testing.assert_allclose(fit.step, -S @ fit.gradient, atol=1e-9)
 
 
 @pytest.mark.parametrize("base", [-2.0, 2.0])
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one(base):
-    learner, x, y, c = silent_learner(Bernoulli(), 120, seed=3, base=base)
+    learner, x, y, F = silent_learner(Bernoulli(), 120, seed=3, base=base)
     ordinary = Learner(6, Bernoulli(), FIXED, 1.0, GROUPS)
     for row in x:
         ordinary.decide(row[np.newaxis], np.random.default_rng(0))
-    silent = np.flatnonzero(c < 0.0)
+    silent = np.flatnonzero(F > 0.0)
     rewards = {int(row): float(row % 7 == 0) for row in silent}
     for row, reward in rewards.items():
         learner.learn({row: reward})
@@ -175,13 +175,13 @@ def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one(base):
 
 
 def test_silence_of_full_age_is_a_failure():
-    learner, x, y, c = silent_learner(Bernoulli(), 80, seed=4)
-    learner.hear(np.flatnonzero(c < 0.0), np.full((c < 0.0).sum(), -math.inf))
+    learner, x, y, F = silent_learner(Bernoulli(), 80, seed=4)
+    learner.hear(np.flatnonzero(F > 0.0), np.ones((F > 0.0).sum()))
     exact = learner.exact_theta()
     ordinary = Learner(6, Bernoulli(), FIXED, 1.0, GROUPS)
     for row in x:
         ordinary.decide(row[np.newaxis], np.random.default_rng(0))
-    known = np.where(c < 0.0, 0.0, y)
+    known = np.where(F > 0.0, 0.0, y)
     ordinary.learn({int(t): float(known[t]) for t in np.flatnonzero(~np.isnan(known))})
     np.testing.assert_allclose(exact, ordinary.exact_theta(), atol=1e-9)
 
@@ -193,19 +193,19 @@ def test_gaussian_rewards_say_nothing_by_silence():
 
 
 def test_silence_is_kept_in_files_and_longer_histories():
-    learner, _, _, c = silent_learner(Bernoulli(), 50, seed=5)
+    learner, _, _, F = silent_learner(Bernoulli(), 50, seed=5)
     again = history_of(arrays_of(learner.history, 50), 6)
-    np.testing.assert_array_equal(again.silence, c)
+    np.testing.assert_array_equal(again.silence, F)
     learner.make_room(1000, 10)
     assert len(learner.history.silence) == len(learner.history.y)
-    np.testing.assert_array_equal(learner.history.silence[:50], c)
+    np.testing.assert_array_equal(learner.history.silence[:50], F)
     assert (learner.history.silence[50:] == 0.0).all()
 
 
 @pytest.mark.compiled
 def test_compiled():
     """The prior is learnt, too; the gradient at the mode is zero by the plain formulas."""
-    learner, x, y, c = silent_learner(Bernoulli(), 150, 6, base=-5.0, policy=AdaptiveThompson())
+    learner, x, y, F = silent_learner(Bernoulli(), 150, 6, base=-5.0, policy=AdaptiveThompson())
     assert learner.state.scalars[ERROR] < 1.0
-    gradient, _ = gradient_and_hessian(learner, x, y, c, learner.exact_theta())
+    gradient, _ = gradient_and_hessian(learner, x, y, F, learner.exact_theta())
     assert np.abs(gradient).max() < 1e-8

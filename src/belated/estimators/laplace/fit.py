@@ -230,10 +230,10 @@ def _take_in_row(
     note_length(fit, history, row)
     weight = derivatives(family, inner(history, row, fit.center))[1] / phi
     residual = (derivatives(family, inner(history, row, fit.ref))[0] - y) / phi
-    c = silence_of(history, row)
-    if c < 0.0:  # the row counted before: its reward takes the place of its silence
-        weight -= silent_weight(family, inner(history, row, fit.center), c) / phi
-        residual -= silent_pull(family, inner(history, row, fit.ref), c) / phi
+    due = silence_of(history, row)
+    if due > 0.0:  # the row counted before: its reward takes the place of its silence
+        weight -= silent_weight(family, inner(history, row, fit.center), due) / phi
+        residual -= silent_pull(family, inner(history, row, fit.ref), due) / phi
         end_silence(history, row)
         fit.scalars[SILENT] -= 1.0
     for k in range(n_entries(history, row)):

@@ -62,11 +62,11 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
     for j in range(ref.shape[0]):
         gradient[j] = fit.precision[fit.group[j]] * ref[j]
     for row in range(state.counts[DECIDED]):
-        y, c, residual = history.y[row], silence_of(history, row), 0.0
+        y, due, residual = history.y[row], silence_of(history, row), 0.0
         if y == y:  # returned
             residual = (derivatives(family, inner(history, row, ref))[0] - y) / phi
-        elif c < 0.0:
-            residual = silent_pull(family, inner(history, row, ref), c) / phi
+        elif due > 0.0:
+            residual = silent_pull(family, inner(history, row, ref), due) / phi
         else:
             continue
         for k in range(n_entries(history, row)):
@@ -108,11 +108,11 @@ def _invert_hessian(family: Any, state: State, history: Any) -> None:
             row[j] = 0.0
         row[0] = 1.0 / precision if few else precision
     for row in range(state.counts[DECIDED]):
-        c, weight = silence_of(history, row), 0.0
+        due, weight = silence_of(history, row), 0.0
         if history.y[row] == history.y[row]:
             weight = derivatives(family, inner(history, row, center))[1] / phi
-        elif c < 0.0:
-            weight = silent_weight(family, inner(history, row, center), c) / phi
+        elif due > 0.0:
+            weight = silent_weight(family, inner(history, row, center), due) / phi
         else:
             continue
         if few:
@@ -141,7 +141,7 @@ def _note_extremes(fit: LaplaceFit, history: Any, n: int) -> None:
     """Notes the largest x'S x of rows that count, and the largest x'center of silent ones."""
     variance, highest = 0.0, -math.inf
     for row in range(n):
-        silent = silence_of(history, row) < 0.0
+        silent = silence_of(history, row) > 0.0
         if silent:
             highest = max(highest, inner(history, row, fit.center))
         if silent or history.y[row] == history.y[row]:
@@ -154,7 +154,7 @@ def _note_silent(fit: LaplaceFit, history: Any, n: int) -> None:
     """Counts silent rows, and notes how long their parts are, group by group."""
     fit.scalars[SILENT] = 0.0
     for row in range(n):
-        if silence_of(history, row) < 0.0:
+        if silence_of(history, row) > 0.0:
             fit.scalars[SILENT] += 1.0
             note_length(fit, history, row)
 

@@ -2,9 +2,9 @@
 
 A reward other than zero comes after a delay with distribution function F. A decision of age a
 without a reward has a reward of zero, or one that has not come yet. For conversions with
-probability p = sigma(z), z = x'theta, and c = log(1 - F(a)), its negative log-likelihood is
+probability p = sigma(z), z = x'theta, its negative log-likelihood is
 
-    -log(1 - p F(a)) = log(1 + e^z) - log(1 + e^{z + c}),
+    -log(1 - p F(a)) = log(1 + e^z) - log(1 + e^{z + c}),      c = log(1 - F(a)),
 
 with derivatives p - later and p (1 - p) - later (1 - later), later = sigma(z + c) being the
 probability that it still converts. At F = 0 it says nothing, at F = 1 it is an ordinary failure. A
@@ -36,12 +36,12 @@ from belated.model.protocols import silence_derivatives
 
 
 @inlined_kernel
-def silent_pull(family: Any, z: float, c: float) -> float:
+def silent_pull(family: Any, z: float, F: float) -> float:
     """Returns what the term of a silent row adds to the gradient, as a multiple of x."""
-    return silence_derivatives(family, z, c)[0]
+    return silence_derivatives(family, z, F)[0]
 
 
 @inlined_kernel
-def silent_weight(family: Any, z: float, c: float) -> float:
+def silent_weight(family: Any, z: float, F: float) -> float:
     """Returns what it adds to the Hessian, as a multiple of xx': zero where it is concave."""
-    return max(0.0, silence_derivatives(family, z, c)[1])
+    return max(0.0, silence_derivatives(family, z, F)[1])

@@ -166,7 +166,8 @@ def in_time_order(rows: Iterable[Imported], *, conversion: bool, now: int) -> It
         while later and later[0][0] <= row.draft.time:
             yield heappop(later)[2]
         yield row.draft
-        id, due, closes = row.draft.id, row.draft.due, row.draft.closes
+        id, due = row.draft.id, row.draft.due
+        closes = row.draft.closes or due
         in_time = row.reward is not None and (due is None or row.reward_time <= due)
         if row.reward is not None:
             reward = Draft(Kind.REWARDED, row.draft.bandit, id, row.reward_time, row.reward)

@@ -132,6 +132,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Name of the action to answer with while the store is down.
     log_actions
         Whether to keep the features of all actions of a request, not only of the chosen one.
+    half_life
+        The age of a decision at which its reward counts for half; None: nothing is forgotten.
+    half_life_unit
+        What ``half_life`` counts: "decisions" of this bandit, or "seconds".
     """
 
     family: Any
@@ -160,6 +164,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_actions: Annotated[
         bool, Meta(description="Keep the features of all actions of a request.")
     ] = False
+    half_life: Annotated[
+        Annotated[float, Meta(gt=0.0)] | None,
+        Meta(description="Age of a decision at which its reward counts for half."),
+    ] = None
+    half_life_unit: Annotated[
+        Literal["decisions", "seconds"], Meta(description="Of half_life: decisions or seconds.")
+    ] = "decisions"
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):

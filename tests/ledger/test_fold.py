@@ -230,6 +230,9 @@ class AnyReplica(RuleBasedStateMachine):
                 explicit(window=50.0, grace=500.0, late="revise"),
                 explicit(Gaussian(sd=0.5), Thompson()),
                 conversion(policy=Greedy()),
+                explicit(half_life=5.0),
+                explicit(Gaussian(sd=0.5), window=50.0, late="revise", half_life=2.5),
+                conversion(late="revise", half_life=1800.0, half_life_unit="seconds"),
             ]
         )
     )
@@ -324,10 +327,10 @@ class AnyReplica(RuleBasedStateMachine):
         n = learner.n_decided
         X, y = learner.history.x[:n], learner.history.y[:n]
         order = self.rng.permutation(np.flatnonzero(~np.isnan(y)))
-        twin = self.spec.learner()
+        twin, weights = self.spec.learner(), learner.history.weight[:n]
         rows, rewards = np.arange(n), np.zeros(n)
         none = np.zeros(n, np.int64)
-        twin.fold(none, X.copy(), rows, rewards, none)
+        twin.fold(none, X.copy(), rows, rewards, none, weights)
         ones = np.ones(1, np.int64)
         for row in order:  # one by one, in another order
             where = np.array([row])

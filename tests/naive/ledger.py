@@ -4,6 +4,7 @@ The rules are those of ``Spec``: an explicit loop learns a reward when it comes,
 when the window closes; a reward after the window is kept, or revises, as the settings say then.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -38,11 +39,24 @@ class Bandit:
     def of_state(self, state: str) -> int:
         return sum(story.state == state for story in self.stories.values())
 
-    def learnt(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors and rewards that the estimate must rest on."""
-        rows = [story for story in self.stories.values() if story.state == "learnt"]
-        x = np.array([story.x for story in rows]).reshape(-1, self.spec.dim)
-        return x, np.array([story.value for story in rows])
+    def learnt(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Vectors, rewards and weights that the estimate must rest on."""
+        rows = [k for k, story in enumerate(self.stories.values()) if story.state == "learnt"]
+        stories = [[*self.stories.values()][k] for k in rows]
+        x = np.array([story.x for story in stories]).reshape(-1, self.spec.dim)
+        return x, np.array([story.value for story in stories]), self.weights()[rows]
+
+    def weights(self) -> np.ndarray:
+        """What each decision counts for: 2^(-age in half-lives), age by sixteenths."""
+        length = self.spec.half_life
+        if length is None:
+            return np.ones(len(self.stories))
+        if self.spec.half_life_unit == "decisions":
+            sixteenths = [math.floor(16 * k / length) for k in range(len(self.stories))]
+        else:
+            milliseconds = [int.from_bytes(id[:6], "big") for id in self.stories]
+            sixteenths = [1000 * ms // round(length * 62_500) for ms in milliseconds]
+        return 2.0 ** ((np.array(sixteenths) - max(sixteenths, default=0)) / 16)
 
 
 def read(events: list[Event]) -> dict[str, Bandit]:

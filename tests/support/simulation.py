@@ -40,6 +40,8 @@ SPECS = [
     Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), window=12 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=36 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), DelayedOFUGLM()),
+    Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), half_life=20.0, window=24 * 3600.0),
+    Spec.of(DIM, Gaussian(sd=0.5), Thompson(), half_life=3600.0 * 24, half_life_unit="seconds"),
     Spec.of(
         DIM, Bernoulli(), DelayedOFUGLM(), loop="conversion", window=8 * 3600.0, grace=6 * 3600.0
     ),
@@ -192,6 +194,11 @@ class World(Machines):
         name = self.rng.choice([*self.specs])
         old = self.specs[name]
         changes: dict[str, Any] = {"exploration": round(self.rng.random() / 3, 2)}
+        if self.rng.random() < 0.3:  # half a day, or ten decisions, or all is remembered again
+            half_life = self.rng.choice(
+                [(43_200.0, "seconds"), (10.0, "decisions"), (None, "seconds")]
+            )
+            changes |= dict(zip(("half_life", "half_life_unit"), half_life, strict=True))
         if old.window is not None:
             changes |= {"late": self.rng.choice(["keep", "revise"]), "window": old.window}
             changes["grace"] = self.rng.choice([old.grace, 0.0, 2 * 3600.0])

@@ -82,12 +82,12 @@ def check_counts(fold: Any, bandit: naive_ledger.Bandit) -> None:
 
 def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     """The estimate is the fit of exactly the rewards that should have been learnt."""
-    x, y = bandit.learnt()
+    x, y, weights = bandit.learnt()
     learner = fold.learner
     family, policy = bandit.spec.family["type"], learner.policy
     if family == "gaussian":
-        expected = naive.estimators.mle("gaussian", x, y, policy.lam)
+        expected = naive.estimators.mle("gaussian", x, y, policy.lam, weights=weights)
     else:  # the ridge is lam times the least slope of the mean, which is at the end
         kappa = naive.families.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
-        expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1)
+        expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1, weights)
     assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)

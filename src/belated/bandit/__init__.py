@@ -33,6 +33,7 @@ from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched, fitting
 from belated.learner import action_intervals, files
 from belated.learner.assumptions import AssumptionWarning, Broken
+from belated.learner.forgetting import half_life_of
 from belated.learner.learner import Learner
 from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import History, State
@@ -91,6 +92,11 @@ class Bandit:
     late
         With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
         ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
+    half_life, half_life_unit
+        The age of a decision at which its reward counts for half, in "decisions" of this bandit
+        (the default) or in "seconds"; None: nothing is forgotten. docs/how-to/forgetting.md says
+        what is counted how. If they are not given, the log's values stay; in a ledger they may be
+        changed at any time.
 
     Notes
     -----
@@ -129,6 +135,8 @@ class Bandit:
         grace: float | AsInLog = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
+        half_life: float | AsInLog | None = AS_IN_LOG,
+        half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
         self.family, self.max_norm = model.family, model.max_norm
@@ -140,18 +148,25 @@ class Bandit:
             "grace": grace,
             "default_reward": default_reward,
             "late": late,
+            "half_life": half_life,
+            "half_life_unit": half_life_unit,
         }
         settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
+        usual: dict[str, Any] = {**USUAL, **settings}
+        forgetting = half_life_of(usual["half_life"], usual["half_life_unit"])
+        if forgetting is not None:
+            settings["half_life"] = forgetting.length
         self._backend: Backend
         if ledger is not None:
             from belated.bandit.durable import Durable
 
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *model, own, rng, settings)
-        elif any(value != USUAL[key] for key, value in settings.items()):
+        elif any(usual[key] != USUAL[key] for key in ("window", "grace", "default_reward", "late")):
             raise TypeError("window, grace, default_reward and late: expected with ledger= only")
         else:
-            self._backend = InMemory(Learner(*model), fitting(own, model.policy), rng)
+            learner = Learner(*model, half_life=forgetting)
+            self._backend = InMemory(learner, fitting(own, model.policy), rng)
 
     # ------------------------------------------------------------------- deciding and learning
 
@@ -364,7 +379,10 @@ class Bandit:
 
     @property
     def W(self) -> Matrix:
-        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
+        """``lam I + sum of x x'`` over the decisions whose reward has returned.
+
+        With a half-life, each ``x x'`` counts by its weight.
+        """
         with self._lock:
             return reading.returned_design(self._backend.present())
 
@@ -372,7 +390,8 @@ class Bandit:
     def V(self) -> Matrix:
         """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
         with self._lock:
-            return reading.design(self._backend.present(), slice(None))
+            learner = self._backend.present()
+            return reading.design(learner, np.ones(learner.n_decided))
 
     @property
     def n_decided(self) -> int:
@@ -472,11 +491,12 @@ class Bandit:
         """Interval of the mean reward of an action, of the kind that ``interval_kind`` names.
 
         "confidence", for a policy with a confidence set: with probability 1 - delta all intervals
-        of all rounds hold at once, if its guarantee is intact (a true R, ``width_scale`` of 1 or
-        more). "posterior", for all others: the central 95 % of the mean reward given the rewards
-        that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
-        normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
-        approximation for others. It holds for this action and this time, without a proof.
+        of all rounds hold at once (with a half-life: those of each time by itself, while theta_star
+        stays), if its guarantee is intact (a true R, ``width_scale`` of 1 or more). "posterior",
+        for all others: the central 95 % of the mean reward given the rewards that have returned,
+        ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
+        the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
+        holds for this action and this time, without a proof.
 
         Parameters
         ----------
@@ -600,9 +620,15 @@ class Bandit:
                 max_norm=parts.max_norm,
                 features=parts.features,
                 groups=parts.groups,
+                half_life=parts.half_life,
+                half_life_unit=parts.half_life_unit,
             )
             learner = bandit._learner
-            learner.history = files.fill(learner.state, parts.arrays)
+            history = files.fill(learner.state, parts.arrays)
+            if len(history.y):  # an empty one has no room, and no weights
+                learner.history, learner.tick = history, parts.tick
+            if bool(len(learner.history.weight)) is not (learner.half_life is not None):
+                raise ValueError("weights without a half-life, or a half-life without weights")
             if same_stream:
                 stream.bit_generator.state = parts.stream
             bandit._backend = InMemory(learner, bandit.features, stream)

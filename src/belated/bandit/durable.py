@@ -28,7 +28,8 @@ from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
 
 # Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
-_GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "grace", "late"}
+_OPTIONAL = USUAL.keys() - {"default_reward"}
+_GIVEN = {"family", "policy", "dim", "max_norm", "features", *_OPTIONAL}
 
 
 class Durable:
@@ -47,7 +48,7 @@ class Durable:
     rng
         The stream from which the policy draws.
     settings
-        Those of ``policy``, ``window``, ``grace``, ``default_reward`` and ``late`` that were given.
+        Those of ``policy`` and of the settings in ``USUAL`` that were given.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
             f"{default}, as the log has it; what was learnt would mean something else. Make a "
             "bandit of another name",
         )
-    kept = set(Spec.__struct_fields__) - _GIVEN | ({"window", "grace", "late"} - settings.keys())
+    kept = set(Spec.__struct_fields__) - _GIVEN | (_OPTIONAL - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
     with suppress(ValueError):
         return old.changed_to(new)

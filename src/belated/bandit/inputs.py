@@ -15,12 +15,15 @@ from belated.features.rows import records_of
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
+# the settings of a new bandit
 USUAL = {
     "window": None,
     "grace": 0.0,
     "default_reward": None,
     "late": "keep",
-}  # the settings of a new bandit
+    "half_life": None,
+    "half_life_unit": "decisions",
+}
 
 
 class AsInLog(Enum):

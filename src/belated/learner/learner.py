@@ -16,6 +16,7 @@ from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
 from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
@@ -36,7 +37,6 @@ from belated.model.protocols import (
     choose,
     claims_set,
     derivatives,
-    hear_silence,
     in_groups,
     is_randomised,
     is_sparse,
@@ -64,6 +64,7 @@ from belated.model.steps import (
     is_within,
     learn_step,
     play_sparse_step,
+    remake_step,
 )
 from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import decision_set
@@ -120,6 +121,8 @@ class Learner:
     ----------
     dim, family, policy, max_norm, groups
         As in ``Bandit``.
+    half_life
+        See ``learner/forgetting.py``; None: nothing is forgotten.
     """
 
     def __init__(
@@ -129,6 +132,8 @@ class Learner:
         policy: Policy,
         max_norm: float,
         groups: Mapping[str, int] | None = None,
+        *,
+        half_life: HalfLife | None = None,
     ) -> None:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
@@ -143,6 +148,10 @@ class Learner:
             self.history = new_history(64, self.dim)
         state = first_state(self.policy, self.estimator, self.dim)
         self.state = state._replace(fit=in_groups(self.estimator, state.fit, self.groups))
+        self.half_life, self.tick = half_life, -1  # the latest tick of a decision
+        if half_life is not None:
+            refuse_forgetting(half_life, self.policy, self.estimator)
+            self.history = self.history._replace(weight=np.ones(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -193,7 +202,8 @@ class Learner:
     def decide(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Decision:
         """Choose a row of ``actions`` and record it; the id is the round, counted from 1.
 
-        ``weighed`` says whether the decision has the probability of every action.
+        ``weighed`` says whether the decision has the probability of every action. A learner that
+        forgets is asked by ``forgetting.decide_at``.
         """
         if self.is_sparse:
             options = self.options(actions)
@@ -245,7 +255,7 @@ class Learner:
             self.history = known = known._replace(silence=np.zeros(len(known.y)))
         known.silence[:] = 0.0
         known.silence[rows] = silence
-        hear_silence(self.estimator, self.family, self.state, known)
+        self.refresh()
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.
@@ -310,15 +320,35 @@ class Learner:
         return self.policy, self.state, self.history
 
     def fold(
-        self, moves: Integers, X: Rows, rows: Integers, rewards: Vector, last: Integers
+        self,
+        moves: Integers,
+        X: Rows,
+        rows: Integers,
+        rewards: Vector,
+        last: Integers,
+        weights: Vector | None = None,
     ) -> None:
-        """Take in a run of events; see ``fold_step``."""
+        """Take in a run of events; see ``fold_step``. ``weights`` are those of X, 1 by default."""
         if self.is_sparse:
             X = X if isinstance(X, SparseRows) else sparse(X)
             self.make_room(len(X.columns), X.columns.size)
         else:
             self.make_room(len(X))
+        if weights is not None:
+            self.history.weight[self.n_decided : self.n_decided + len(weights)] = weights
         fold_step(*self._to_fold(), moves, X, rows, rewards, last)
+
+    def refresh(self) -> None:
+        """Make the estimate anew from the history as it is, whose rewards or weights have changed.
+
+        Costs about one pass over the rewards that weigh anything.
+        """
+        remake_step(*self._to_refresh())
+
+    def _to_refresh(self) -> tuple[Any, ...]:
+        """Returns the arguments of ``remake_step``."""
+        lam = 1.0 if self.is_sparse else float(self.policy.lam)
+        return *self._to_fold()[1:], lam
 
     def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, Any]:
         """Returns the first arguments of ``fold_step``."""
@@ -330,7 +360,7 @@ class Learner:
         Feature k of ``other`` is feature ``places[k]`` of this one; the vectors that are taken over
         are zero in the further features. Costs a pass over the history, and one refit.
         """
-        n, y = other.n_decided, other.history.y
+        n, y, self.tick = other.n_decided, other.history.y, other.tick
         if n == 0:
             return  # nothing to take over, and the kernel for it may not be compiled yet
         if n >= MANY:
@@ -345,7 +375,8 @@ class Learner:
                 np.zeros(end - start, np.int64),
                 np.full(end - start, DECIDE, np.int64),
             )
-            self.fold(decided, rows, nothing, np.zeros(end - start), nothing)
+            weights = other.history.weight[start:end] if len(self.history.weight) else None
+            self.fold(decided, rows, nothing, np.zeros(end - start), nothing, weights)
         returned = np.flatnonzero(~np.isnan(y[:n]))
         last = np.zeros(len(returned), np.int64)
         last[-1:] = 1
@@ -361,6 +392,8 @@ class Learner:
             if not has_compiled(step, *arguments):
                 return False
         step = play_sparse_step if self.is_sparse else choose_step
+        if self.half_life is not None and not has_compiled(remake_step, *self._to_refresh()):
+            return False
         return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
 
     def warm_up(self) -> None:
@@ -380,6 +413,8 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
+        if self.half_life is not None:
+            self.refresh()
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from heapq import heappop, heappush
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from math import isfinite, isnan
 from operator import attrgetter
 from typing import Any
@@ -17,16 +17,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.core.types import Matrix
+from belated.core.types import Integers, Matrix
 from belated.features import Features
 from belated.learner import files
+from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Learner
-from belated.learner.rows import history_of
+from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
 from belated.ledger.growth import Earlier
-from belated.ledger.ids import to_text
+from belated.ledger.ids import times_of, to_text
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
 from belated.model.state import History
@@ -240,13 +241,17 @@ class Fold:
         state = files.flatten(learner.state, learner.history)
         in_state = [name for name in state if not name.startswith("history.")]
         files.copy_into({name: state[name] for name in in_state}, arrays)
-        if learner.is_sparse:
+        if not len(y):
+            pass  # the empty history of a new learner has room, and weights if it forgets
+        elif learner.is_sparse:
             learner.history = history_of(arrays, learner.dim)
         else:
             room = np.full(len(x), np.nan)
             room[: len(y)] = y
-            learner.history = History(x, room)
+            learner.history = History(x, room, weights_in_room(arrays, len(x)))
         self.ids = bytearray(arrays["ids"].tobytes())
+        if learner.half_life is not None and self.n_rows:
+            learner.tick = int(self._ticks(range(self.n_rows)).max())
         self.played = array("H", arrays["played"].tobytes())
         if not self.n_rows == len(self.played) == len(y) == learner.n_decided:
             raise ValueError(f"{self.n_rows} ids for {learner.n_decided} decisions")
@@ -286,7 +291,30 @@ class Fold:
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
             self.last_context = body.context
-        self._plan.decide(rows, xs)
+        self._plan_decisions(rows, xs)
+
+    def _plan_decisions(self, rows: range, xs: list[bytes]) -> None:
+        """Plan to take in decisions; where one begins a new tick, all before it is taken in."""
+        learner = self.learner
+        if learner.half_life is None or not xs:
+            self._plan.decide(rows, xs)
+            return
+        ticks = self._ticks(rows)
+        latest = np.maximum.accumulate(np.maximum(ticks, learner.tick))
+        weights = weights_at(latest - ticks)
+        begins = np.flatnonzero(np.diff(latest, prepend=learner.tick))
+        for first, end in pairwise([0, *begins.tolist(), len(xs)]):
+            if latest[first] > learner.tick:
+                self._flush()
+                reach(learner, int(latest[first]))
+            self._plan.decide(rows[first:end], xs[first:end])
+            self._plan.weights += weights[first:end].tolist()
+
+    def _ticks(self, rows: range) -> Integers:
+        """Returns the ticks of decisions. The time of a decision is the one in its id."""
+        assert self.learner.half_life is not None
+        times = times_of(self.ids[16 * rows.start : 16 * rows.stop])
+        return self.learner.half_life.tick(np.array(rows), times)
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
@@ -419,6 +447,9 @@ class Fold:
                 continue  # two processes changed it at once, differently: the first one counts
             if new.features != self.spec.features:
                 self._exchange_features(new)
+            if new.forgetting != self.spec.forgetting:
+                self._flush()
+                forget_by(self.learner, new.forgetting, lambda: times_of(self.ids))
             self.spec, self.support = new, new.support(self._types)
 
     def _exchange_features(self, new: Spec) -> None:
@@ -450,6 +481,7 @@ class Fold:
             np.array(plan.rows, np.int64),
             np.array(plan.rewards),
             np.array(plan.last, np.int64),
+            np.array(plan.weights) if plan.weights else None,
         )
         self._plan = Plan()
 

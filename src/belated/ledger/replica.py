@@ -346,7 +346,8 @@ class Replica:
             spec = self.folds[name].spec.changed_to(spec)
             if self.folds[name].spec == spec:
                 return None
-        return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=msgspec.json.encode(spec))
+        body = msgspec.json.encode(spec.as_kept())
+        return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=body)
 
     def register(self, name: str, put: Mapping[str, Any], drop: Iterable[str] = ()) -> None:
         """Register actions by name, with their features, and withdraw others."""

@@ -13,6 +13,7 @@ from belated.features.growing import grown
 from belated.wire import LONGEST_WINDOW, Settings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner.forgetting import HalfLife
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
@@ -22,9 +23,9 @@ CHOICES = {
     for name, kind in get_type_hints(Settings).items()
     if get_origin(kind) is Literal
 }
-# Another value would give the past another meaning, so it needs a new bandit.
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
-LATER = ("grace",)
+LATER = ("grace", "half_life", "half_life_unit")
+# Another value would give the past another meaning, so it needs a new bandit.
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
 
@@ -97,10 +98,19 @@ class Spec(Settings, frozen=True):
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
-        learner = Learner(self.dim, family, policy, self.max_norm, self._groups())
+        learner = Learner(
+            *(self.dim, family, policy, self.max_norm, self._groups()), half_life=self.forgetting
+        )
         self._check_policy(learner)
         self._check_loop(learner)
         return learner
+
+    @property
+    def forgetting(self) -> "HalfLife | None":
+        """The age at which the reward of a decision counts for half; None: nothing is forgotten."""
+        from belated.learner.forgetting import half_life_of
+
+        return half_life_of(self.half_life, self.half_life_unit)
 
     @property
     def bound(self) -> float:

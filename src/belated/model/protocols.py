@@ -218,16 +218,18 @@ def revise_row(
 
 
 @generic
-def hear_silence(estimator: Any, family: Any, state: State, history: Any) -> None:
-    """Makes the estimate anew after the silence of open rows has changed: they have grown older.
+def remake(estimator: Any, family: Any, state: State, history: Any) -> None:
+    """Computes ``state.fit`` anew from the returned rewards and their weights.
 
-    An estimator with a case learns from silence: see ``silence_derivatives``.
+    ``W`` has been made anew, ``state.theta`` is still the old estimate, and ``refit`` follows. An
+    estimator with a case counts each reward by its weight everywhere: ``weight_of``.
     """
 
 
 def can_hear_silence(estimator: Estimator, family: Family) -> bool:
     """Return whether open decisions can say something to this estimator."""
-    return type(estimator) in hear_silence.cases and type(family) in silence_derivatives.cases
+    hears = bool(getattr(estimator, "hears_silence", False))
+    return hears and type(family) in silence_derivatives.cases
 
 
 def can_revise(estimator: Estimator) -> bool:

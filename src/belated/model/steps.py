@@ -21,6 +21,7 @@ from belated.model.protocols import (
     probabilities,
     radius,
     refit,
+    remake,
     remember,
     revise_row,
     score_law,
@@ -36,6 +37,7 @@ from belated.model.state import (
     absorb,
     new_state,
     put,
+    remake_design,
 )
 from belated.numerics.gaussian_scores import fill_chances, highest_draw
 from belated.numerics.pruning import DecisionSet, decision_set, renew
@@ -246,6 +248,17 @@ def learn_step(
     """Absorb the rewards of these history rows, then bring the estimate up to date once."""
     for k in range(rows.shape[0]):
         take_reward(estimator, family, state, history, rows[k], rewards[k])
+    catch_up(estimator, family, state, history)
+
+
+@kernel
+def remake_step(estimator: Any, family: Any, state: State, history: Any, lam: float) -> None:
+    """Makes the estimate anew from the history as it is: rewards or weights have changed.
+
+    ``lam`` is the ridge of ``W``. Costs about one pass over the rewards that weigh anything.
+    """
+    remake_design(history, state, lam)
+    remake(estimator, family, state, history)
     catch_up(estimator, family, state, history)
 
 

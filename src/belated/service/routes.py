@@ -289,7 +289,9 @@ def _add_bandits(api: Api, service: Service) -> None:
             learner = await asyncio.to_thread(checked_learner, spec)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
-        if learner.is_compiled:
+        if not is_new and not learner.is_compiled:  # it decides on while the kernels to forget come
+            await asyncio.to_thread(service.compiling.compile, path.name, spec, learner)
+        elif learner.is_compiled:
             await asyncio.to_thread(learner.warm_up)  # loads what is on disk
         await service.settled()
         try:

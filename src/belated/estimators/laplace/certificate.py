@@ -37,7 +37,7 @@ from belated.estimators.laplace.fit import (
     far,
 )
 from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
-from belated.model.protocols import RARE, hear_silence, refit, self_concordance
+from belated.model.protocols import RARE, refit, remake, self_concordance
 from belated.model.state import ERROR, OBSERVED, SLACK, State
 
 RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
@@ -82,6 +82,11 @@ def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     _refit_with_room(estimator, family, state, history)
 
 
+@remake.case(Laplace)
+def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None:
+    renew(estimator, family, state, history)
+
+
 @allocating_kernel
 def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     fit, n = state.fit, state.counts[OBSERVED]
@@ -103,12 +108,6 @@ def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any
         error, _ = _land(family, state, peaks, origin)
     state.scalars[ERROR] = error if _is_rare(state, error, peaks) else math.inf
     state.scalars[SLACK] = math.nan  # no matrix W is kept
-
-
-@hear_silence.case(Laplace)
-def _hear_silence(estimator: Laplace, family: Any, state: State, history: Any) -> None:
-    renew(estimator, family, state, history)
-    _refit_with_room(estimator, family, state, history)
 
 
 @kernel

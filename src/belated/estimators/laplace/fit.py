@@ -2,11 +2,11 @@
 
 The prior is theta_j ~ N(0, 1 / precision of its group). With phi the dispersion, the mode minimises
 
-    F(theta) = sum over returned rounds of [b(x'theta) - y x'theta] / phi
+    F(theta) = sum over returned rounds of w [b(x'theta) - y x'theta] / phi
                + sum over features of precision_j theta_j^2 / 2,
 
-where open rounds, too, have terms if their silence says something (``silence.py``).
-
+w the weight of a round, 1 where nothing is forgotten. Open rounds, too, have terms if their silence
+says something (``silence.py``).
 Two points are kept. ``center`` is where the Hessian is taken, over *all* returned rewards: S is
 its inverse. ``ref`` is where the gradient is known, over all returned rewards, too. The mode is
 taken to be ref + step with step = -S gradient, Newton's step from ref with the Hessian at center. A
@@ -34,7 +34,7 @@ from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
-from belated.model.state import State, end_silence, silence_of
+from belated.model.state import State, end_silence, silence_of, weight_of
 from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import add_column, subtract_squares
 
@@ -76,6 +76,11 @@ class Laplace(NamedTuple):
     @property
     def order_matters(self) -> bool:
         """True: a prior that is learnt depends on what had returned when it was learnt last."""
+        return True
+
+    @property
+    def hears_silence(self) -> bool:
+        """True: open decisions have terms, too."""
         return True
 
     @property
@@ -228,12 +233,13 @@ def _take_in_row(
     fit = state.fit
     phi = fit.scalars[DISPERSION]
     note_length(fit, history, row)
-    weight = derivatives(family, inner(history, row, fit.center))[1] / phi
-    residual = (derivatives(family, inner(history, row, fit.ref))[0] - y) / phi
+    own = weight_of(history, row)
+    weight = own * (derivatives(family, inner(history, row, fit.center))[1] / phi)
+    residual = own * ((derivatives(family, inner(history, row, fit.ref))[0] - y) / phi)
     due = silence_of(history, row)
     if due > 0.0:  # the row counted before: its reward takes the place of its silence
-        weight -= silent_weight(family, inner(history, row, fit.center), due) / phi
-        residual -= silent_pull(family, inner(history, row, fit.ref), due) / phi
+        weight -= own * (silent_weight(family, inner(history, row, fit.center), due) / phi)
+        residual -= own * (silent_pull(family, inner(history, row, fit.ref), due) / phi)
         end_silence(history, row)
         fit.scalars[SILENT] -= 1.0
     for k in range(n_entries(history, row)):
@@ -252,7 +258,7 @@ def _revise_row(
     estimator: Laplace, family: Any, state: State, history: Any, row: int, old: float, new: float
 ) -> None:
     fit = state.fit
-    change = (new - old) / fit.scalars[DISPERSION]
+    change = weight_of(history, row) * ((new - old) / fit.scalars[DISPERSION])
     for k in range(n_entries(history, row)):
         j, value = entry(history, row, k)
         fit.gradient[j] -= change * value

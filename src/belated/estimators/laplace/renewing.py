@@ -42,7 +42,16 @@ from belated.estimators.laplace.fit import (
 )
 from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, refit_exactly, self_concordance
-from belated.model.state import DECIDED, OBSERVED, PASSES, ROWS, State, silence_of
+from belated.model.state import (
+    DECIDED,
+    OBSERVED,
+    PASSES,
+    ROWS,
+    State,
+    counts_for,
+    silence_of,
+    weight_of,
+)
 from belated.numerics.linalg import copy
 from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import invert, multiply
@@ -62,13 +71,14 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
     for j in range(ref.shape[0]):
         gradient[j] = fit.precision[fit.group[j]] * ref[j]
     for row in range(state.counts[DECIDED]):
-        y, due, residual = history.y[row], silence_of(history, row), 0.0
-        if y == y:  # returned
-            residual = (derivatives(family, inner(history, row, ref))[0] - y) / phi
+        due, pull = silence_of(history, row), 0.0
+        if counts_for(history, row):
+            pull = derivatives(family, inner(history, row, ref))[0] - history.y[row]
         elif due > 0.0:
-            residual = silent_pull(family, inner(history, row, ref), due) / phi
+            pull = silent_pull(family, inner(history, row, ref), due)
         else:
             continue
+        residual = weight_of(history, row) * (pull / phi)
         for k in range(n_entries(history, row)):
             j, value = entry(history, row, k)
             gradient[j] += residual * value
@@ -108,13 +118,14 @@ def _invert_hessian(family: Any, state: State, history: Any) -> None:
             row[j] = 0.0
         row[0] = 1.0 / precision if few else precision
     for row in range(state.counts[DECIDED]):
-        due, weight = silence_of(history, row), 0.0
-        if history.y[row] == history.y[row]:
-            weight = derivatives(family, inner(history, row, center))[1] / phi
+        due, slope = silence_of(history, row), 0.0
+        if counts_for(history, row):
+            slope = derivatives(family, inner(history, row, center))[1]
         elif due > 0.0:
-            weight = silent_weight(family, inner(history, row, center), due) / phi
+            slope = silent_weight(family, inner(history, row, center), due)
         else:
             continue
+        weight = weight_of(history, row) * (slope / phi)
         if few:
             add_square(fit, history, row, weight)
         else:
@@ -144,7 +155,7 @@ def _note_extremes(fit: LaplaceFit, history: Any, n: int) -> None:
         silent = silence_of(history, row) > 0.0
         if silent:
             highest = max(highest, inner(history, row, fit.center))
-        if silent or history.y[row] == history.y[row]:
+        if silent or counts_for(history, row):
             variance = max(variance, variance_of(fit, history, row))
     fit.scalars[VARIANCE], fit.scalars[HIGHEST] = variance, highest
 
@@ -195,16 +206,17 @@ def _learn_dispersion(
     estimator: Laplace, family: Any, state: State, history: Any, determined: float
 ) -> None:
     """Learns phi from the residuals, and the unit of the prior from the spread of the rewards."""
-    fit, n, total, square, residuals = state.fit, 0, 0.0, 0.0, 0.0
+    fit, n, total, square, residuals = state.fit, 0.0, 0.0, 0.0, 0.0  # n: the sum of weights
     for row in range(state.counts[DECIDED]):
-        y = history.y[row]
-        if y == y:
-            n += 1
+        if counts_for(history, row):
+            y, weight = history.y[row], weight_of(history, row)
+            n += weight
             change = y - total
-            total += change / n  # Welford's mean
-            square += change * (y - total)
-            residuals += (y - derivatives(family, inner(history, row, state.theta))[0]) ** 2
-    if n < 2 or square <= 0.0:
+            total += weight * (change / n)  # Welford's mean
+            square += weight * (change * (y - total))
+            error = y - derivatives(family, inner(history, row, state.theta))[0]
+            residuals += weight * error**2
+    if n < 2.0 or square <= 0.0:
         return
     spread = square / (n - 1.0)
     fit.scalars[UNIT] = math.sqrt(spread)

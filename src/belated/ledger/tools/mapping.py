@@ -114,7 +114,7 @@ class Translator:
         self.name, self.spec, self.actions = name, bandit.spec, bandit.actions
         self.mapping, self.latest = mapping, now + DAY
         self.support = files.rebuild("FAMILIES", self.spec.family, []).support
-        self._is_sparse = self.spec.is_sparse
+        self._is_sparse, self._bound = self.spec.is_sparse, self.spec.bound
         self.places = {action: place for place, action in enumerate(self.actions.listed)}
         self.unmatched = UnmatchedCounts(by_row=True)  # features of rows that became zeros
         self.actions.count_in(self.unmatched)
@@ -217,15 +217,15 @@ class Translator:
             return [_or_reason(self._transformed_vector, row) for row in rows]
 
     def _given_vector(self, row: _Cells) -> bytes:
-        columns, spec = self.mapping.vector, self.spec
+        columns, dim = self.mapping.vector, self.spec.dim
         values: Any = [row.row.get(column) for column in columns]
         if len(columns) == 1 and hasattr(values[0], "__len__"):
             (values,) = values  # a column of lists
-        if len(values) != spec.dim:
-            raise wrong("--vector", values, f"{spec.dim} numbers")
+        if len(values) != dim:
+            raise wrong("--vector", values, f"{dim} numbers")
         x = array("d", values)
-        if not math.hypot(*x) <= spec.bound * NORM_ROUNDING:
-            raise wrong("--vector", values, f"finite numbers, of norm {spec.bound:g} at most")
+        if not math.hypot(*x) <= self._bound * NORM_ROUNDING:
+            raise wrong("--vector", values, f"finite numbers, of norm {self._bound:g} at most")
         return x.tobytes()
 
     def _registered_vector(self, row: _Cells) -> bytes:

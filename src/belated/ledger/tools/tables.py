@@ -67,7 +67,7 @@ def _csv_rows(path: Path, texts: Collection[str], share: Share) -> Iterator[Row]
         reader = csv.reader(file, strict=True)
         try:
             names = next(reader, [])
-            plain = [name in texts for name in names]
+            plain = [(place, name) for place, name in enumerate(names) if name in texts]
             first = reader.line_num + 1  # a row may have several lines, in quotes
             for values in reader:
                 line, first = first, reader.line_num + 1
@@ -75,10 +75,9 @@ def _csv_rows(path: Path, texts: Collection[str], share: Share) -> Iterator[Row]
                     said = f"{len(values)} cells: expected {len(names)}, as in the first line"
                     yield Row(line, {}, said)
                     continue
-                cells = {
-                    name: value if is_text else typed(value)
-                    for name, value, is_text in zip(names, values, plain, strict=True)
-                }
+                cells = dict(zip(names, map(typed, values), strict=True))
+                for place, name in plain:
+                    cells[name] = values[place]
                 yield Row(line, cells)
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None

@@ -97,6 +97,11 @@ class Bandit:
         (the default) or in "seconds"; None: nothing is forgotten. docs/how-to/forgetting.md says
         what is counted how. If they are not given, the log's values stay; in a ledger they may be
         changed at any time.
+    open
+        With a ledger and a ``default_reward`` of 0: whether a decision counts for nothing while its
+        window is open ("hold"), or the more like a failure the more conversions should have come at
+        its age ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not
+        given, the log's value stays; a new bandit has "hold".
 
     Notes
     -----
@@ -137,6 +142,7 @@ class Bandit:
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
         half_life: float | AsInLog | None = AS_IN_LOG,
         half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
+        open: Literal["hold", "silence"] | AsInLog = AS_IN_LOG,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
         self.family, self.max_norm = model.family, model.max_norm
@@ -150,6 +156,7 @@ class Bandit:
             "late": late,
             "half_life": half_life,
             "half_life_unit": half_life_unit,
+            "open": open,
         }
         settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
         usual: dict[str, Any] = {**USUAL, **settings}
@@ -162,8 +169,10 @@ class Bandit:
 
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *model, own, rng, settings)
-        elif any(usual[key] != USUAL[key] for key in ("window", "grace", "default_reward", "late")):
-            raise TypeError("window, grace, default_reward and late: expected with ledger= only")
+        elif any(usual[key] != USUAL[key] for key in USUAL if not key.startswith("half_life")):
+            raise TypeError(
+                "window, grace, default_reward, late and open: expected with ledger= only"
+            )
         else:
             learner = Learner(*model, half_life=forgetting)
             self._backend = InMemory(learner, fitting(own, model.policy), rng)

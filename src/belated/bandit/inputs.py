@@ -23,6 +23,7 @@ USUAL = {
     "late": "keep",
     "half_life": None,
     "half_life_unit": "decisions",
+    "open": "hold",
 }
 
 

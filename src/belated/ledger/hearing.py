@@ -74,10 +74,13 @@ class Hearing:
     def closed(self, row: int, reward: float) -> None:
         """Note that a window closed without a reward, or that another reward is to be learnt."""
         self.rewards[row] = reward
+        if reward == 0.0 and self.codes[row] != NEVER:
+            self.codes[row] = 0
 
     def cancelled(self, row: int) -> None:
         """Note that no reward is waited for."""
         self.codes[row] = NEVER
+        self.rewards.pop(row, None)
 
     def begins(self, time: int, dim: int) -> bool:
         """Return whether a tick begins with a decision at this time."""
@@ -124,6 +127,13 @@ class Hearing:
         delays = codes[came].astype(np.int64)
         within = law_of_cells(delays, cells, groups[came], n_groups, CELLS)
         return DelayLaw(float(self.window), within, len(came))
+
+    def hear_again(self, learner: Learner, old: Learner) -> None:
+        """Let a learner that took over the history of another hear what that one has heard."""
+        silence = old.history.silence[: old.n_decided]
+        rows = np.flatnonzero(silence > 0.0)
+        if len(rows):
+            learner.hear(rows, silence[rows])
 
     # ------------------------------------------------------------------------------- snapshots
 

@@ -12,7 +12,7 @@ from belated.learner.learner import Learner
 from belated.learner.rows import arrays_of, history_of, rows_between
 from belated.model.protocols import RARE, derivatives, silence_derivatives
 from belated.model.state import ERROR
-from belated.policies import AdaptiveThompson
+from belated.policies import AdaptiveThompson, Thompson
 from naive.silence import mode_by_em, silence_slopes
 
 FIXED = AdaptiveThompson(prior_sd=0.7, strength=1e12)
@@ -187,9 +187,11 @@ def test_silence_of_full_age_is_a_failure():
 
 
 def test_gaussian_rewards_say_nothing_by_silence():
-    learner = Learner(2, Gaussian(sd=1.0), FIXED, 1.0, {"a": 1, "intercept": 1})
-    assert not learner.can_hear_silence
-    assert Learner(2, Poisson(), FIXED, 1.0, {"a": 1, "intercept": 1}).can_hear_silence
+    with pytest.raises(ValueError, match="open = 'silence': expected 'hold': AdaptiveThompson"):
+        Learner(2, Gaussian(sd=1.0), FIXED, 1.0, hears=True)
+    with pytest.raises(ValueError, match="Thompson of Bernoulli rewards learns nothing from"):
+        Learner(2, Bernoulli(), Thompson(), 1.0, hears=True)
+    assert Learner(2, Poisson(), FIXED, 1.0, hears=True).hears
 
 
 def test_silence_is_kept_in_files_and_longer_histories():

@@ -146,6 +146,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The age of a decision at which its reward counts for half; None: nothing is forgotten.
     half_life_unit
         What ``half_life`` counts: "decisions" of this bandit, or "seconds".
+    open
+        What a decision of a conversion loop counts for while its window is open: "hold", nothing,
+        or "silence", the more like a failure the more conversions should have come at its age.
     """
 
     family: Any
@@ -185,6 +188,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_life_unit: Annotated[
         Literal["decisions", "seconds"], Meta(description="Of half_life: decisions or seconds.")
     ] = "decisions"
+    open: Annotated[
+        Literal["hold", "silence"], Meta(description="Open decisions: hold or silence.")
+    ] = "hold"
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):

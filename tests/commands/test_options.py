@@ -35,6 +35,7 @@ fallback = "b"
 log_actions = true
 half_life = 2.5
 half_life_unit = "seconds"
+open = "hold"
 features = { hashed = { user = 2 } }
 """
 IN_THE_LOG = (

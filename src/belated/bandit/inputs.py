@@ -24,8 +24,16 @@ USUAL = {
     "combine": None,
     "half_life": None,
     "half_life_unit": "decisions",
+    "open": "hold",
 }
-DURABLE = ("window", "grace", "default_reward", "late", "combine")  # those that need a ledger
+DURABLE = (
+    "window",
+    "grace",
+    "default_reward",
+    "late",
+    "combine",
+    "open",
+)  # those that need a ledger
 
 
 class AsInLog(Enum):

@@ -32,6 +32,7 @@ from belated.model.protocols import (
     Family,
     Policy,
     ResolvedPolicy,
+    can_hear_silence,
     can_revise,
     choose,
     claims_set,
@@ -122,6 +123,8 @@ class Learner:
         As in ``Bandit``.
     half_life
         See ``learner/forgetting.py``; None: nothing is forgotten.
+    hears
+        Whether open decisions say something by their silence: see ``hear``.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class Learner:
         groups: Mapping[str, int] | None = None,
         *,
         half_life: HalfLife | None = None,
+        hears: bool = False,
     ) -> None:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
@@ -151,6 +155,12 @@ class Learner:
         if half_life is not None:
             refuse_forgetting(half_life, self.policy, self.estimator)
             self.history = self.history._replace(weight=np.ones(len(self.history.y)))
+        self.hears = hears
+        if hears:
+            if not can_hear_silence(self.estimator, family):
+                kind = f"{type(self.policy).__name__} of {type(family).__name__} rewards"
+                raise wrong("open", "silence", f"'hold': {kind} learns nothing from silence")
+            self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -238,6 +248,18 @@ class Learner:
         """Take in rewards, by row of the history, and bring the estimate up to date once."""
         rows, values = np.array(list(rewards), np.int64), np.array(list(rewards.values()))
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
+
+    def hear(self, rows: Integers, silence: Vector) -> None:
+        """Let these open rows of the history be silent, and no others; renews the estimate.
+
+        ``silence`` holds the share of rewards that should have come at the age of each.
+        """
+        known = self.history
+        if not len(known.silence):
+            self.history = known = known._replace(silence=np.zeros(len(known.y)))
+        known.silence[:] = 0.0
+        known.silence[rows] = silence
+        self.refresh()
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.
@@ -376,7 +398,8 @@ class Learner:
             if not has_compiled(step, *arguments):
                 return False
         step = play_sparse_step if self.is_sparse else choose_step
-        if self.half_life is not None and not has_compiled(remake_step, *self._to_refresh()):
+        refreshes = self.half_life is not None or self.hears
+        if refreshes and not has_compiled(remake_step, *self._to_refresh()):
             return False
         return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
 
@@ -397,7 +420,7 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
-        if self.half_life is not None:
+        if self.half_life is not None or self.hears:
             self.refresh()
 
     def _to_choose(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from belated.core.arguments import shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
-from belated.model.state import NO_WEIGHTS, History, SparseHistory
+from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
 
 WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
 
@@ -105,6 +105,7 @@ def arrays_of(history: Any, decided: int) -> dict[str, Any]:
         "history.columns": history.columns[:entries],
         "history.values": history.values[:entries],
         "history.y": history.y[:decided],
+        **({"history.silence": history.silence[:decided]} if len(history.silence) else {}),
     } | weights
 
 
@@ -137,4 +138,7 @@ def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
         )
     if len(columns) and not 0 <= columns.min() <= columns.max() < dim:
         raise ValueError(f"columns beyond {shown(dim)} features")
-    return SparseHistory(*map(np.array, (starts, columns, values, y, weight)))
+    silence = arrays.get("history.silence", NO_SILENCE)
+    if len(silence) not in (0, len(y)) or not ((silence >= 0.0) & (silence <= 1.0)).all():
+        raise ValueError(f"history of {len(y)} rounds, {len(silence)} silences")
+    return SparseHistory(*map(np.array, (starts, columns, values, y, weight, silence)))

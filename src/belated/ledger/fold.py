@@ -27,6 +27,7 @@ from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
 from belated.ledger.growth import Earlier
+from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
@@ -107,6 +108,7 @@ class Fold:
         self._windows: list[tuple[int, bytes]] = []  # a heap of closing times, soonest first
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
+        self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -201,6 +203,9 @@ class Fold:
         for name, numbers in files.flatten(learner.state, learner.history).items():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(numbers).tobytes())
+        if self.hearing is not None:
+            digest.update(self.hearing.codes)
+            digest.update(self.hearing.groups)
         return digest.hexdigest()
 
     def header(self) -> dict[str, Any]:
@@ -214,6 +219,7 @@ class Fold:
             "delays": self.delays,
             "statistics": self.statistics.to_dict(),
             **({"earlier": earlier} if (earlier := self.earlier.listed()) else {}),
+            **({} if self.hearing is None else {"hearing": self.hearing.header()}),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -230,6 +236,7 @@ class Fold:
             "played": np.array(self.played, np.uint16),
             "pending": np.frombuffer(b"".join(parts), np.uint8),
             "pending_parts": np.array([len(part) for part in parts], np.int64),
+            **({} if self.hearing is None else self.hearing.arrays()),
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
@@ -265,6 +272,8 @@ class Fold:
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
+        if self.hearing is not None:
+            self.hearing.restore(header["hearing"], arrays)
 
     def let_go(self) -> None:
         """Free pending decisions bit by bit: to free a million at once would stop all threads."""
@@ -278,11 +287,19 @@ class Fold:
     def _decided(self, events: list[Event]) -> None:
         there = [event for event in events if event.id]
         self.counts.erased += len(events) - len(there)
-        rows, xs = range(self.n_rows, self.n_rows + len(there)), []
+        rows = range(self.n_rows, self.n_rows + len(there))
+        xs: list[bytes] = []
         body, encoded = None, b""
         for row, event in zip(rows, there, strict=True):
             if body is None or event.body is not encoded:  # decisions of one moment share theirs
                 body, encoded = _decided.decode(event.body), event.body
+            if self.hearing is not None:
+                if self.hearing.begins(event.time, self.spec.dim):
+                    self._plan_decisions(range(row - len(xs), row), xs)
+                    xs = []
+                    self._flush()
+                    self.hearing.take_in(self.learner, times_of(self.ids), event.time)
+                self.hearing.decided(body.action)
             xs.append(self.earlier.present(body.x))
             self.ids += event.id
             window = event.due, body.action, None, False, event.closes
@@ -291,7 +308,7 @@ class Fold:
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
             self.last_context = body.context
-        self._plan_decisions(rows, xs)
+        self._plan_decisions(range(rows.stop - len(xs), rows.stop), xs)
 
     def _plan_decisions(self, rows: range, xs: list[bytes]) -> None:
         """Plan to take in decisions; where one begins a new tick, all before it is taken in."""
@@ -347,6 +364,8 @@ class Fold:
             returned.append((id, pending.time, time, pending.action, value))
             if conversion:
                 self._hold(pending, value)
+                if self.hearing is not None:
+                    self.hearing.rewarded(pending.row, value, event.written - pending.time)
             else:
                 del waiting[id]
                 settled.append(pending.time)
@@ -365,7 +384,10 @@ class Fold:
                 self.counts.expired += 1
                 closed = event.time if pending.due is None else pending.due
                 self._noted.expired.append((event.id, pending.time, closed, pending.action))
-            if self.spec.loop == "conversion":
+            if self.hearing is not None:
+                if held is None:
+                    self.hearing.closed(pending.row, self.spec.default_reward)
+            elif self.spec.loop == "conversion":
                 rows.append(pending.row)
                 rewards.append(self.spec.default_reward if held is None else held)
         self._plan.learn(rows, rewards)
@@ -375,6 +397,8 @@ class Fold:
             pending = self._done_with(event.id)
             if pending is not None:
                 self.counts.cancelled += 1
+                if self.hearing is not None:
+                    self.hearing.cancelled(pending.row)
                 self._noted.cancelled.append((event.id, pending.time, event.time))
 
     def _revised(self, events: list[Event]) -> None:
@@ -398,6 +422,8 @@ class Fold:
                 self._noted.revised.append((event.time, pending.row, pending.held, value))
             if self.spec.loop == "conversion":
                 self._hold(pending, value)
+                if self.hearing is not None:
+                    self.hearing.closed(pending.row, value)
             else:
                 del self.pending[event.id]
                 self._noted.settled.append(pending.time)
@@ -424,9 +450,13 @@ class Fold:
         """Learn another reward for a row, or the first one for a row that had been given up."""
         self._flush()  # the reward in the history must be the present one
         row = self._row(event.id)
-        known = float(self.learner.history.y[row])
+        heard = None if self.hearing is None else self.hearing.rewards.get(row)
+        known = float(self.learner.history.y[row]) if heard is None else heard
         before = None if isnan(known) else known
         self._noted.revised.append((event.time, row, before, reward))
+        if self.hearing is not None and heard is not None:
+            self.hearing.closed(row, reward)
+            return
         self._plan.learn([row], [reward], LEARN if before is None else REVISE)
 
     def _row(self, id: bytes) -> int:
@@ -466,6 +496,8 @@ class Fold:
                 learner = new.learner(self._types)
                 # This depends on the history alone, so it is the same wherever the log is read.
                 learner.take_over(self.learner, self.earlier.grow(old, features))
+                if self.hearing is not None:
+                    self.hearing.hear_again(learner, self.learner)
                 self.learner = learner
             self.actions.exchange(features)
 

@@ -24,9 +24,12 @@ CHOICES = {
     if get_origin(kind) is Literal
 }
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
-LATER = ("grace", "combine", "half_life", "half_life_unit")
+LATER = ("grace", "combine", "half_life", "half_life_unit", "open")
 # Another value would give the past another meaning, so it needs a new bandit.
-FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward", "combine")
+FIXED = (
+    *("family", "policy", "dim", "max_norm", "features"),
+    *("loop", "default_reward", "combine", "open"),
+)
 COMBINE = ("first", "last", "sum", "max")
 
 
@@ -100,7 +103,9 @@ class Spec(Settings, frozen=True):
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
         learner = Learner(
-            *(self.dim, family, policy, self.max_norm, self._groups()), half_life=self.forgetting
+            *(self.dim, family, policy, self.max_norm, self._groups()),
+            half_life=self.forgetting,
+            hears=self.open == "silence",
         )
         self._check_policy(learner)
         self._check_loop(learner)
@@ -132,6 +137,14 @@ class Spec(Settings, frozen=True):
             return None, None
         due = now + round(self.window * 1e6)
         return due, due + round(self.grace * 1e6)
+
+    @property
+    def closes_after(self) -> int:
+        """Window and grace together, in microseconds; only for a bandit with a window."""
+        due, closes = self.window_at(0)
+        assert due is not None
+        assert closes is not None
+        return closes
 
     def as_kept(self) -> dict[str, Any]:
         """Returns all settings, without those that no log of version 0.1 has and nobody set."""
@@ -177,6 +190,11 @@ class Spec(Settings, frozen=True):
             support = learner.family.support
             if not support.contains(self.default_reward):
                 raise wrong("default_reward", self.default_reward, str(support))
+        if self.open == "silence":
+            if self.loop != "conversion":
+                raise wrong("open", self.open, "'hold' in a loop with explicit rewards")
+            if self.default_reward != 0.0:
+                raise wrong("default_reward", self.default_reward, "0 where open = 'silence'")
         if self.late == "revise" and not learner.can_revise:
             raise ValueError(
                 f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "
@@ -215,7 +233,8 @@ class Spec(Settings, frozen=True):
         would give the past another meaning.
         """
         may_grow = _can_grow(self.features) and _can_grow(new.features)
-        for name in FIXED:
+        # what was heard of silence is kept in shares of the window
+        for name in (*FIXED, "window", "grace") if self.open == "silence" else FIXED:
             if may_grow and name in ("dim", "features"):
                 continue
             old, wanted = (spec._lasting(name) for spec in (self, new))

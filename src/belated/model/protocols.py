@@ -5,6 +5,7 @@ cases it registers here, ``@choose.case(MyPolicy)``. Whatever only Python needs 
 names, moments) is a method of the NamedTuple, listed in the ``Protocol`` classes below.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -124,6 +125,21 @@ def concordance(family: Any, bound: float) -> tuple[float, float]:
     return M, M * M
 
 
+@generic_with_default
+def silence_derivatives(family: Any, z: float, F: float) -> tuple[float, float]:
+    """First two derivatives in z of -log P(silence) of a decision, F the share due at its age.
+
+    Of the rewards other than zero the share F comes within the age of the decision, so a decision
+    is silent if its reward is zero or has not come yet. A family without a case learns nothing
+    from silence. Where z is at most ``RARE`` a case must be self-concordant, the second derivative
+    bounding the third.
+    """
+    return 0.0, 0.0
+
+
+RARE = -math.log(2.0)  # p = 1 / 3 for conversions, a mean of 1 / 2 for counts
+
+
 @inlined_kernel
 def mean(family: Any, z: float) -> float:
     """mu(z): expected reward at linear predictor ``z``."""
@@ -208,6 +224,12 @@ def remake(estimator: Any, family: Any, state: State, history: Any) -> None:
     ``W`` has been made anew, ``state.theta`` is still the old estimate, and ``refit`` follows. An
     estimator with a case counts each reward by its weight everywhere: ``weight_of``.
     """
+
+
+def can_hear_silence(estimator: Estimator, family: Family) -> bool:
+    """Return whether open decisions can say something to this estimator."""
+    hears = bool(getattr(estimator, "hears_silence", False))
+    return hears and type(family) in silence_derivatives.cases
 
 
 def can_revise(estimator: Estimator) -> bool:

@@ -49,14 +49,23 @@ class History(NamedTuple):
     weight: Vector = NO_WEIGHTS  # (capacity,) what a reward counts for; empty: 1 each
 
 
+NO_SILENCE = np.zeros(0)  # open decisions say nothing
+
+
 class SparseHistory(NamedTuple):
-    """The same, each row as the list of its nonzero entries, one after the other."""
+    """The same, each row as the list of its nonzero entries, one after the other.
+
+    ``silence`` holds, for an open decision, the share of rewards that should have come at its age,
+    which is what its silence says: 0, which is nothing, for a decision just made, and for a closed
+    one; 1 says that none will come. It is empty where open decisions say nothing.
+    """
 
     starts: Integers  # (capacity + 1,) int64, the first entry of each row
     columns: Integers  # (entries,) int32
     values: Vector  # (entries,)
     y: Vector  # (capacity,)
     weight: Vector = NO_WEIGHTS  # (capacity,)
+    silence: Vector = NO_SILENCE  # (capacity,)
 
 
 class Nothing(NamedTuple):
@@ -119,17 +128,18 @@ def _longer(weight: Vector, capacity: int) -> Vector:
 
 def with_room(history: SparseHistory, decided: int, rows: int, entries: int) -> SparseHistory:
     """Returns the history with room for further rows with this many entries together."""
-    starts, columns, values, y, weight = history
+    starts, columns, values, y, weight, silence = history
     if decided + rows > len(y):
         more = len(y) // 2 + rows
         starts = np.concatenate([starts, np.zeros(more, np.int64)])
         y = np.concatenate([y, np.full(more, np.nan)])
         weight = _longer(weight, len(y))
+        silence = np.concatenate([silence, np.zeros(more)]) if len(silence) else silence
     if starts[decided] + entries > len(values):
         more = len(values) // 2 + entries
         columns = np.concatenate([columns, np.zeros(more, np.int32)])
         values = np.concatenate([values, np.zeros(more)])
-    return SparseHistory(starts, columns, values, y, weight)
+    return SparseHistory(starts, columns, values, y, weight, silence)
 
 
 @inlined_kernel
@@ -163,6 +173,29 @@ def _n_sparse(history: SparseHistory, row: int) -> int:
 def _sparse_entry(history: SparseHistory, row: int, k: int) -> tuple[int, float]:
     at = history.starts[row] + k
     return history.columns[at], history.values[at]
+
+
+@generic_with_default
+def silence_of(history: Any, row: int) -> float:
+    """Returns the share of rewards that are due at the age of an open row; 0 for a closed one."""
+    return 0.0
+
+
+@silence_of.case(SparseHistory)
+def _sparse_silence(history: SparseHistory, row: int) -> float:
+    return history.silence[row] if history.silence.shape[0] > 0 else 0.0
+
+
+@generic_with_default
+def end_silence(history: Any, row: int) -> None:
+    """Notes that a row says no more by its silence: its reward has come."""
+    return
+
+
+@end_silence.case(SparseHistory)
+def _end_sparse_silence(history: SparseHistory, row: int) -> None:
+    if history.silence.shape[0] > 0:
+        history.silence[row] = 0.0
 
 
 @generic_with_default

@@ -155,9 +155,9 @@ def count_best(
 
 @rough_kernel
 def _keep_higher(
-    action: int,
-    level: float,
-    sign: float,
+    action: Any,  # an int32, and float32 the next two: wider ones would be slower
+    level: Any,
+    sign: Any,
     move: Coarse,
     best: Coarse,
     winner: Integers,

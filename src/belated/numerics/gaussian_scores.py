@@ -155,9 +155,9 @@ def count_best(
 
 @rough_kernel
 def _keep_higher(
-    action: int,
-    level: float,
-    sign: float,
+    action: Any,  # an int32, and two numbers in single precision
+    level: Any,
+    sign: Any,
     move: Coarse,
     best: Coarse,
     winner: Integers,

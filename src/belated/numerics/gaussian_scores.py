@@ -155,7 +155,7 @@ def count_best(
 
 @rough_kernel
 def _keep_higher(
-    action: Any,  # an int32, and float32 the next two: wider ones would be slower
+    action: Any,  # an int32, and two numbers in single precision
     level: Any,
     sign: Any,
     move: Coarse,

@@ -3,13 +3,14 @@
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import numpy as np
 
 import naive.estimators
 import naive.families
 from belated.core.events import Status
 from belated.ledger import snapshots
-from belated.ledger.events import START, Event, Kind
+from belated.ledger.events import START, Event, Kind, Reward
 from belated.ledger.replica import Replica
 from naive import ledger as naive_ledger
 
@@ -56,6 +57,9 @@ def check_acknowledged(world: Any, events: list[Event]) -> None:
             once.add(event.id)
         if event.kind in (Kind.REWARDED, Kind.REVISED):
             rewards[event.id].add(event.value)
+            if event.body:
+                reward = msgspec.msgpack.decode(event.body, type=Reward)
+                rewards[event.id].add(reward.value)
     for id, value, status in world.told:
         if status == Status.PARKED:
             assert parked.get(id) == value or value in rewards[id] or id in world.forgotten

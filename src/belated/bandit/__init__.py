@@ -16,6 +16,7 @@ from belated.bandit.file import read_parts, write_parts
 from belated.bandit.in_memory import InMemory
 from belated.bandit.inputs import (
     AS_IN_LOG,
+    DURABLE,
     USUAL,
     AsInLog,
     Returned,
@@ -102,6 +103,11 @@ class Bandit:
         window is open ("hold"), or the more like a failure the more conversions should have come at
         its age ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not
         given, the log's value stays; a new bandit has "hold".
+    combine
+        With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
+        that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
+        are on time. None: a decision has one reward. If it is not given, the log's value stays; a
+        new bandit has None.
 
     Notes
     -----
@@ -143,6 +149,7 @@ class Bandit:
         half_life: float | AsInLog | None = AS_IN_LOG,
         half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
         open: Literal["hold", "silence"] | AsInLog = AS_IN_LOG,
+        combine: Literal["first", "last", "sum", "max"] | AsInLog | None = AS_IN_LOG,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
         self.family, self.max_norm = model.family, model.max_norm
@@ -157,6 +164,7 @@ class Bandit:
             "half_life": half_life,
             "half_life_unit": half_life_unit,
             "open": open,
+            "combine": combine,
         }
         settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
         usual: dict[str, Any] = {**USUAL, **settings}
@@ -169,10 +177,8 @@ class Bandit:
 
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *model, own, rng, settings)
-        elif any(usual[key] != USUAL[key] for key in USUAL if not key.startswith("half_life")):
-            raise TypeError(
-                "window, grace, default_reward, late and open: expected with ledger= only"
-            )
+        elif any(usual[key] != USUAL[key] for key in DURABLE):
+            raise TypeError(f"{', '.join(DURABLE)}: expected with ledger= only")
         else:
             learner = Learner(*model, half_life=forgetting)
             self._backend = InMemory(learner, fitting(own, model.policy), rng)
@@ -243,12 +249,22 @@ class Bandit:
             return several.decide_top(self._backend, actions, context, top, probabilities)
 
     @overload
-    def learn(self, id: int | str, reward: float, /, *, at: Any = None) -> int: ...
+    def learn(
+        self, id: int | str, reward: float, /, *, at: Any = None, event_id: str | None = None
+    ) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[Any, float] | tuple[Any, float, Any]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, ...]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /, *, at: Any = None) -> int:
+    def learn(
+        self,
+        id_or_rewards: Any,
+        reward: Any = _NO_REWARD,
+        /,
+        *,
+        at: Any = None,
+        event_id: str | None = None,
+    ) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -260,11 +276,14 @@ class Bandit:
         ----------
         id_or_rewards, reward
             A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
-            have a third entry, the ``at`` of its reward.
+            have a third and a fourth entry, the ``at`` and the ``event_id`` of its reward.
         at
             With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
             zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
             delays go by it. A time before the decision, or after now, is refused.
+        event_id
+            With a ledger: tells the rewards of one decision apart, where ``combine`` makes one of
+            several; the same one again changes nothing.
 
         Returns
         -------
@@ -272,11 +291,12 @@ class Bandit:
             The number of rewards that were new.
         """
         if reward is not _NO_REWARD:
-            rewards = [Returned(id_or_rewards, reward, at)]
-        elif at is None:
+            rewards = [Returned(id_or_rewards, reward, at, event_id)]
+        elif at is None and event_id is None:
             rewards = returned(id_or_rewards)
         else:
-            raise wrong("at", at, "None with many rewards: learn([(id, reward, at), ...])")
+            usage = "learn([(id, reward, at, event_id), ...])"
+            raise wrong("at, event_id", (at, event_id), f"none with many rewards: {usage}")
         with self._lock:
             new = self._backend.learn(rewards)
             broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]

@@ -82,9 +82,10 @@ class InMemory:
 def _new_rewards(rewards: list[Returned], learner: Learner) -> dict[int, float]:
     """Return the rewards that their rows of the history do not have yet, by row."""
     new: dict[int, float] = {}
-    for id, y, at in rewards:
-        if at is not None:  # nothing that is learnt depends on it
-            raise TypeError(f"at = {shown(at)}: expected with ledger= only, which keeps times")
+    for id, y, at, event_id in rewards:
+        for name, given in (("at", at), ("event_id", event_id)):
+            if given is not None:  # nothing that is learnt would depend on it
+                raise TypeError(f"{name} = {shown(given)}: expected with ledger= only")
         row, value = _row_and_reward(id, y, learner)
         known = new.get(row, learner.history.y[row])
         if known != known:  # NaN: not returned yet

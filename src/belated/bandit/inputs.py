@@ -21,10 +21,12 @@ USUAL = {
     "grace": 0.0,
     "default_reward": None,
     "late": "keep",
+    "combine": None,
     "half_life": None,
     "half_life_unit": "decisions",
     "open": "hold",
 }
+DURABLE = ("window", "grace", "default_reward", "late", "combine", "open")  # need a ledger
 
 
 class AsInLog(Enum):
@@ -181,11 +183,12 @@ class Returned(NamedTuple):
     id: Any
     reward: Any
     at: Any = None
+    event_id: Any = None
 
 
 def returned(rewards: Any) -> list[Returned]:
     """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...]), at most with a time each"
+    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
     given = []

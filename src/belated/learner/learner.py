@@ -239,7 +239,7 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, rng, normal_points(K), shares, records
+            *self._now(), options, rng.standard_normal(K), normal_points(K), shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -358,16 +358,18 @@ class Learner:
         """Returns the first arguments of ``fold_step``."""
         return self.policy, self.estimator, self.family, self.state, self.history
 
-    def take_over(self, other: "Learner", places: Integers) -> None:
+    def take_over(self, other: "Learner", places: Integers, rewards: Vector | None = None) -> None:
         """Take in the history of a learner with fewer features, in the order of its decisions.
 
         Feature k of ``other`` is feature ``places[k]`` of this one; the vectors that are taken over
-        are zero in the further features. Costs a pass over the history, and one refit.
+        are zero in the further features. Costs a pass over the history, and one refit. With
+        ``rewards``, NaN where they are unknown, only as many decisions and these rewards.
         """
-        n, y, self.tick = other.n_decided, other.history.y, other.tick
+        y = other.history.y[: other.n_decided] if rewards is None else rewards
+        n, self.tick = len(y), other.tick
         if n == 0:
             return  # nothing to take over, and the kernel for it may not be compiled yet
-        if n >= MANY:
+        if n >= MANY and self.dim > other.dim:
             log.warning(
                 "features grow from %d to %d: %d decisions are taken in again",
                 *(other.dim, self.dim, n),
@@ -423,10 +425,10 @@ class Learner:
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""
-        stream, x = self.stream(np.random.default_rng(0)), np.zeros((1, self.dim))
+        x = np.zeros((1, self.dim))
         if self.is_sparse:
-            return *self._now(), sparse(x), stream, normal_points(1), np.empty(1), False
-        return *self._now(), x, 1.0, stream
+            return *self._now(), sparse(x), np.zeros(1), normal_points(1), np.empty(1), False
+        return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""

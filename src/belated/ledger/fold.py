@@ -25,7 +25,7 @@ from belated.learner.learner import Learner
 from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
-from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
+from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
 from belated.ledger.growth import Earlier
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
@@ -407,6 +407,11 @@ class Fold:
             if value is None:
                 continue  # erased
             self.counts.revised += 1
+            added = added_reward(event)
+            if added is not None and not added.changes:
+                self.counts.late += added.late
+                self._noted.late += added.late
+                continue
             if pending is None:
                 self._learn_anew(event, value)
                 continue

@@ -44,7 +44,7 @@ from belated.ledger.protocol import (
     NewBanditError,
     StoreUnavailableError,
 )
-from belated.ledger.rules import misdated
+from belated.ledger.rules import combination, misdated
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -56,12 +56,23 @@ AT_ONCE = 100_000  # events
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
 _SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
 Approve = Callable[[Sequence[Outcome]], None]  # raises where nothing must be written
+Handed = (
+    tuple[bytes, float] | tuple[bytes, float, int | None] | tuple[bytes, float, int | None, str]
+)
 Progress = Callable[[int], None]  # called with the number of events taken in
 
 
 def system_clock() -> int:
     """Returns the time in microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+def reward_draft(
+    bandit: str, now: int, id: bytes, value: float, at: int | None = None, event_id: str = ""
+) -> Draft:
+    """Returns the draft of a reward that is handed in now."""
+    time = now if at is None else at
+    return Draft(Kind.REWARDED, bandit, id, time, float(value), received=now, event_id=event_id)
 
 
 class Proposal(NamedTuple):
@@ -298,8 +309,17 @@ class Replica:
         said = misdated(draft, outcome.facts)
         if said or draft.value is None:
             return said
-        fold, reward = self.folds[outcome.bandit], draft.value
+        fold, facts, reward = self.folds[outcome.bandit], outcome.facts, draft.value
         family = fold.spec.family["type"]
+        if facts is not None and facts.combine is not None:
+            if draft.kind is _REVISED:
+                return (
+                    f"revise = True: expected no revision, rewards are combined ({facts.combine})"
+                )
+            if fold.support.contains(reward):
+                together = combination(facts, draft.time, reward)
+                said = f"reward = {reward!r} makes the {facts.combine} {together!r}"
+                return f"{said}: expected {fold.support} ({family})"
         if not fold.support.contains(reward):
             return f"reward = {reward!r}: expected {fold.support} ({family})"
         policy = type(fold.learner.policy).__name__
@@ -316,7 +336,8 @@ class Replica:
             for id in ids:
                 waiting = fold.pending.get(id)
                 if waiting is not None and waiting.held is None and not waiting.late:
-                    found[id] = Facts(name, waiting.time, waiting.due, waiting.closes)
+                    window = waiting.time, waiting.due, waiting.closes
+                    found[id] = Facts(name, *window, combine=fold.spec.combine)
             if len(found) == len(ids):
                 break
         return found
@@ -373,18 +394,13 @@ class Replica:
         outcomes = self.commit(drafts)
         return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
 
-    def reward(
-        self, rewards: Iterable[tuple[bytes, float] | tuple[bytes, float, int]], bandit: str = ""
-    ) -> list[Status]:
+    def reward(self, rewards: Iterable[Handed], bandit: str = "") -> list[Status]:
         """Hand in rewards; a late reward that revises gets the status of one in time.
 
-        Each is a decision, its reward and, unless that is now, when it happened.
+        Each is a decision, its reward, when it happened (None for now), and its event id.
         """
         now = self.clock()
-        drafts = [
-            Draft(Kind.REWARDED, bandit, id, at[0] if at else now, float(value), received=now)
-            for id, value, *at in rewards
-        ]
+        drafts = [reward_draft(bandit, now, *given) for given in rewards]
         return [self.answer(outcome) for outcome in self.commit(drafts)]
 
     def answer(self, outcome: Outcome) -> Status:
@@ -423,6 +439,7 @@ class Replica:
             ask.digest,
             ask.subject,
             closes=closes,
+            combine=fold.spec.combine,
         )
         return Proposal(draft, body)
 

@@ -24,9 +24,13 @@ CHOICES = {
     if get_origin(kind) is Literal
 }
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
-LATER = ("grace", "half_life", "half_life_unit", "open")
+LATER = ("grace", "combine", "half_life", "half_life_unit", "open")
 # Another value would give the past another meaning, so it needs a new bandit.
-FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward", "open")
+FIXED = (
+    *("family", "policy", "dim", "max_norm", "features"),
+    *("loop", "default_reward", "combine", "open"),
+)
+COMBINE = ("first", "last", "sum", "max")
 
 
 LARGEST_NORM = 1e6  # of an action, for policies that need no bound
@@ -191,13 +195,31 @@ class Spec(Settings, frozen=True):
                 raise wrong("open", self.open, "'hold' in a loop with explicit rewards")
             if self.default_reward != 0.0:
                 raise wrong("default_reward", self.default_reward, "0 where open = 'silence'")
+            if self.combine is not None:
+                raise wrong("combine", self.combine, "None where open = 'silence'")
         if self.late == "revise" and not learner.can_revise:
             raise ValueError(
                 f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "
                 "take a reward back; expected 'keep', or another policy"
             )
+        self._check_combine(learner)
         if not 0.0 <= self.exploration <= 1.0:
             raise wrong("exploration", self.exploration, "a probability from 0 to 1")
+
+    def _check_combine(self, learner: "Learner") -> None:
+        if self.combine is None:
+            return
+        if self.combine not in COMBINE:
+            raise wrong("combine", self.combine, f"{' or '.join(map(repr, COMBINE))}, or None")
+        if self.late == "revise":
+            expected = "None with late = 'revise': what is combined is what was on time"
+            raise wrong("combine", self.combine, expected)
+        if self.loop == "explicit" and not learner.can_revise:
+            raise ValueError(
+                f"combine = {self.combine!r}: {type(learner.policy).__name__} learns in one pass "
+                "and cannot take a reward back; expected None, loop = 'conversion', or another "
+                "policy"
+            )
 
     def _lasting(self, name: str) -> Any:
         """Returns a setting for comparison; a bound on rewards does not change what was learnt."""

@@ -147,20 +147,22 @@ def play_sparse_step(
     state: State,
     history: SparseHistory,
     options: SparseRows,
-    rng: np.random.Generator,
+    z: Vector,
     points: Coarse,
     shares: Vector,
     records: bool,
 ) -> tuple[int, int, float, float, float]:
     """Does the same as ``decide_step`` for sparse rows, whose entries were checked before.
 
-    The probability of every action is filled into ``shares``, from the same law of scores: see
-    ``gaussian_chances``. Nothing is recorded unless ``records`` says so.
+    ``z`` has one standard normal number for each action: to hand a generator to compiled code
+    takes longer than to draw them. The probability of every action is filled into ``shares``, from
+    the same law of scores: see ``gaussian_chances``. Nothing is recorded unless ``records`` says
+    so.
     """
     K = options.columns.shape[0]
     mean, root = np.empty(K), np.empty((K, K))
     r = score_law(policy, state, options, mean, root)
-    index, score = highest_draw(mean, root, r, rng)
+    index, score = highest_draw(mean, root, r, z)
     fill_chances(mean, root, r, points, shares)
     row = state.counts[DECIDED]
     if records:

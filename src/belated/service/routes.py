@@ -225,12 +225,12 @@ async def _reward(
 
 def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
     """The draft of a reward, or what a reward gets whose time cannot be understood."""
-    kind = Kind.REVISED if item.revise else Kind.REWARDED
+    kind, event_id = Kind.REVISED if item.revise else Kind.REWARDED, item.event_id or ""
     try:
         at = now if item.at is None else moment("at", item.at)
     except ValueError:
         return NO_TIME
-    return Draft(kind, bandit, id, at, item.reward, received=now)
+    return Draft(kind, bandit, id, at, item.reward, received=now, event_id=event_id)
 
 
 # ------------------------------------------------------------------------------------ bandits
@@ -257,6 +257,15 @@ def _add_bandits(api: Api, service: Service) -> None:
     async def read_bandit(path: wire.BanditPath) -> wire.BanditState:
         """Show a bandit's settings and what it knows."""
         return state_of(service.fold(path.name), service.replica.clock())
+
+    @api.route("GET", "/v1/bandits/{name}/forgetting", needs="read", problems=[NO_BANDIT, TOO_MANY])
+    async def judge_forgetting(path: wire.BanditPath) -> wire.ForgettingView:
+        """Say whether a half-life would have predicted the rewards of the last day better.
+
+        This is worked out from the log and takes the longer the longer the log is.
+        """
+        service.fold(path.name)
+        return await service.explaining.forgetting(path.name, service.replica.clock())
 
     @api.route("POST", "/v1/bandits/{name}/ranking", needs="read", problems=[NO_BANDIT])
     async def rank_actions(path: wire.BanditPath, body: wire.RankingRequest, call: Call) -> Ranking:

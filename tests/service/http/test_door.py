@@ -22,7 +22,7 @@ CROWD = 200
 class Echo(asyncio.Protocol):
     """Sends back what comes; the list has all that were made."""
 
-    made = []
+    made = ()  # a list in each test
 
     def connection_made(self, transport):
         self.transport = transport

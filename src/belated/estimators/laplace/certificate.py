@@ -29,6 +29,7 @@ from belated.core.jit import allocating_kernel, kernel
 from belated.core.types import Vector
 from belated.estimators.laplace.fit import (
     HIGHEST,
+    NARROW,
     PASSED,
     RENEWED,
     SILENT,
@@ -43,6 +44,9 @@ from belated.model.state import ERROR, OBSERVED, SLACK, State
 RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
 EARLY_GROWTH = 1.02  # the same where the center is so far off that steps would be cut short
 UNCERTAIN_GROWTH = 1.1  # the same where it is so far off that nothing is certified
+# A new center costs as much as taking in one reward per feature or per reward known, whichever is
+# less. Where it is dear and nothing is certified, there must be new rewards for half of that.
+DEAR_SHARE = 2
 MOST_PASSES = 3  # in one refit
 # A pass reads all rewards and the whole covariance: it is worth while when one reward in so many is
 # new, and when there are as many new rewards as it has features, divided by the same number.
@@ -103,7 +107,9 @@ def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any
             error, _ = _land(family, state, peaks, origin)
             if error <= estimator.tol or 0.5 * before <= error < math.inf:
                 break
-    if error == math.inf and _has_grown(state, UNCERTAIN_GROWTH):
+    dear = (min(n, state.theta.shape[0]) - NARROW) // DEAR_SHARE
+    pays = n - fit.scalars[RENEWED] >= dear
+    if error == math.inf and pays and _has_grown(state, UNCERTAIN_GROWTH):
         renew(estimator, family, state, history)
         error, _ = _land(family, state, peaks, origin)
     state.scalars[ERROR] = error if _is_rare(state, error, peaks) else math.inf

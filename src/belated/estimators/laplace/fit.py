@@ -36,7 +36,7 @@ from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
 from belated.model.state import State, end_silence, silence_of, weight_of
 from belated.numerics.sparse import entry, n_entries
-from belated.numerics.symmetric import add_column, subtract_squares
+from belated.numerics.symmetric import subtract_squares
 
 # slots of LaplaceFit.scalars
 WAITING, DISPERSION, VARIANCE, RENEWED, PASSED, UNIT, SILENT, HIGHEST = 0, 1, 2, 3, 4, 5, 6, 7
@@ -153,13 +153,26 @@ def inner(rows: Any, row: int, vector: Vector) -> float:
 
 @kernel
 def covariance_times(fit: LaplaceFit, rows: Any, row: int, out: Vector) -> None:
-    """``out`` becomes S x, the terms that wait included, for a row x."""
+    """``out`` becomes S x, the terms that wait included, for a row x.
+
+    Only the upper half of S is there. What is above the diagonal is read row by row, for all
+    entries of x at once: down one column after the other, every number would be in another page of
+    memory.
+    """
+    S = fit.S
     for i in range(out.shape[0]):
-        out[i] = 0.0
+        total = 0.0
+        for k in range(n_entries(rows, row)):
+            j, value = entry(rows, row, k)
+            if j > i:
+                total += value * S[i, j]
+        out[i] = total
     for k in range(n_entries(rows, row)):
         j, value = entry(rows, row, k)
         if value != 0.0:
-            add_column(fit.S, j, value, out)
+            half, rest = S[j, j:], out[j:]
+            for i in range(half.shape[0]):
+                rest[i] += value * half[i]
     for t in range(int(fit.scalars[WAITING])):
         term = fit.terms[t]
         weight = -fit.scales[t] * inner(rows, row, term)

@@ -53,6 +53,7 @@ from belated.model.state import (
     weight_of,
 )
 from belated.numerics.linalg import copy
+from belated.numerics.lowered.products import dot
 from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import invert, multiply
 
@@ -89,16 +90,21 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
 
 @kernel
 def step_from_ref(fit: LaplaceFit) -> None:
-    """``step = -S gradient``; no term may wait."""
-    multiply(fit.S, fit.gradient, fit.step)
-    for i in range(fit.step.shape[0]):
-        fit.step[i] = -fit.step[i]
+    """``step = -S gradient``, the terms that wait included."""
+    gradient, step = fit.gradient, fit.step
+    multiply(fit.S, gradient, step)
+    for i in range(step.shape[0]):
+        step[i] = -step[i]
+    for t in range(int(fit.scalars[WAITING])):
+        term = fit.terms[t]
+        weight = fit.scales[t] * dot(term, gradient)
+        for i in range(step.shape[0]):
+            step[i] += weight * term[i]
 
 
 @kernel
 def move_ref(family: Any, state: State, history: Any) -> None:
     """Moves ``ref`` to the present estimate, and takes Newton's step from there."""
-    take_terms(state.fit)
     copy(state.theta, state.fit.ref)
     gradient_at_ref(family, state, history)
     step_from_ref(state.fit)

@@ -14,7 +14,7 @@ from belated.core.arguments import NORM_ROUNDING, any_number, wrong
 from belated.core.times import DAY, microseconds, plausible
 from belated.features import Features, UnmatchedCounts
 from belated.learner import files
-from belated.ledger.events import Decided, Draft, Kind
+from belated.ledger.events import IMPORTED, Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledger.tools.reading import Bandit
 from belated.ledger.tools.tables import Row, is_missing
@@ -22,7 +22,6 @@ from belated.ledger.vectors import as_sparse, packed
 
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
 TEXTS = ("id", "action", "subject")
-IMPORTED = "imported"  # in place of the policy's name
 _VERSION, _VARIANT = 8 << 76, 2 << 62  # RFC 9562: for an id made by a rule of our own
 
 
@@ -140,8 +139,7 @@ class Translator:
                 f"features of {self.name!r}: the log does not hold them; name the columns of the "
                 "finished vector with --vector"
             )
-        listed = [*features.numeric, *features.categorical, *features.hashed]
-        return self.mapping.context or tuple(map(str, listed))
+        return self.mapping.context or tuple(map(str, features.columns))
 
     def translate(self, rows: Sequence[Row]) -> tuple[list[Imported], list[Bad]]:
         """Returns the decisions of these rows, and the rows that are not decisions."""
@@ -278,6 +276,7 @@ class Translator:
             row.time,
             due=due,
             closes=closes,
+            combine=self.spec.combine,
             body=msgspec.msgpack.encode(body),
             subject=row.subject,
         )

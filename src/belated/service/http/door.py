@@ -2,7 +2,7 @@
 
 An event loop makes a transport and a protocol for each connection that it accepts, while those who
 came later wait in the queue of the system. Here a connection gets them when it has sent something,
-so that a crowd which opens connections and says nothing holds up the others half as long.
+so that a crowd which opens connections and says nothing holds up the others less.
 """
 
 import asyncio
@@ -143,8 +143,8 @@ class Door:
             task.add_done_callback(self._tasks.discard)
 
 
-class Doors(asyncio.AbstractServer):
-    """The doors in place of an event loop's own server.
+class Doors:
+    """The doors in place of an event loop's own server, with the methods that uvicorn calls.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Doors(asyncio.AbstractServer):
         One for each of its sockets.
     """
 
-    def __init__(self, server: asyncio.Server, doors: list[Door]) -> None:
+    def __init__(self, server: Any, doors: list[Door]) -> None:
         self._server, self._doors = server, doors
         self.sockets = server.sockets
 
@@ -183,7 +183,7 @@ class DoorLoop(Loop):
 
     async def create_server(self, protocol_factory: Any, *address: Any, **options: Any) -> Any:
         """Make a server, as every event loop does; TLS is not among the options."""
-        server = await super().create_server(
+        server: Any = await super().create_server(
             protocol_factory, *address, **options, start_serving=False
         )
         doors = []

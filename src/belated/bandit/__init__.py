@@ -98,16 +98,16 @@ class Bandit:
         (the default) or in "seconds"; None: nothing is forgotten. docs/how-to/forgetting.md says
         what is counted how. If they are not given, the log's values stay; in a ledger they may be
         changed at any time.
-    combine
-        With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
-        that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
-        are on time. None: a decision has one reward. If it is not given, the log's value stays; a
-        new bandit has None.
     open
         With a ledger and a ``default_reward`` of 0: whether a decision counts for nothing while its
         window is open ("hold"), or the more like a failure the more conversions should have come at
         its age ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not
         given, the log's value stays; a new bandit has "hold".
+    combine
+        With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
+        that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
+        are on time. None: a decision has one reward. If it is not given, the log's value stays; a
+        new bandit has None.
 
     Notes
     -----
@@ -148,8 +148,8 @@ class Bandit:
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
         half_life: float | AsInLog | None = AS_IN_LOG,
         half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
-        combine: Literal["first", "last", "sum", "max"] | AsInLog | None = AS_IN_LOG,
         open: Literal["hold", "silence"] | AsInLog = AS_IN_LOG,
+        combine: Literal["first", "last", "sum", "max"] | AsInLog | None = AS_IN_LOG,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
         self.family, self.max_norm = model.family, model.max_norm
@@ -163,8 +163,8 @@ class Bandit:
             "late": late,
             "half_life": half_life,
             "half_life_unit": half_life_unit,
-            "combine": combine,
             "open": open,
+            "combine": combine,
         }
         settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
         usual: dict[str, Any] = {**USUAL, **settings}

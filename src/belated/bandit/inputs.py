@@ -26,14 +26,7 @@ USUAL = {
     "half_life_unit": "decisions",
     "open": "hold",
 }
-DURABLE = (
-    "window",
-    "grace",
-    "default_reward",
-    "late",
-    "combine",
-    "open",
-)  # those that need a ledger
+DURABLE = ("window", "grace", "default_reward", "late", "combine", "open")  # need a ledger
 
 
 class AsInLog(Enum):

@@ -195,6 +195,8 @@ class Spec(Settings, frozen=True):
                 raise wrong("open", self.open, "'hold' in a loop with explicit rewards")
             if self.default_reward != 0.0:
                 raise wrong("default_reward", self.default_reward, "0 where open = 'silence'")
+            if self.combine is not None:
+                raise wrong("combine", self.combine, "None where open = 'silence'")
         if self.late == "revise" and not learner.can_revise:
             raise ValueError(
                 f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "

@@ -422,7 +422,7 @@ def test_the_file_of_the_manual(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", page, re.S)
     (tmp_path / "bandits.toml").write_text(text)
     replica = Replica(open_ledger("memory://"))
-    assert apply_config(replica, tmp_path / "bandits.toml") == ["shop", "prices"]
+    assert apply_config(replica, tmp_path / "bandits.toml") == ["shop", "trips", "prices"]
     for command in re.findall(r"^    belated (bandits create .*)$", page, re.M):
         belated(*shlex.split(command), cwd=tmp_path)
     assert "prices" in belated("bandits", "list", cwd=tmp_path)

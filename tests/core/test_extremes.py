@@ -163,7 +163,9 @@ def test_a_log_of_before_the_bounds_opens_and_is_sound():
     draft, _ = replica.propose("bandit", ask())
     replica.commit([draft])
     assert replica.reward([(draft.id, 1e19)]) == ["invalid"]  # but no more of that
-    assert "max_reward raises" in replica.refusal("bandit", 1e19)
+    reward = Draft(Kind.REWARDED, "bandit", draft.id, replica.clock(), 1e19)
+    (outcome,) = replica.commit([reward])
+    assert "max_reward raises" in replica.refusal(reward, outcome)
 
 
 def test_the_bound_on_rewards_of_a_bandit_is_raised_in_its_log():

@@ -14,7 +14,7 @@ from belated import registry
 from belated.experiments.league import league as league_module
 from belated.experiments.league import playing
 from belated.experiments.league.league import new_league, play_league
-from belated.experiments.league.peers import PEERS, of_visitor, settings_of
+from belated.experiments.league.peers import PEERS, library_of, of_visitor, settings_of
 from belated.experiments.league.players import OfLines, OfVectors, Ours
 from belated.experiments.league.playing import Match, play, play_match
 from belated.peers.adapter import Adapter
@@ -156,7 +156,7 @@ def test_vowpal_wabbit_gets_columns_as_namespaces():
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_every_peer_plays_and_states_its_settings(peer):
-    pytest.importorskip(peer.split("-")[0].replace("vw", "vowpalwabbit"))
+    pytest.importorskip(library_of(peer))
     table = play_match(Match("few-banners", peer, 1, 40), float)
     assert table["t"].to_pylist()[-1] == 40
     assert table["seconds"].to_pylist()[-1] > 0.0

@@ -15,7 +15,7 @@ class FewBanners(Shop):
 
 
 class ManyProducts(Shop):
-    """Five hundred products known by category, brand and price alone, at 5 per cent, an hour late."""
+    """Five hundred products by category, brand and price alone, at 5 per cent, an hour late."""
 
     decisions = DAY // 2
     delay = HOUR

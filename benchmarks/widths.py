@@ -12,6 +12,7 @@ import numpy as np
 
 from belated import Bandit, Bernoulli, registry
 from belated.engine.reference import World, draw_world
+from belated.learner.action_intervals import interval_width
 from belated.model.protocols import claims_set, mean
 from belated.model.steps import covers
 from belated.worlds.delays import Exponential, arrival, quantile
@@ -63,7 +64,7 @@ def rms_bonus(name: str, m1: float) -> tuple[float, int]:
         bandit = fed(make(name, m1), world)
         held += bool(covers(bandit.policy, bandit._state, world.theta_star))
         for x in draw_world(UnitBall(200), DIM, 1, 99).actions[0]:
-            squares.append(bandit._learner.interval_width(x) ** 2)
+            squares.append(interval_width(bandit._learner, x) ** 2)
     return math.sqrt(float(np.mean(squares))), held
 
 

@@ -43,7 +43,7 @@ class OneStep(NamedTuple):
     """`theta += W^-1 x (y - mu(x'theta)) / mu'(0)` for each returned reward."""
 
     @property
-    def one_pass(self) -> bool:
+    def order_matters(self) -> bool:
         """True: the result depends on the order in which rewards return."""
         return True
 

@@ -198,7 +198,7 @@ def reads_a_history_it_disclaims():
     return estimating((refit, last_rows))
 
 
-def takes_one_pass_in_silence():
+def depends_on_the_order_in_silence():
     def descend(estimator, family, state, x, y):
         state.fit.b[:] += 0.3 * (y - state.fit.b @ x) * x
 
@@ -251,7 +251,7 @@ BROKEN_POLICIES = {
     weighs_by_the_clock: ("constant_delay_uses_rows_before", "not the number or time of decisions"),
     grows_W_when_it_decides: ("infinite_delay_never_crashes", "grows when a reward returns"),
     reads_a_history_it_disclaims: ("lane_plays_like_a_bandit", "must not declare looks_back"),
-    takes_one_pass_in_silence: ("order_within_a_round_is_irrelevant", "one_pass = True"),
+    depends_on_the_order_in_silence: ("order_within_a_round_is_irrelevant", "order_matters = True"),
     likes_the_first_coordinate: ("rotation_is_irrelevant", "not single coordinates"),
     counts_outside_the_state: ("save_and_load_go_on", "saved and loaded decides otherwise"),
     climbs_the_loss: ("learns_from_rewards", "% of that of uniform play.* a reversed sign"),

@@ -14,6 +14,7 @@ NO_NUL = "^[^\\x00]*$"  # PostgreSQL cannot hold it
 Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_NUL)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 LONGEST_WINDOW = 1e10  # seconds: a store holds the end of a window in microseconds, in 64 bits
+Moment = float | Annotated[str, Meta(max_length=50, examples=["2026-03-31T12:00:00Z"])]
 Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 # Beyond this a float is not exact, and the log cannot hold much larger numbers.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
@@ -112,6 +113,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         and the others at the end of the window would count the early ones twice over.
     window
         Seconds for which a reward is waited for; None: for ever.
+    grace
+        Seconds for which a window stays open for uploads after its end: a reward that happened
+        within the window and is handed in before window and grace are over is on time.
     default_reward
         The reward of a decision of a conversion loop whose window closed without an event.
     late
@@ -139,6 +143,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["explicit", "conversion"], Meta(description="explicit or conversion.")
     ] = "explicit"
     window: Annotated[Seconds | None, Meta(description="Seconds to wait for a reward.")] = None
+    grace: Annotated[
+        float,
+        Meta(ge=0.0, le=LONGEST_WINDOW, description="Seconds after the window for uploads."),
+    ] = 0.0
     default_reward: Annotated[float, Meta(description="Of a conversion loop.")] = 0.0
     late: Annotated[
         Literal["keep", "revise"], Meta(description="Late rewards: keep or revise.")
@@ -300,8 +308,9 @@ class EventView(msgspec.Struct):
     """Something that happened to a decision."""
 
     kind: str
-    time: str
+    time: str  # when it happened
     reward: float | None = None
+    received: str | None = None  # when a reward was handed in, if that was not when it happened
 
 
 class ActionView(msgspec.Struct):
@@ -345,6 +354,7 @@ class DecisionStory(msgspec.Struct):
     subject: str | None = None
     proposal: str | None = None
     window_closes: str | None = None
+    grace_ends: str | None = None  # until then a reward of the window may be handed in
     n_actions: int | None = None  # how many could be chosen
     probabilities: list[float] | None = None  # of all these, if they were asked for
     explanation: Explanation | None = None
@@ -354,11 +364,15 @@ class DecisionStory(msgspec.Struct):
 
 
 class RewardItem(Request):
-    """The reward of a decision; ``revise`` puts it in the place of an earlier one."""
+    """The reward of a decision; ``revise`` puts it in the place of an earlier one.
+
+    ``at`` is when it happened, as RFC 3339 has it or in seconds since 1970; now, if it is left out.
+    """
 
     decision_id: DecisionId
     reward: float
     revise: bool = False
+    at: Moment | None = None
 
 
 class RewardBatch(Request):
@@ -388,7 +402,7 @@ class ParkedReward(msgspec.Struct):
     """A reward that came before its decision was visible here."""
 
     decision_id: str
-    time: str
+    time: str  # when it happened
     reward: float
 
 

@@ -222,7 +222,9 @@ def test_readers_see_whole_states():
 def test_batches_that_are_none(rewards):
     bandit = make_bandit()
     bandit.decide(np.eye(D))
-    with pytest.raises(TypeError, match=r"learn\(\[\(id, reward\), ...\]\)|expected the id"):
+    with pytest.raises(
+        TypeError, match=r"learn\(\[\(id, reward\), ...\]\)|expected the id|with ledger="
+    ):
         bandit.learn(rewards)
 
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import httpx2
 import numpy as np
@@ -166,6 +167,20 @@ def test_why_rewards_are_invalid_is_logged(client, caplog):
         f"invalid: reward = 3.0: {expected}",
         f"invalid: reward = 0.5: {expected}, and 9 more",
     ]
+
+
+def test_rewards_say_when_they_happened(client):
+    ids = [client.decide("shop").decision_id for _ in range(4)]
+    now = datetime.now(UTC)
+    assert client.reward(ids[0], 1.0, at=now) is Status.ACCEPTED
+    pairs = [(ids[1], 1.0, now.isoformat()), (ids[2], 1.0, now.timestamp()), (ids[3], 1.0)]
+    assert client.rewards(pairs) == [Status.ACCEPTED] * 3
+    times = [client.story(id).events[-1].time for id in ids[:3]]
+    assert times == [now.isoformat().replace("+00:00", "Z")] * 3
+    with pytest.raises(ValueError, match=r"at = 'soon': expected an ISO time"):
+        client.reward(ids[0], 1.0, at="soon")
+    with pytest.raises(ValueError, match=r"at = .*: expected .*with its zone"):
+        client.reward(ids[0], 1.0, at=now.replace(tzinfo=None))
 
 
 def test_many_rewards_go_in_batches(url):

@@ -226,6 +226,8 @@ class AnyReplica(RuleBasedStateMachine):
                 explicit(window=50.0, late="revise"),
                 conversion(),
                 conversion(late="revise"),
+                conversion(grace=1800.0),
+                explicit(window=50.0, grace=500.0, late="revise"),
                 explicit(Gaussian(sd=0.5), Thompson()),
                 conversion(policy=Greedy()),
             ]
@@ -255,9 +257,14 @@ class AnyReplica(RuleBasedStateMachine):
     @rule(data=st.data())
     def reward(self, data):
         chosen = data.draw(st.lists(st.sampled_from(range(len(self.ids))), min_size=1, max_size=5))
-        pairs = [(self.ids[k], float(k % 2)) for k in chosen]
-        for (id, value), status in zip(pairs, self.replica.reward(pairs), strict=True):
-            assert status in ("accepted", "duplicate", "expired", "conflict")
+        now, ago = self.replica.clock(), st.sampled_from([None, 0, 1, 40, 400, 4000, -70])
+        pairs = []
+        for k in chosen:
+            seconds = data.draw(ago)  # since it happened
+            at = () if seconds is None else (now - seconds * SECOND,)
+            pairs.append((self.ids[k], float(k % 2), *at))
+        for (id, value, *_), status in zip(pairs, self.replica.reward(pairs), strict=True):
+            assert status in ("accepted", "duplicate", "expired", "conflict", "invalid")
             if status == "accepted":
                 self.sent.setdefault(id, value)
 
@@ -385,7 +392,7 @@ def test_what_a_fold_remembers_is_what_the_store_would_find(
     """A store that is told by the fold which decisions are open judges as one that looks."""
     monkeypatch.setattr("belated.ledger.replica.MOST_SEARCHED", searched)
     rng = np.random.default_rng(1)
-    spec = explicit(loop=loop_kind, window=5.0, late=late)
+    spec = explicit(loop=loop_kind, window=5.0, grace=3.0, late=late)
     replica, looking = (
         new_replica(spec, SQLiteLedger(tmp_path / "a.db")),
         SQLiteLedger(tmp_path / "b.db"),
@@ -401,9 +408,9 @@ def test_what_a_fold_remembers_is_what_the_store_would_find(
                 continue
             kind = Kind(rng.choice([1, 1, 1, 2, 3, 4]))
             value = float(rng.integers(2)) if kind in (Kind.REWARDED, Kind.REVISED) else None
-            drafts.append(
-                Draft(kind, "", ids[-1 - int(rng.integers(min(9, len(ids))))], time, value)
-            )
+            id = ids[-1 - int(rng.integers(min(9, len(ids))))]
+            received = replica.clock() if value is not None and rng.random() < 0.5 else None
+            drafts.append(Draft(kind, "", id, time, value, received=received))
         told = replica.commit(drafts)
         assert told == looking.commit(drafts, Importer(replica.accepts))
         pairs = zip(drafts, told, strict=True)

@@ -21,6 +21,7 @@ class Story:
     x: np.ndarray
     time: int
     due: int | None
+    closes: int | None  # the end of the window with its grace
     state: str = "pending"  # or learnt, given up, cancelled
     value: float | None = None  # held, or learnt
     window_closed: bool = False
@@ -66,15 +67,17 @@ def _decided(bandit: Bandit, event: Event) -> None:
         bandit.counts["erased"] += 1
         return
     body = msgspec.msgpack.decode(event.body, type=Decided)
-    bandit.stories[event.id] = Story(np.frombuffer(body.x), event.time, event.due)
+    closes = event.due if event.closes is None else event.closes
+    bandit.stories[event.id] = Story(np.frombuffer(body.x), event.time, event.due, closes)
 
 
 def _about(bandit: Bandit, story: Story, event: Event) -> None:
     conversion = bandit.spec.loop == "conversion"
     if event.kind == Kind.REWARDED:
         bandit.counts["rewarded"] += 1
-        late = story.window_closed or (story.due is not None and event.time > story.due)
-        if late:
+        received = event.time if event.received is None else event.received
+        in_time = story.due is None or (event.time <= story.due and received <= story.closes)
+        if story.window_closed or not in_time:
             bandit.counts["late"] += 1
             if bandit.spec.late == "keep":
                 return
@@ -87,7 +90,7 @@ def _about(bandit: Bandit, story: Story, event: Event) -> None:
         story.state = "cancelled"
     elif event.kind == Kind.EXPIRED:
         assert story.due is not None
-        assert event.time > story.due, "a window was closed too early"
+        assert event.time > story.closes, "a window was closed too early"
         story.window_closed = True
         if story.state == "pending":
             if story.value is None:

@@ -363,7 +363,7 @@ def test_memory_does_not_grow(kind):
     d, T = 10, 100_000
     policy = kind().resolve(Bernoulli(), d, 1.0)
     estimator = policy.estimator(Bernoulli(), d, 1.0)
-    assert estimator.one_pass
+    assert estimator.order_matters
     assert not looks_back(estimator)
     lanes = with_room(new_lanes(policy, estimator, d, 1, T, 1), 1000)
     assert lanes.history.x.shape[1] == 1000  # pending rows only

@@ -7,7 +7,7 @@ import pytest
 from numba import config
 
 from belated import Bandit, Bernoulli, Gaussian, registry
-from belated.learner import learner as learner_module
+from belated.learner import weighing
 from belated.model.plain_policy import is_own
 from belated.model.protocols import refusal
 from belated.policies import EVILL, InverseGap, Thompson
@@ -58,7 +58,7 @@ def test_probabilities_are_frequencies(name, rounds, monkeypatch):
     if refusal(registry.example_policy(kind, family), family):
         family = Gaussian()
     if config.DISABLE_JIT:
-        monkeypatch.setattr(learner_module, "REPEATS", 500)
+        monkeypatch.setattr(weighing, "REPEATS", 500)
     replays = 200 if name == "polya-gamma" and config.DISABLE_JIT else REPLAYS
     bandit, actions = learnt(registry.example_policy(kind, family), family, rounds=rounds)
     shares = frequencies(bandit, actions, replays)
@@ -66,8 +66,8 @@ def test_probabilities_are_frequencies(name, rounds, monkeypatch):
     said = decision.probabilities
     assert said.sum() == pytest.approx(1.0)
     assert decision.propensity == said[decision.index] > 0.0
-    stated = 5.0 * np.sqrt(said * (1 - said) / learner_module.REPEATS) + STATED
-    if bandit._learner.weighs_cheaply:
+    stated = 5.0 * np.sqrt(said * (1 - said) / weighing.REPEATS) + STATED
+    if weighing.weighs_cheaply(bandit.policy):
         stated = STATED
     assert (abs(shares - said) <= 5.0 * np.sqrt(said * (1 - said) / replays) + stated).all()
 
@@ -88,7 +88,7 @@ def test_a_decision_without_a_request_has_its_propensity_alone():
 
 
 def test_what_costs_2500_decisions_is_done_on_request(monkeypatch):
-    monkeypatch.setattr(learner_module, "REPEATS", 40)
+    monkeypatch.setattr(weighing, "REPEATS", 40)
     bandit, actions = learnt(EVILL(), Bernoulli())
     assert math.isnan(bandit.decide(actions).propensity)
     decision = bandit.decide(actions, probabilities=True)

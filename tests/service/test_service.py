@@ -206,6 +206,42 @@ def test_an_invalid_reward_is_answered_with_the_reason(client):
     assert client("POST", "/v1/rewards", {"rewards": items[1:]}) == {"statuses": ["duplicate"]}
 
 
+def test_rewards_say_when_they_happened():
+    client = Client()
+    client.bandit(window=60, grace=30)
+    client("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS})
+    ids = [client.decide()["decision_id"] for _ in range(5)]
+    made = client.now / SECOND
+    client.now += 80 * SECOND
+    times = [made + 60.0, "2023-11-14T22:14:20Z", made - 61.0, "tomorrow", made + 141.0]
+    items = [{"decision_id": id, "reward": 1, "at": at} for id, at in zip(ids, times, strict=True)]
+    answer = client("POST", "/v1/rewards", {"rewards": items})
+    assert answer["statuses"] == ["accepted", "accepted", "invalid", "invalid", "invalid"]
+    assert answer["reasons"] == [
+        "",
+        "",
+        "at = 2023-11-14T22:12:19.000000Z: expected no time before the decision, "
+        "2023-11-14T22:13:20.000000Z",
+        "at = 'tomorrow': expected an ISO time such as 2026-03-31T12:00:00Z, or seconds since 1970",
+        "at = 2023-11-14T22:15:41.000000Z: expected no time after now, 2023-11-14T22:14:40.000000Z",
+    ]
+    story = client("GET", f"/v1/decisions/{ids[0]}")
+    assert story["status"] == "rewarded"
+    assert story["window_closes"] == "2023-11-14T22:14:20Z"
+    assert story["grace_ends"] == "2023-11-14T22:14:50Z"
+    assert story["events"][1] == {
+        "kind": "rewarded",
+        "time": "2023-11-14T22:14:20Z",
+        "reward": 1.0,
+        "received": "2023-11-14T22:14:40Z",
+    }
+    assert client("POST", "/v1/rewards", {"rewards": [items[0] | {"at": True}]}, 422)
+    client.now += 11 * SECOND
+    assert client("POST", "/v1/rewards", {"rewards": [items[2] | {"at": made}]}) == {
+        "statuses": ["expired"]
+    }
+
+
 def test_rewards_that_cannot_be_or_belong_nowhere(client):
     id = client.decide()["decision_id"]
     assert client.reward((id, 0.5), ("nonsense", 1.0)) == ["invalid", "unknown"]

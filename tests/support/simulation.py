@@ -40,6 +40,10 @@ SPECS = [
     Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), window=12 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=36 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), DelayedOFUGLM()),
+    Spec.of(
+        DIM, Bernoulli(), DelayedOFUGLM(), loop="conversion", window=8 * 3600.0, grace=6 * 3600.0
+    ),
+    Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=12 * 3600.0, grace=3600.0, late="revise"),
 ]
 
 
@@ -120,10 +124,11 @@ class World(Machines):
         """All that has arrived, shuffled, in batches, some of it wrong."""
         arrived = []
         while self.coming and self.coming[0][0] <= self.now:
-            _, _, id, value = heappop(self.coming)
-            arrived.append((id, value))
+            time, _, id, value = heappop(self.coming)
+            happened = self.happened_at(time)
+            arrived.append((id, value, *happened))
             if self.rng.random() < 0.05:
-                arrived.append((id, 1.0 - value))
+                arrived.append((id, 1.0 - value, *happened))
                 self.note("another value")
         if self.rng.random() < 0.1:
             arrived.append((Ids(lambda: self.now - DAY, self.rng.getrandbits(60))(), 1.0))
@@ -132,9 +137,19 @@ class World(Machines):
             n = self.rng.randrange(1, 6)
             batch, arrived = arrived[:n], arrived[n:]
             statuses = self.until_answered(lambda replica, batch=batch: replica.reward(batch))
-            for (id, value), status in zip(batch, statuses, strict=True):
+            for (id, value, *_), status in zip(batch, statuses, strict=True):
                 self.note(f"reward {status.value}", id, value)
                 self.told.append((id, value, status))
+
+    def happened_at(self, time: int) -> tuple[int] | tuple[()]:
+        """When a reward that came at ``time`` is said to have happened, if anything is said."""
+        chance = self.rng.random()
+        if chance < 0.5:
+            return ()
+        if chance < 0.9:
+            return (time,)
+        self.note("a wrong time")
+        return (self.now + self.rng.choice([-40 * DAY, 2 * HOUR]),)
 
     def about(self, kind: Kind, value: float | None = None) -> tuple[bytes, Status] | None:
         if not self.decided:
@@ -179,6 +194,7 @@ class World(Machines):
         changes: dict[str, Any] = {"exploration": round(self.rng.random() / 3, 2)}
         if old.window is not None:
             changes |= {"late": self.rng.choice(["keep", "revise"]), "window": old.window}
+            changes["grace"] = self.rng.choice([old.grace, 0.0, 2 * 3600.0])
         spec = Spec(**{field: getattr(old, field) for field in old.__struct_fields__} | changes)
         self.until_answered(lambda replica: replica.configure(name, spec))
         self.specs[name] = spec

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 
-from belated import registry
-from belated.bandit import reading
+from belated.bandit import reading, several
 from belated.bandit.backend import Asked, Backend
 from belated.bandit.file import read_parts, write_parts
 from belated.bandit.in_memory import InMemory
@@ -19,19 +18,20 @@ from belated.bandit.inputs import (
     AS_IN_LOG,
     USUAL,
     AsInLog,
+    Returned,
     action_rows,
+    checked_model,
     counts_of,
-    decisions_asked,
-    reward_pairs,
+    random_stream,
+    returned,
 )
-from belated.core.arguments import array_of_numbers, positive, whole, wrong, wrong_type
+from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
 from belated.core.events import Certificate, Decision
-from belated.core.extremes import recorded, refuse_extremes
+from belated.core.extremes import recorded
 from belated.core.ranking import IntervalKind, Ranking
-from belated.core.sparse import count_rows
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched, fitting
-from belated.learner import files
+from belated.learner import action_intervals, files
 from belated.learner.assumptions import AssumptionWarning, Broken
 from belated.learner.learner import Learner
 from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
@@ -41,18 +41,6 @@ if TYPE_CHECKING:  # a bandit in memory needs nothing of a ledger
     from belated.ledger import Ledger
 
 _NO_REWARD = object()
-
-
-def _stream(seed: Any) -> np.random.Generator:
-    """Returns a stream of PCG64, whose state a snapshot can hold."""
-    if seed is not None and not isinstance(seed, np.random.SeedSequence):
-        seed = whole("seed", seed, least=0)
-    return np.random.Generator(np.random.PCG64(seed))
-
-
-def _shown(decisions: list[Decision], probabilities: bool) -> list[Decision]:
-    """Returns the decisions, with probabilities only if they were asked for."""
-    return decisions if probabilities else [replace(d, probabilities=None) for d in decisions]
 
 
 class Bandit:
@@ -90,6 +78,10 @@ class Bandit:
     window
         With a ledger: seconds for which a reward is waited for; None: for ever. If it is not given,
         the log's value stays; a new bandit waits for ever.
+    grace
+        With a ledger: seconds after the window in which a reward that happened within it may still
+        be handed in; see ``at`` of ``learn``. If it is not given, the log's value stays; a new
+        bandit has 0.
     default_reward
         With a ledger: the reward of a decision that got none within its window. Every decision is
         then held until its window closes, with or without a reward, so that early rewards do not
@@ -134,46 +126,32 @@ class Bandit:
         ledger: "str | Ledger | None" = None,
         name: str = "bandit",
         window: float | AsInLog | None = AS_IN_LOG,
+        grace: float | AsInLog = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
     ) -> None:
-        if features is not None and not hasattr(features, "transform"):
-            raise wrong_type("features", features, "a feature map, such as Features(...)")
-        if dim is None:
-            if features is None:
-                raise TypeError("dim = None: expected the number of features, or features=")
-            dim = features.dim
-        dim = whole("dim", dim)
-        if features is not None and features.dim != dim:
-            raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
-        law = registry.parsed(registry.FAMILIES, family, "family")
-        chosen = registry.parsed(
-            registry.POLICIES, registry.DEFAULT_POLICY if policy is None else policy, "policy"
-        )
-        refuse_extremes(law, chosen)
-        if groups is not None and getattr(features, "groups", None) is not None:
-            raise wrong("groups", groups, "None: the features know their groups")
-        self.family, self.max_norm = law, positive("max_norm", max_norm)
-        if getattr(features, "max_norm", 0.0) > self.max_norm:
-            raise wrong("max_norm", max_norm, "at least the max_norm of the features")
+        model = checked_model(dim, family, policy, max_norm, features, groups)
+        self.family, self.max_norm = model.family, model.max_norm
         self._lock = RLock()
         self._warned: set[str] = set()  # names of broken assumptions
-        parts, own, rng = (dim, law, chosen, self.max_norm), deepcopy(features), _stream(seed)
-        groups = getattr(features, "groups", groups)
-        settings = {"window": window, "default_reward": default_reward, "late": late}
-        named: dict[str, Any] = {
-            key: value for key, value in settings.items() if value is not AS_IN_LOG
+        own, rng = deepcopy(features), random_stream(seed)
+        given = {
+            "window": window,
+            "grace": grace,
+            "default_reward": default_reward,
+            "late": late,
         }
+        settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
         self._backend: Backend
         if ledger is not None:
             from belated.bandit.durable import Durable
 
-            named |= {} if policy is None else {"policy": policy}
-            self._backend = Durable(ledger, name, *parts, groups, own, rng, named)
-        elif any(value != USUAL[key] for key, value in named.items()):
-            raise TypeError("window, default_reward and late: expected with ledger= only")
+            settings |= {} if policy is None else {"policy": policy}
+            self._backend = Durable(ledger, name, *model, own, rng, settings)
+        elif any(value != USUAL[key] for key, value in settings.items()):
+            raise TypeError("window, grace, default_reward and late: expected with ledger= only")
         else:
-            self._backend = InMemory(Learner(*parts, groups), fitting(own, chosen), rng)
+            self._backend = InMemory(Learner(*model), fitting(own, model.policy), rng)
 
     # ------------------------------------------------------------------- deciding and learning
 
@@ -217,16 +195,7 @@ class Bandit:
             As in ``decide``.
         """
         with self._lock:
-            self._backend.follow()
-            asked = []
-            for name, actions, context in decisions_asked(action_sets, contexts):
-                try:
-                    asked.append(self._checked(actions, context))
-                except (TypeError, ValueError) as error:
-                    kind = TypeError if isinstance(error, TypeError) else ValueError
-                    raise kind(f"{name}: {error}") from error
-            decisions = self._backend.decide(asked, probabilities=probabilities)
-        return _shown(decisions, probabilities)
+            return several.decide_many(self._backend, action_sets, contexts, probabilities)
 
     def decide_top(
         self, actions: Any, context: Any = None, *, top: int, probabilities: bool = False
@@ -247,30 +216,15 @@ class Bandit:
         """
         top = whole("top", top)
         with self._lock:
-            self._backend.follow()
-            asked = self._checked(actions, context)
-            n = count_rows(asked.rows)
-            if top > n:
-                raise wrong("top", top, f"at most {n}, the number of actions")
-            decisions = self._backend.decide_top(asked, top, probabilities=probabilities)
-        return _shown(decisions, probabilities)
-
-    def _checked(self, actions: Any, context: Any) -> Asked:
-        """Return vectors that the policy can choose from, or raise."""
-        known = self._learner
-        rows = action_rows(
-            actions, context, self.features, known.dim, known.is_sparse, called_from=5
-        )
-        known.check_norms(rows)
-        return Asked(rows, context)
+            return several.decide_top(self._backend, actions, context, top, probabilities)
 
     @overload
-    def learn(self, id: int | str, reward: float, /) -> int: ...
+    def learn(self, id: int | str, reward: float, /, *, at: Any = None) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[Any, float]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, float] | tuple[Any, float, Any]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /) -> int:
+    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /, *, at: Any = None) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -278,14 +232,29 @@ class Bandit:
         number has doubled, an assumption that they speak against is the text of an
         ``AssumptionWarning``, once for each kind; see ``broken_assumptions``.
 
+        Parameters
+        ----------
+        id_or_rewards, reward
+            A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
+            have a third entry, the ``at`` of its reward.
+        at
+            With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
+            zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
+            delays go by it. A time before the decision, or after now, is refused.
+
         Returns
         -------
         int
             The number of rewards that were new.
         """
-        pairs = reward_pairs(id_or_rewards) if reward is _NO_REWARD else [(id_or_rewards, reward)]
+        if reward is not _NO_REWARD:
+            rewards = [Returned(id_or_rewards, reward, at)]
+        elif at is None:
+            rewards = returned(id_or_rewards)
+        else:
+            raise wrong("at", at, "None with many rewards: learn([(id, reward, at), ...])")
         with self._lock:
-            new = self._backend.learn(pairs)
+            new = self._backend.learn(rewards)
             broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
             self._warned |= {b.name for b in broken}
         for b in broken:
@@ -397,18 +366,13 @@ class Bandit:
     def W(self) -> Matrix:
         """``lam I + sum of x x'`` over the decisions whose reward has returned."""
         with self._lock:
-            learner = self._backend.present()
-            returned = ~np.isnan(learner.history.y[: learner.n_decided])
-            return (
-                reading.design(learner, returned) if learner.is_sparse else learner.state.W.copy()
-            )
+            return reading.returned_design(self._backend.present())
 
     @property
     def V(self) -> Matrix:
         """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
         with self._lock:
-            learner = self._backend.present()
-            return reading.design(learner, slice(None))
+            return reading.design(self._backend.present(), slice(None))
 
     @property
     def n_decided(self) -> int:
@@ -538,13 +502,13 @@ class Bandit:
             if vector.shape != (self.dim,):
                 raise ValueError(f"x has shape {vector.shape}: expected ({self.dim},)")
             learner.check_norms(vector[np.newaxis], "x")
-            ((_, low, high),) = learner.intervals(vector[np.newaxis])
+            ((_, low, high),) = action_intervals.intervals(learner, vector[np.newaxis])
         return low, high
 
     @property
     def interval_kind(self) -> IntervalKind:
         """The kind of interval that ``interval`` and ``ranking`` give."""
-        return self._learner.interval_kind
+        return action_intervals.interval_kind(self._learner)
 
     def ranking(self, actions: Any, context: Any = None) -> Ranking:
         """Ranks ``actions`` and tells how sure the best is; nothing is decided.
@@ -582,7 +546,8 @@ class Bandit:
             learner = self._backend.present()
             matrix = action_rows(actions, context, self.features, self.dim)
             names = [str(k) for k in range(len(matrix))]
-            return learner.ranking(names, matrix, reading.played(learner, matrix))
+            played = reading.played(learner, matrix)
+            return action_intervals.ranking(learner, names, matrix, played)
 
     def fingerprint(self) -> str:
         """Returns a digest of all that is known, equal for two that will act and learn alike."""
@@ -625,7 +590,7 @@ class Bandit:
         """
         if same_stream and seed is not None:
             raise wrong("seed", seed, "None with same_stream=True")
-        stream = _stream(seed)
+        stream = random_stream(seed)
         parts = read_parts(path, features, types)
         with files.reading(path), recorded():
             bandit = cls(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from belated.bandit.inputs import Returned
 from belated.core.events import Decision
 from belated.features import FeatureMap, Features
 from belated.learner.learner import Learner, Rows
@@ -47,7 +48,7 @@ class Backend(Protocol):
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all; see ``decide``."""
 
-    def learn(self, pairs: list[tuple[Any, Any]]) -> int:
+    def learn(self, rewards: list[Returned]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""
 
     def grow(self, features: Features) -> None:

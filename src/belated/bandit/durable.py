@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 
 from belated.bandit.backend import Asked
-from belated.bandit.inputs import USUAL
-from belated.core.arguments import any_number, number, positive, shown, wrong
+from belated.bandit.inputs import USUAL, Returned
+from belated.core.arguments import any_number, not_negative, number, positive, shown, wrong
 from belated.core.events import ConflictingRewardError, Decision, Status, UnknownDecisionError
+from belated.core.times import moment
 from belated.features import FeatureMap, fitting
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger
@@ -27,7 +28,7 @@ from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
 
 # Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
-_GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "late"}
+_GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "grace", "late"}
 
 
 class Durable:
@@ -46,7 +47,7 @@ class Durable:
     rng
         The stream from which the policy draws.
     settings
-        Those of ``policy``, ``window``, ``default_reward`` and ``late`` that were given.
+        Those of ``policy``, ``window``, ``grace``, ``default_reward`` and ``late`` that were given.
     """
 
     def __init__(
@@ -153,14 +154,22 @@ class Durable:
         self._replica.commit([draft for draft, _ in proposals])
         return [_decision(draft.id, body) for draft, body in proposals]
 
-    def learn(self, pairs: list[tuple[Any, Any]]) -> int:
+    def learn(self, rewards: list[Returned]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""
         self.follow()
         replica, now = self._replica, self._replica.clock()
         drafts = [
-            Draft(Kind.REWARDED, self._name, _id(id), now, self._reward(id, y)) for id, y in pairs
+            Draft(
+                Kind.REWARDED,
+                self._name,
+                _id(id),
+                now if at is None else moment(f"at (of id = {shown(id)})", at),
+                self._reward(id, y),
+                received=now,
+            )
+            for id, y, at in rewards
         ]
-        strict = replica.approving(partial(_refuse, pairs))
+        strict = replica.approving(partial(_refuse, replica, rewards, drafts))
         return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
 
     def close(self) -> None:
@@ -198,6 +207,7 @@ def _fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     fields = {**USUAL, **{name: value for name, value in settings.items() if name in USUAL}}
     if fields["window"] is not None:
         fields["window"] = positive("window", fields["window"])
+    fields["grace"] = not_negative("grace", fields["grace"])
     default = fields.pop("default_reward")
     if default is not None:
         fields |= {"loop": "conversion", "default_reward": number("default_reward", default)}
@@ -214,7 +224,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
             f"{default}, as the log has it; what was learnt would mean something else. Make a "
             "bandit of another name",
         )
-    kept = set(Spec.__struct_fields__) - _GIVEN | ({"window", "late"} - settings.keys())
+    kept = set(Spec.__struct_fields__) - _GIVEN | ({"window", "grace", "late"} - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
     with suppress(ValueError):
         return old.changed_to(new)
@@ -229,9 +239,16 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 
-def _refuse(pairs: list[tuple[Any, Any]], outcomes: Sequence[Outcome]) -> None:
+def _refuse(
+    replica: Replica,
+    rewards: list[Returned],
+    drafts: Sequence[Draft],
+    outcomes: Sequence[Outcome],
+) -> None:
     """Raise if the log, or an earlier reward of the same call, contradicts a reward."""
-    for (id, y), outcome in zip(pairs, outcomes, strict=True):
+    for (id, y, _), draft, outcome in zip(rewards, drafts, outcomes, strict=True):
+        if outcome.status == Status.INVALID:
+            raise ValueError(f"{replica.refusal(draft, outcome)} (id = {shown(id)})")
         if outcome.status == Status.UNKNOWN:
             raise UnknownDecisionError(
                 f"id = {shown(id)}: expected the id of a decision in this ledger"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from belated.bandit.backend import Asked
+from belated.bandit.inputs import Returned
 from belated.core.arguments import any_number, shown, wrong, wrong_type
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.sparse import count_rows, without_row
@@ -14,6 +15,7 @@ from belated.core.top import Places
 from belated.features import FeatureMap, Features, fitting
 from belated.features.growing import grown, places_in
 from belated.learner.learner import Learner
+from belated.learner.weighing import weighs_cheaply
 
 
 class InMemory:
@@ -33,7 +35,7 @@ class InMemory:
 
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed = probabilities or self.learner.weighs_cheaply
+        weighed = probabilities or weighs_cheaply(self.learner.policy)
         return [self.learner.decide(rows, self.rng, weighed) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
@@ -46,9 +48,9 @@ class InMemory:
             ranked.append(replace(decision, index=place, probabilities=chances))
         return ranked
 
-    def learn(self, pairs: list[tuple[Any, Any]]) -> int:
+    def learn(self, rewards: list[Returned]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""
-        new = _new_rewards(pairs, self.learner)
+        new = _new_rewards(rewards, self.learner)
         if new:
             self.learner.learn(new)
         return len(new)
@@ -72,10 +74,12 @@ class InMemory:
         """Do nothing: there is no store."""
 
 
-def _new_rewards(pairs: list[tuple[Any, Any]], learner: Learner) -> dict[int, float]:
+def _new_rewards(rewards: list[Returned], learner: Learner) -> dict[int, float]:
     """Return the rewards that their rows of the history do not have yet, by row."""
     new: dict[int, float] = {}
-    for id, y in pairs:
+    for id, y, at in rewards:
+        if at is not None:  # nothing that is learnt depends on it
+            raise TypeError(f"at = {shown(at)}: expected with ledger= only, which keeps times")
         row, value = _row_and_reward(id, y, learner)
         known = new.get(row, learner.history.y[row])
         if known != known:  # NaN: not returned yet

@@ -1,16 +1,26 @@
-"""The input of users to a bandit: actions to choose from, rewards, settings that are not given."""
+"""The input of users to a bandit: its model, actions to choose from, rewards, settings left out."""
 
 import warnings
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
-from belated.core.arguments import array_of_numbers, shown, wrong, wrong_type
+import numpy as np
+
+from belated import registry
+from belated.core.arguments import array_of_numbers, positive, shown, whole, wrong, wrong_type
+from belated.core.extremes import refuse_extremes
 from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFeaturesWarning
 from belated.features.rows import records_of
+from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
-USUAL = {"window": None, "default_reward": None, "late": "keep"}  # the settings of a new bandit
+USUAL = {
+    "window": None,
+    "grace": 0.0,
+    "default_reward": None,
+    "late": "keep",
+}  # the settings of a new bandit
 
 
 class AsInLog(Enum):
@@ -23,6 +33,54 @@ class AsInLog(Enum):
 
 
 AS_IN_LOG = AsInLog.AS_IN_LOG
+
+
+class Model(NamedTuple):
+    """The parts of a bandit that its learner is made of; see ``Bandit``."""
+
+    dim: int
+    family: Family
+    policy: Policy
+    max_norm: float
+    groups: Mapping[str, int] | None
+
+
+def checked_model(
+    dim: int | None,
+    family: Family | str,
+    policy: Policy | str | None,
+    max_norm: float,
+    features: FeatureMap | None,
+    groups: Mapping[str, int] | None,
+) -> Model:
+    """Return the model that arguments of ``Bandit`` describe, or raise where they do not fit."""
+    if features is not None and not hasattr(features, "transform"):
+        raise wrong_type("features", features, "a feature map, such as Features(...)")
+    if dim is None:
+        if features is None:
+            raise TypeError("dim = None: expected the number of features, or features=")
+        dim = features.dim
+    dim = whole("dim", dim)
+    if features is not None and features.dim != dim:
+        raise wrong("dim", dim, f"{features.dim}, the number of features that features= gives")
+    law = registry.parsed(registry.FAMILIES, family, "family")
+    chosen = registry.parsed(
+        registry.POLICIES, registry.DEFAULT_POLICY if policy is None else policy, "policy"
+    )
+    refuse_extremes(law, chosen)
+    if groups is not None and getattr(features, "groups", None) is not None:
+        raise wrong("groups", groups, "None: the features know their groups")
+    norm = positive("max_norm", max_norm)
+    if getattr(features, "max_norm", 0.0) > norm:
+        raise wrong("max_norm", max_norm, "at least the max_norm of the features")
+    return Model(dim, law, chosen, norm, getattr(features, "groups", groups))
+
+
+def random_stream(seed: Any) -> np.random.Generator:
+    """Return a stream of PCG64, whose state a snapshot can hold."""
+    if seed is not None and not isinstance(seed, np.random.SeedSequence):
+        seed = whole("seed", seed, least=0)
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 def action_rows(
@@ -113,16 +171,23 @@ def _warn_of(unmatched: UnmatchedCounts, called_from: int) -> None:
         )
 
 
-def reward_pairs(rewards: Any) -> list[tuple[Any, Any]]:
-    """Return an iterable of pairs as a list; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
+class Returned(NamedTuple):
+    """A reward as a user hands it in; ``at`` is when it happened, None for now."""
+
+    id: Any
+    reward: Any
+    at: Any = None
+
+
+def returned(rewards: Any) -> list[Returned]:
+    """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
+    usage = "expected learn(id, reward) or learn([(id, reward), ...]), at most with a time each"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
-    pairs = []
-    for pair in rewards:
+    given = []
+    for reward in rewards:
         try:
-            id, y = pair
-        except (TypeError, ValueError):
-            raise TypeError(f"learn([..., {shown(pair)}, ...]): {usage}") from None
-        pairs.append((id, y))
-    return pairs
+            given.append(Returned(*reward))
+        except TypeError:
+            raise TypeError(f"learn([..., {shown(reward)}, ...]): {usage}") from None
+    return given

@@ -59,6 +59,13 @@ def design(learner: Learner, which: Any) -> Matrix:
     return np.asarray(getattr(learner.policy, "lam", 0.0) * np.eye(learner.dim) + x.T @ x)
 
 
+def returned_design(learner: Learner) -> Matrix:
+    """Return ``lam I + sum of x x'`` over the decisions whose reward has returned."""
+    if not learner.is_sparse:
+        return learner.state.W.copy()
+    return design(learner, ~np.isnan(learner.history.y[: learner.n_decided]))
+
+
 def played_rows(learner: Learner) -> Matrix:
     """Returns the vectors of all decisions, one row each."""
     rows = rows_between(learner.history, 0, learner.n_decided)

@@ -17,6 +17,7 @@ from belated.engine.lanes import RECORD
 from belated.engine.plain_lane import OwnPlayer
 from belated.engine.reference import Player, Run, World, draw_world, mean_rewards, play
 from belated.engine.worlds import Lane, WorldSettings, play_world, seed_of_run
+from belated.learner.weighing import weighs_cheaply
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
     Delay,
@@ -24,6 +25,7 @@ from belated.model.protocols import (
     Policy,
     choose,
     delay_quantile,
+    is_randomised,
     is_sparse,
     with_horizon,
 )
@@ -98,7 +100,7 @@ def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
         fresh.decide(x[np.newaxis])
     y = bandit._history.y
     pairs = [(s + 1, y[s]) for s in range(rows) if not math.isnan(y[s])]
-    alone = getattr(fresh.estimator, "one_pass", False)
+    alone = getattr(fresh.estimator, "order_matters", False)
     for part in [[pair] for pair in pairs] if alone else [pairs]:
         fresh.learn(part)
     return fresh
@@ -153,7 +155,7 @@ def check_choosing_changes_nothing(policy: Policy, family: Family) -> None:
     """``choose`` reads the state and returns a row with a score that is a number."""
     bandit, _ = _played(policy, family)
     before = bandit.fingerprint()
-    rng = np.random.default_rng(0) if getattr(policy, "randomised", True) else None
+    rng = np.random.default_rng(0) if is_randomised(policy) else None
     row, *numbers = choose(bandit.policy, bandit._state, decision_set(np.eye(DIM)), rng)
     assert 0 <= row < DIM, (
         f"choose returned row {row} of {DIM} actions: return a row of actions.rows first"
@@ -176,7 +178,7 @@ def check_probabilities_are_frequencies(policy: Policy, family: Family) -> None:
     """
     bandit, _ = _played(policy, family)
     learner = bandit._learner
-    if not learner.weighs_cheaply:
+    if not weighs_cheaply(learner.policy):
         return
     options, before = learner.options(_world(seed=8, rounds=1).actions[0]), bandit.fingerprint()
     rng, shares = np.random.default_rng(0), np.zeros(ACTIONS)
@@ -320,10 +322,10 @@ def check_no_peeking(policy: Any, family: Family) -> None:
 def check_order_within_a_round_is_irrelevant(policy: Policy, family: Family) -> None:
     """Shuffling the rewards that arrive together changes nothing.
 
-    One-pass estimators are exempt: they take rewards in as they come.
+    Estimators that say ``order_matters`` are exempt: they take rewards in as they come.
     """
     resolved = policy.resolve(family, DIM, 1.0)
-    if getattr(resolved.estimator(family, DIM, 1.0), "one_pass", False):
+    if getattr(resolved.estimator(family, DIM, 1.0), "order_matters", False):
         return
     rng = np.random.default_rng(3)
     straight, run = _played(policy, family)
@@ -332,8 +334,8 @@ def check_order_within_a_round_is_irrelevant(policy: Policy, family: Family) -> 
     same_theta = np.allclose(straight.theta, shuffled.theta, rtol=0.0, atol=1e-12)
     assert (same_theta, list(run.index)) == (True, list(other.index)), (
         "the order of rewards that return in one round changes the estimate or the decisions: "
-        "declare a property one_pass = True on an estimator that depends on their order (they are "
-        "then handed over in the order of decisions), or take sums that do not"
+        "declare a property order_matters = True on an estimator that depends on their order (they "
+        "are then handed over in the order of decisions), or take sums that do not"
     )
 
 
@@ -342,7 +344,7 @@ def check_rotation_is_irrelevant(policy: Policy, family: Family) -> None:
 
     Policies that draw random numbers are exempt: their draws do not turn along.
     """
-    if getattr(policy, "randomised", True):
+    if is_randomised(policy):
         return
     world = _world()
     _, run = _played(policy, family, LATE, world)

@@ -18,6 +18,7 @@ from belated.client.calls import Call
 from belated.core.arguments import shown, wrong, wrong_type
 from belated.core.events import Status
 from belated.core.ranking import Ranking
+from belated.core.times import moment
 
 log = logging.getLogger("belated.client")
 T = TypeVar("T")
@@ -165,14 +166,28 @@ class Operations(ABC):
         path = "bandits", bandit, "decisions", "top"
         return (await self._ask(wire.DecisionList, "POST", *path, body=body)).decisions
 
-    async def reward(self, decision_id: str, reward: float, *, revise: bool = False) -> Status:
-        """Hand in a reward; ``revise`` puts it in the place of an earlier one."""
-        (status,) = await self._reward([_reward_item(decision_id, reward, revise)])
+    async def reward(
+        self, decision_id: str, reward: float, *, revise: bool = False, at: Any = None
+    ) -> Status:
+        """Hand in a reward; ``revise`` puts it in the place of an earlier one.
+
+        Parameters
+        ----------
+        at
+            When the reward happened, if that was not now: a ``datetime`` with its zone, a text such
+            as ``"2026-03-31T12:00:00Z"``, or seconds since 1970.
+        """
+        (status,) = await self._reward([_reward_item(decision_id, reward, at, revise)])
         return status
 
-    async def rewards(self, rewards: Iterable[tuple[str, float]]) -> list[Status]:
-        """Hand in many, as pairs of decision id and reward: what became of each."""
-        items = [_reward_item(id, reward) for id, reward in rewards]
+    async def rewards(
+        self, rewards: Iterable[tuple[str, float] | tuple[str, float, Any]]
+    ) -> list[Status]:
+        """Hand in many, as pairs of decision id and reward: what became of each.
+
+        A pair may have a third entry: when the reward happened, as ``at`` of ``reward``.
+        """
+        items = [_reward_item(*reward) for reward in rewards]
         batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
         return [status for batch in batches for status in await self._reward(batch)]
 
@@ -305,12 +320,15 @@ def _request_id(given: str | None) -> str:
     return str(uuid4()) if given is None else given
 
 
-def _reward_item(decision_id: str, reward: Any, revise: bool = False) -> wire.RewardItem:
+def _reward_item(
+    decision_id: str, reward: Any, at: Any = None, revise: bool = False
+) -> wire.RewardItem:
     """A reward; NaN would arrive as null and be refused with a message nobody understands."""
+    happened = None if at is None else moment("at", at) / 1e6
     try:
         value = float(reward)
         if math.isfinite(value):
-            return wire.RewardItem(decision_id, value, revise)
+            return wire.RewardItem(decision_id, value, revise, happened)
     except (TypeError, ValueError):
         pass
     raise wrong(f"reward of {shown(decision_id)}", reward, "a finite number")

@@ -29,7 +29,7 @@ def _show(result: dict[str, Any], as_json: bool, failed: bool = False) -> None:
 
 
 def _time(option: str, text: str | None) -> int | None:
-    from belated.ledger.tools.times import microseconds
+    from belated.core.times import microseconds
 
     return None if text is None else microseconds(option, text)
 

@@ -38,6 +38,7 @@ from belated.model.protocols import (
     Policy,
     claims_set,
     draw_actions,
+    is_randomised,
     mean,
     remember,
     with_horizon,
@@ -208,11 +209,6 @@ class _Group:
         if not has_certificate(self.policy):
             record[:, :, RECORD.index("certificate")] = np.nan
         return record
-
-
-def is_randomised(policy: Policy) -> bool:
-    """Return whether the policy draws random numbers. True unless it says otherwise."""
-    return bool(getattr(policy, "randomised", True))
 
 
 def has_certificate(policy: Policy) -> bool:

@@ -35,7 +35,7 @@ class NewtonSteps(NamedTuple):
         return False
 
     @property
-    def one_pass(self) -> bool:
+    def order_matters(self) -> bool:
         """True: the result depends on the order in which rewards return."""
         return True
 
@@ -107,7 +107,7 @@ class ImplicitSteps(NamedTuple):
         return False
 
     @property
-    def one_pass(self) -> bool:
+    def order_matters(self) -> bool:
         """True: the result depends on the order in which rewards return."""
         return True
 
@@ -157,7 +157,7 @@ class MirrorSteps(NamedTuple):
         return False
 
     @property
-    def one_pass(self) -> bool:
+    def order_matters(self) -> bool:
         """True: the result depends on the order in which rewards return."""
         return True
 

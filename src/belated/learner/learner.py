@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -12,11 +12,9 @@ import numpy as np
 from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
 from belated.core.events import Decision
 from belated.core.jit import has_compiled
-from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
-from belated.estimators.laplace.fit import LaplaceFit, grouped
-from belated.estimators.laplace.renewing import settle
+from belated.learner.action_intervals import intervals
 from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
 from belated.learner.rows import (
     checked_entries,
@@ -24,8 +22,9 @@ from belated.learner.rows import (
     placed,
     refuse_wide,
     rows_between,
+    too_long,
 )
-from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
+from belated.learner.weighing import Weights, certain, to_weigh, weigh
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
     Estimator,
@@ -36,11 +35,11 @@ from belated.model.protocols import (
     choose,
     claims_set,
     derivatives,
-    draw_parameter,
+    in_groups,
+    is_randomised,
     is_sparse,
     mean,
-    probabilities,
-    score_law,
+    refit_exactly,
 )
 from belated.model.state import (
     DECIDED,
@@ -57,18 +56,15 @@ from belated.model.steps import (
     are_within,
     choose_from_step,
     choose_step,
-    count_choices,
     decide_step,
-    exact_chances,
     first_state,
     fold_step,
-    gaussian_chances,
     is_within,
     learn_step,
     play_sparse_step,
 )
 from belated.numerics.gaussian_scores import POINTS, normal_points
-from belated.numerics.pruning import DecisionSet, decision_set
+from belated.numerics.pruning import decision_set
 from belated.numerics.sparse import sparse
 
 log = logging.getLogger(__name__)
@@ -77,7 +73,6 @@ Rows: TypeAlias = Matrix | SparseRows  # actions, one row each
 
 MANY = 100_000  # decisions: taking them in again may take a second or more
 BLOCK = 65_536  # decisions that are taken over at a time
-REPEATS = 2_500  # decisions from which a probability is counted: a standard error of 0.01 at most
 EXACT = 1e-12  # distance to which ``exact_theta`` is brought, in the norm of the certificate
 
 
@@ -145,9 +140,7 @@ class Learner:
         else:
             self.history = new_history(64, self.dim)
         state = first_state(self.policy, self.estimator, self.dim)
-        if isinstance(state.fit, LaplaceFit):
-            state = state._replace(fit=grouped(state.fit, cast(Any, self.estimator), self.groups))
-        self.state = state
+        self.state = state._replace(fit=in_groups(self.estimator, state.fit, self.groups))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -185,7 +178,7 @@ class Learner:
     @property
     def draws(self) -> bool:
         """Return whether the policy draws random numbers."""
-        return bool(getattr(self.policy, "randomised", True))
+        return is_randomised(self.policy)
 
     def make_room(self, more: int, entries: int = 0) -> None:
         """Let the history hold ``more`` decisions than it has, with ``entries`` together."""
@@ -213,7 +206,7 @@ class Learner:
             self.policy, self.state, self.history, actions, limit, stream
         )
         if row < 0:
-            raise self.too_long(actions)
+            raise too_long(actions, self.max_norm)
         # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
         numbers = int(index), float(score), float(estimate), float(width)
         return Decision(int(row) + 1, *numbers, *_given(weights, int(index)))
@@ -225,11 +218,10 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *(self.policy, self.state, self.history, options, rng),
-            *(normal_points(K), shares, records),
+            *self._now(), options, rng, normal_points(K), shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
-        return int(row), *numbers, *_given((shares, POINTS), int(index))
+        return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
 
     def learn(self, rewards: Mapping[int, float]) -> None:
         """Take in rewards, by row of the history, and bring the estimate up to date once."""
@@ -250,7 +242,7 @@ class Learner:
             self.policy, self.state, self.history, actions, limit, stream
         )
         if index < 0:
-            raise self.too_long(actions)
+            raise too_long(actions, self.max_norm)
         numbers = int(index), float(score), float(estimate), float(width)
         return Choice(*numbers, *_given(weights, int(index)))
 
@@ -273,63 +265,30 @@ class Learner:
             return
         for k, x in enumerate(actions):
             if not is_within(x, limit):
-                raise self.too_long(actions[k : k + 1], name.format(k))
+                raise too_long(actions[k : k + 1], self.max_norm, name.format(k))
 
     def choose_from(self, options: Any, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Does the same as ``choose``, for actions that were prepared by ``options``."""
         if self.is_sparse:
             return Choice(*self._play_sparse(options, rng, records=False)[1:])
-        weights = self._weights(options) if weighed else None
+        weights = weigh(*self._now(), options) if weighed else None
         index, score, estimate, width = choose_from_step(
             self.policy, self.state, self.history, options, self.stream(rng)
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return Choice(*numbers, *_given(weights, int(index)))
 
-    @property
-    def weighs_cheaply(self) -> bool:
-        """True if the probabilities of all actions cost no more than a few decisions."""
-        kind = type(self.policy)
-        return not self.draws or kind in probabilities.cases or kind in score_law.cases
-
-    def _weights_of(self, actions: Matrix) -> tuple[Vector, float]:
-        """``_weights`` of actions that were not prepared."""
+    def _weights_of(self, actions: Matrix) -> Weights:
+        """Returns how often the policy would play each of the actions now, or raises."""
         if not self.draws:
-            return np.zeros(len(actions)), 0
+            return certain(len(actions))
         if not are_within(actions, self.max_norm * NORM_ROUNDING):
-            raise self.too_long(actions)
-        return self._weights(decision_set(actions))
+            raise too_long(actions, self.max_norm)
+        return weigh(*self._now(), decision_set(actions))
 
-    def _weights(self, options: DecisionSet) -> tuple[Vector, float]:
-        """Returns how often the policy would play each option now, and of how many draws.
-
-        An infinite number of draws stands for exact shares. A policy without a case of
-        ``probabilities`` or ``score_law`` makes 2,500 decisions for it, with a stream of their own.
-        """
-        shares = np.zeros(len(options.rows))
-        if not self.draws:
-            return shares, 0
-        step, arguments = self._to_weigh(options, shares)
-        step(*arguments)
-        if step is not count_choices:
-            return shares, math.inf if step is exact_chances else POINTS
-        while shares.sum() < REPEATS:
-            step(*self._to_weigh(options, shares)[1])
-        return shares / REPEATS, REPEATS
-
-    def _to_weigh(self, options: DecisionSet, shares: Vector) -> tuple[Any, tuple[Any, ...]]:
-        """Returns the kernel that fills in the shares, and its arguments."""
-        policy, state, kind = self.policy, self.state, type(self.policy)
-        if kind in probabilities.cases:
-            return exact_chances, (policy, state, options, shares)
-        if kind in score_law.cases:
-            points = normal_points(min(options.rows.shape))
-            return gaussian_chances, (policy, state, options, points, shares)
-        # a policy that draws into its memory begins every time where it stands now
-        times = 1 if kind in draw_parameter.cases else REPEATS
-        apart = state._replace(memory=deepcopy(state.memory))
-        rng = np.random.default_rng((REPEATS, self.n_decided, int(shares.sum())))
-        return count_choices, (policy, apart, self.history, options, rng, times, shares)
+    def _now(self) -> tuple[ResolvedPolicy, State, Any]:
+        """Returns the policy with its present state and history, first arguments of kernels."""
+        return self.policy, self.state, self.history
 
     def fold(
         self, moves: Integers, X: Rows, rows: Integers, rewards: Vector, last: Integers
@@ -378,7 +337,8 @@ class Learner:
     def is_compiled(self) -> bool:
         """Return whether the kernels for choosing and learning are in memory or on disk."""
         if self.draws and not self.is_sparse:
-            step, arguments = self._to_weigh(decision_set(np.zeros((1, self.dim))), np.zeros(1))
+            options = decision_set(np.zeros((1, self.dim)))
+            step, arguments = to_weigh(*self._now(), options, np.zeros(1))
             if not has_compiled(step, *arguments):
                 return False
         step = play_sparse_step if self.is_sparse else choose_step
@@ -395,7 +355,7 @@ class Learner:
         if not self.is_sparse:
             choose_step(*self._to_choose())
         self.choose_from(self.options(x), np.random.default_rng(0), weighed=True)
-        self.intervals(x)
+        intervals(self, x)
 
     def warm_up_learning(self) -> None:
         """Compile the kernels that take in decisions and rewards."""
@@ -406,9 +366,8 @@ class Learner:
         """Returns the arguments of a first decision."""
         stream, x = self.stream(np.random.default_rng(0)), np.zeros((1, self.dim))
         if self.is_sparse:
-            options = self.policy, self.state, self.history, sparse(x)
-            return *options, stream, normal_points(1), np.empty(1), False
-        return self.policy, self.state, self.history, x, 1.0, stream
+            return *self._now(), sparse(x), stream, normal_points(1), np.empty(1), False
+        return *self._now(), x, 1.0, stream
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""
@@ -422,28 +381,9 @@ class Learner:
         It depends on the rewards that have returned, not on the order or the batches they came
         in. Costs a few passes over the data where the estimate has no closed form.
         """
-        if not hasattr(self.estimator, "tol"):
-            return self.state.theta.copy()
-        if isinstance(self.state.fit, LaplaceFit):
-            copy = deepcopy(self.state)
-            settle(self.family, copy, self.history, EXACT)
-            return copy.theta
-        state, estimator = deepcopy(self.state), cast(Any, self.estimator)
-        nothing = np.zeros(0, np.int64), np.zeros(0)
-        learn_step(estimator._replace(tol=EXACT), self.family, state, self.history, *nothing)
+        state = deepcopy(self.state)
+        refit_exactly(self.estimator, self.family, state, self.history, EXACT)
         return state.theta
-
-    def interval_width(self, x: Vector) -> float:
-        """Returns half the confidence interval of ``x'theta_star``; NaN if there is no set."""
-        return float(self._half_widths(x[np.newaxis])[0]) if self.has_set else math.nan
-
-    def _half_widths(self, X: Matrix) -> Vector:
-        """Returns half the interval of ``x'theta_star``, of either kind, for each row of ``X``."""
-        if not self.has_set:
-            return posterior_widths(self.policy, self.family, self.state, X)
-        widths = np.empty(len(X))
-        set_widths(self.policy, self.state, X, widths)
-        return widths
 
     def mean(self, z: float) -> float:
         """Returns the expected reward at ``z = x'theta``, as the policy models it.
@@ -452,77 +392,7 @@ class Learner:
         """
         return float(z if getattr(self.policy, "linear_mean", False) else mean(self.family, z))
 
-    # ------------------------------------------------------------------------------ ranking
 
-    @property
-    def interval_kind(self) -> IntervalKind:
-        """The kind of the intervals: by the policy's confidence set if it has one, or posterior."""
-        return "confidence" if self.has_set else "posterior"
-
-    @property
-    def interval_level(self) -> float | None:
-        """Probability with which the intervals hold; None where the policy does not say."""
-        if not self.has_set:
-            return POSTERIOR_LEVEL
-        delta: float | None = getattr(self.policy, "delta", None)
-        return None if delta is None else 1.0 - delta
-
-    def intervals(self, X: Matrix) -> list[tuple[float, float, float]]:
-        """Returns the estimated mean reward and both ends of its interval, for each row of X."""
-        z, widths = X @ self.state.theta, self._half_widths(X)
-        ends = zip(z, z - widths, z + widths, strict=True)
-        return [(self.mean(middle), self.mean(low), self.mean(high)) for middle, low, high in ends]
-
-    def ranking(
-        self,
-        names: Sequence[str],
-        X: Matrix,
-        played: Sequence[tuple[int | None, int | None]],
-    ) -> Ranking:
-        """Returns the actions with these vectors, the best first.
-
-        ``played`` has the decisions and the rewards of each action, None if they are not known.
-        """
-        self.check_norms(X)
-        rows = [
-            RankedAction(name, index, middle, _finite(low), _finite(high), *counts)
-            for index, (name, (middle, low, high), counts) in enumerate(
-                zip(names, self.intervals(X), played, strict=True)
-            )
-        ]
-        rows.sort(key=lambda row: -row.mean)
-        sentence = verdict(rows, self.n_observed)
-        return Ranking(sentence, self.interval_kind, self.interval_level, rows)
-
-    def too_long(self, matrix: Matrix, *names: str) -> ValueError:
-        """Return the error that names the row which is not finite, or the longest."""
-        names = names or tuple(f"actions[{k}]" for k in range(len(matrix)))
-        for name, x in zip(names, matrix, strict=True):
-            if not np.isfinite(x).all():
-                return wrong(name, x.tolist(), "finite numbers")
-        norms = [math.hypot(*x) for x in matrix]
-        k = int(np.argmax(norms))
-        return ValueError(
-            f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {self.max_norm:g}; "
-            "scale the actions, raise max_norm, or pass features="
-        )
-
-
-def _given(weights: tuple[Vector, float] | None, index: int) -> tuple[()] | tuple[float, Vector]:
-    """Returns the propensity of the action that was chosen, and the probabilities of all.
-
-    The choice counts as one more draw: of n among M draws, its propensity is (n + 1) / (M + 1). It
-    is never zero, and its inverse is, on average, the inverse of the true probability, but for what
-    is played with a probability far below 1 / M.
-    """
-    if weights is None:
-        return ()
-    shares, draws = weights
-    one = 1.0 / (draws + 1.0)
-    shares *= 1.0 - one
-    shares[index] += one
-    return float(shares[index]), shares
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
+def _given(weights: Weights | None, index: int) -> tuple[()] | tuple[float, Vector]:
+    """Returns the propensity of the chosen action and all probabilities, where they are known."""
+    return () if weights is None else weights.given(index)

@@ -1,5 +1,6 @@
 """The rows that a learner is given: their groups of features, how many features, how large."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from belated.core.arguments import shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
-from belated.core.types import Integers
+from belated.core.types import Integers, Matrix
 from belated.model.state import History, SparseHistory
 
 WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
@@ -48,6 +49,20 @@ def checked_entries(rows: SparseRows) -> SparseRows:
             f"actions[{row}] has an entry", worst, f"finite numbers up to {LARGEST_ENTRY:g}"
         )
     return rows
+
+
+def too_long(matrix: Matrix, max_norm: float, *names: str) -> ValueError:
+    """Return the error that names the row which is not finite, or the longest."""
+    names = names or tuple(f"actions[{k}]" for k in range(len(matrix)))
+    for name, x in zip(names, matrix, strict=True):
+        if not np.isfinite(x).all():
+            return wrong(name, x.tolist(), "finite numbers")
+    norms = [math.hypot(*x) for x in matrix]
+    k = int(np.argmax(norms))
+    return ValueError(
+        f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {max_norm:g}; "
+        "scale the actions, raise max_norm, or pass features="
+    )
 
 
 def rows_between(history: Any, start: int, end: int) -> Any:

@@ -30,6 +30,8 @@ from belated.ledger.events import (
 )
 from belated.ledger.ids import Ids
 from belated.ledger.protocol import Importer, Ledger
+from belated.ledger.rules import LEEWAY
+from belated.ledger.upkeep import erased as without_trace
 
 NewLedger = Callable[[], Ledger]
 SECOND = 1_000_000
@@ -55,6 +57,7 @@ class _Writer:
         *,
         id: bytes | None = None,
         due: int | None = None,
+        closes: int | None = None,
         request: str = "",
         digest: bytes = b"",
         subject: str = "",
@@ -72,12 +75,20 @@ class _Writer:
             request=request,
             digest=digest,
             subject=subject,
+            closes=closes,
         )
 
     def about(
-        self, kind: Kind, id: bytes, value: float | None = None, *, bandit: str = ""
+        self,
+        kind: Kind,
+        id: bytes,
+        value: float | None = None,
+        *,
+        bandit: str = "",
+        at: int | None = None,
     ) -> Draft:
-        return Draft(kind, bandit, id, self.now, value)
+        time = self.now if at is None else at
+        return Draft(kind, bandit, id, time, value, received=self.now)
 
     def commit(self, *drafts: Draft) -> list[Status]:
         return [outcome.status for outcome in self.ledger.commit(drafts)]
@@ -87,8 +98,8 @@ class _Writer:
         _expect(self.commit(draft), [Status.ACCEPTED], "commit must write a decision with a new id")
         return draft.id
 
-    def reward(self, id: bytes, value: float, *, bandit: str = "") -> Status:
-        (status,) = self.commit(self.about(Kind.REWARDED, id, value, bandit=bandit))
+    def reward(self, id: bytes, value: float, *, bandit: str = "", at: int | None = None) -> Status:
+        (status,) = self.commit(self.about(Kind.REWARDED, id, value, bandit=bandit, at=at))
         return status
 
 
@@ -205,6 +216,53 @@ def check_rewards(new: NewLedger) -> None:
     _expect(writer.ledger.parked(), [], "a reward of an old, unknown decision must not be parked")
 
 
+def check_event_time(new: NewLedger) -> None:
+    """A reward is judged by when it happened, and by when it was handed in."""
+    writer = _Writer(new())
+    ledger, due, closes = writer.ledger, NOW + 10 * SECOND, NOW + 15 * SECOND
+    drafts = [writer.decided(due=due, closes=closes) for _ in range(6)]
+    statuses = writer.commit(*drafts)
+    _expect(statuses, [Status.ACCEPTED] * 6, "decisions with a grace must be written")
+    before, after, on_time, too_late, not_handed_in, now = (draft.id for draft in drafts)
+    rule = "follow must return the end of a grace"
+    _expect([event.closes for event in _log(ledger)], [closes] * 6, rule)
+    writer.now = closes
+    rule = f"a reward more than {LEEWAY} us before its decision, or after now, is invalid"
+    for id, at in ((before, NOW - LEEWAY - 1), (after, closes + LEEWAY + 1)):
+        _expect(writer.reward(id, 1.0, at=at), Status.INVALID, rule)
+    rule = "the clocks of callers may disagree with ours a little"
+    for id, at, wanted in (
+        (before, NOW - LEEWAY, Status.ACCEPTED),
+        (after, closes + LEEWAY, Status.EXPIRED),
+    ):
+        _expect(writer.reward(id, 1.0, at=at), wanted, rule)
+    rule = "a reward of the window that is handed in within its grace is on time"
+    _expect(writer.reward(on_time, 1.0, at=due), Status.ACCEPTED, rule)
+    _expect(writer.reward(on_time, 1.0, at=NOW), Status.DUPLICATE, "the same reward again")
+    rule = "a reward that happened after the window is late, also within the grace"
+    _expect(writer.reward(too_late, 1.0, at=due + 1), Status.EXPIRED, rule)
+    _expect(writer.reward(now, 1.0), Status.EXPIRED, rule)
+    writer.now += 1
+    rule = "a reward of the window that is handed in after its grace is late"
+    _expect(writer.reward(not_handed_in, 1.0, at=NOW), Status.EXPIRED, rule)
+    found = [(event.time, event.received) for event in _log(ledger)[6:]]
+    wanted_times = [
+        *((NOW - LEEWAY, closes), (closes + LEEWAY, closes), (due, closes)),
+        *((due + 1, closes), (closes, None), (NOW, closes + 1)),
+    ]
+    rule = "follow must return when a reward happened, and when it was handed in, if it differs"
+    _expect(found, wanted_times, rule)
+    early = writer.decided()
+    _expect(writer.reward(early.id, 1.0, at=closes), Status.PARKED, "park by the time of receipt")
+    waiting = [(early.id, closes, 1.0, closes + 1)]
+    _expect(ledger.parked(), waiting, "parked must return when a reward was handed in")
+    writer.commit(early)
+    last = ledger.story(early.id)[-1]
+    rule = "a parked reward must be written with both its times"
+    _expect((last.time, last.received), (closes, closes + 1), rule)
+    _expect(ledger.problems(), [], "a ledger with event times must have no problems")
+
+
 def check_zeros_have_no_sign(new: NewLedger) -> None:
     """No sign of -0.0 is written, live or read again: a store may be unable to keep it."""
     writer = _Writer(new())
@@ -228,7 +286,7 @@ def check_one_batch(new: NewLedger) -> None:
     rule = "a draft must be judged in the light of those before it in the batch"
     wanted = ["accepted", "duplicate", "accepted", "duplicate", "conflict", "conflict"]
     _expect([outcome.status for outcome in outcomes], wanted, rule)
-    facts = Facts("shop", None, 1.0)
+    facts = Facts("shop", NOW, None, value=1.0)
     _expect(outcomes[4].facts, facts, "the outcome of a conflict must carry the facts against it")
     kinds = [event.kind for event in _log(writer.ledger)]
     _expect(kinds, [Kind.DECIDED, Kind.REWARDED], "write what was accepted and nothing else")
@@ -278,7 +336,7 @@ def check_parking(new: NewLedger) -> None:
     _expect(writer.reward(early.id, 1.0), Status.DUPLICATE, f"{again}the same is a duplicate")
     _expect(writer.reward(early.id, 0.0), Status.CONFLICT, f"{again}another one is a conflict")
     _expect(writer.reward(stranger.id, 2.0), parked, "park a reward whose decision is to come")
-    waiting = [(early.id, NOW, 1.0), (stranger.id, NOW, 2.0)]
+    waiting = [(early.id, NOW, 1.0, None), (stranger.id, NOW, 2.0, None)]
     _expect(writer.ledger.parked(), waiting, "parked must return id, time and value, by id")
     _expect(_log(writer.ledger), [], "a parked reward must not be in the log")
     _expect(writer.commit(early), [Status.ACCEPTED], "a decision after its reward must be written")
@@ -359,7 +417,7 @@ def check_stale_memory(new: NewLedger) -> None:
     writer = _Writer(new())
     id = writer.decide()
     log = _log(writer.ledger)
-    memory = _Memory(Position(log[-1].tx, log[-1].seq), {id: Facts("shop", None)})
+    memory = _Memory(Position(log[-1].tx, log[-1].seq), {id: Facts("shop", NOW, None)})
     _expect(writer.reward(id, 1.0), Status.ACCEPTED, "the first reward must be written")
     rule = "judge by the log, not by what a follower remembers, once the log has gone on"
     for value, wanted in ((1.0, Status.DUPLICATE), (0.0, Status.CONFLICT)):
@@ -367,7 +425,7 @@ def check_stale_memory(new: NewLedger) -> None:
         _expect([outcome.status for outcome in outcomes], [wanted], rule)
     second = writer.decide()
     log = _log(writer.ledger)
-    memory = _Memory(Position(log[-1].tx, log[-1].seq), {second: Facts("shop", None)})
+    memory = _Memory(Position(log[-1].tx, log[-1].seq), {second: Facts("shop", NOW, None)})
     twice = [writer.about(Kind.REWARDED, second, value) for value in (1.0, 1.0, 0.0)]
     statuses = [outcome.status for outcome in writer.ledger.commit(twice, memory)]
     rule = "a draft must be judged in the light of those before it in the batch"
@@ -407,10 +465,7 @@ def check_forgetting(new: NewLedger) -> None:
     before = _log(ledger)
     _expect(ledger.forget("shop", "me", NOW + 9), 2, "forget must count the decisions it erases")
     *after, last = _log(ledger)
-    wanted = [
-        replace(event, id=b"", value=None, due=None, body=b"") if event.id in erased else event
-        for event in before
-    ]
+    wanted = [without_trace(event) if event.id in erased else event for event in before]
     _expect(after, wanted, "forget must blank the events of one person's decisions, and no others")
     note = (last.kind, last.bandit, last.time)
     _expect(note, (Kind.FORGOTTEN, "shop", NOW + 9), "forget must write that something was erased")
@@ -510,6 +565,7 @@ LEDGER_CHECKS = (
     check_log_keeps_everything,
     check_follow_is_exact,
     check_rewards,
+    check_event_time,
     check_zeros_have_no_sign,
     check_one_batch,
     check_endings,

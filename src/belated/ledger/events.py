@@ -34,13 +34,15 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     kind: Kind
     bandit: str  # "" for a reward, cancellation or revision, which belongs to the decision's bandit
     id: bytes  # 16 bytes, or NOBODY
-    time: int  # microseconds since 1970
+    time: int  # when it happened, in microseconds since 1970
     value: float | None = None  # the reward
     due: int | None = None  # of a decision: the time at which its window closes
     body: bytes = b""  # everything that the ledger need not understand
     request: str = ""  # of a decision: the caller's name for it, unique in its bandit
     digest: bytes = b""  # digest of the request's content
     subject: str = ""  # of a decision: the person or thing it concerns
+    received: int | None = None  # of a reward: when it was handed in; None: when it happened
+    closes: int | None = None  # of a decision: the end of its window with grace; None: ``due``
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -55,13 +57,22 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     value: float | None
     due: int | None
     body: bytes
+    received: int | None = None  # as in ``Draft``
+    closes: int | None = None
+
+    @property
+    def written(self) -> int:
+        """When the event was handed in, which for a reward may be long after it happened."""
+        return self.time if self.received is None else self.received
 
 
 class Facts(msgspec.Struct, gc=False):
     """The facts that the log holds on a decision."""
 
     bandit: str
+    time: int
     due: int | None
+    closes: int | None = None
     value: float | None = None  # the reward it has now
     expired: bool = False
     cancelled: bool = False
@@ -82,6 +93,7 @@ class Waiting(NamedTuple):
     id: bytes
     time: int
     value: float
+    received: int | None = None
 
 
 class Position(NamedTuple):
@@ -146,6 +158,14 @@ class KeyChange(msgspec.Struct, array_like=True, frozen=True):
         return self.bandit in ("", bandit)
 
 
-def is_late(time: int, due: int | None, expired: bool) -> bool:
-    """Return whether a reward came after the window of its decision."""
-    return expired or (due is not None and time > due)
+def is_late(
+    time: int, received: int | None, due: int | None, closes: int | None, expired: bool
+) -> bool:
+    """Return whether a reward is late, given the facts of its decision.
+
+    A reward is on time if it happened within the window and was handed in while the window, with
+    its grace, was open.
+    """
+    if due is None or expired:
+        return expired
+    return time > due or (received or time) > (closes or due)

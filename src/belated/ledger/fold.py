@@ -44,15 +44,19 @@ _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
 
 
-class Pending(msgspec.Struct, gc=False):
-    """A decision whose story is not over."""
+class Pending(msgspec.Struct, gc=False, omit_defaults=True):
+    """A decision whose story is not over.
+
+    The fields of version 0.1 have no default: a default is left out of digests and snapshots.
+    """
 
     row: int  # in the history
     time: int
     due: int | None
     action: str
-    held: float | None = None  # in a conversion loop: the reward, until the window closes
-    late: bool = False  # whether the log holds a reward that came too late
+    held: float | None  # in a conversion loop: the reward, until the window closes
+    late: bool  # whether the log holds a reward that came too late
+    closes: int | None = None  # the end of the window with its grace; None: ``due``
 
 
 _pending = msgspec.msgpack.Decoder(dict[bytes, Pending])
@@ -134,8 +138,7 @@ class Fold:
     def repeatable(self) -> bool:
         """Returns whether a decision depends only on the state and on the request."""
         spec = self.spec
-        randomised = getattr(self.learner.policy, "randomised", True)
-        at_random = randomised or self.spreads or spec.exploration > 0.0
+        at_random = self.learner.draws or self.spreads or spec.exploration > 0.0
         return spec.mode == "live" and not at_random
 
     @property
@@ -203,7 +206,7 @@ class Fold:
         """Returns everything but the arrays, as JSON can hold it."""
         return {
             "name": self.name,
-            "spec": self.spec,
+            "spec": self.spec.as_kept(),
             "actions": self.actions.listed,
             "version": self.version,
             "counts": self.counts,
@@ -277,7 +280,8 @@ class Fold:
                 body, encoded = _decided.decode(event.body), event.body
             xs.append(self.earlier.present(body.x))
             self.ids += event.id
-            self._wait_for(event.id, Pending(row, event.time, event.due, body.action))
+            window = event.due, body.action, None, False, event.closes
+            self._wait_for(event.id, Pending(row, event.time, *window))
             width = body.width if isfinite(body.width) else None
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
@@ -288,7 +292,7 @@ class Fold:
         self.pending[id] = pending
         self.n_held += pending.held is not None
         if pending.due is not None:
-            heappush(self._windows, (pending.due, id))
+            heappush(self._windows, (pending.closes or pending.due, id))
 
     def _rewarded(self, events: list[Event]) -> None:
         waiting, returned, rows, rewards = self.pending, self._noted.returned, [], []
@@ -300,7 +304,9 @@ class Fold:
                 continue  # erased
             self.counts.rewarded += 1
             pending = waiting.get(id)
-            if pending is None or is_late(time, pending.due, expired=False):
+            if pending is None or is_late(
+                time, event.received, pending.due, pending.closes, expired=False
+            ):
                 self.counts.late += 1
                 self._noted.late += 1
                 if keep:

@@ -66,8 +66,10 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
         raise wrong("played", ask.played, "None: this bandit is not in shadow mode")
     score, estimate, width = choice.score, choice.estimate, choice.width
     if index != choice.index:
+        from belated.learner.action_intervals import interval_width
+
         x = dense(rows, learner.dim)[index]
-        estimate, width = float(x @ learner.state.theta), learner.interval_width(x)
+        estimate, width = float(x @ learner.state.theta), interval_width(learner, x)
         score = estimate + width
     return Decided(
         packed(rows, index, learner.dim),

@@ -44,6 +44,7 @@ from belated.ledger.protocol import (
     NewBanditError,
     StoreUnavailableError,
 )
+from belated.ledger.rules import misdated
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -292,9 +293,12 @@ class Replica:
             return False
         return fold.support.contains(reward)
 
-    def refusal(self, bandit: str, reward: float) -> str:
-        """Says why ``accepts`` refused a reward of this bandit, or a revision, in words."""
-        fold = self.folds[bandit]
+    def refusal(self, draft: Draft, outcome: Outcome) -> str:
+        """Says why a reward, or a revision, is INVALID, in words."""
+        said = misdated(draft, outcome.facts)
+        if said or draft.value is None:
+            return said
+        fold, reward = self.folds[outcome.bandit], draft.value
         family = fold.spec.family["type"]
         if not fold.support.contains(reward):
             return f"reward = {reward!r}: expected {fold.support} ({family})"
@@ -312,7 +316,7 @@ class Replica:
             for id in ids:
                 waiting = fold.pending.get(id)
                 if waiting is not None and waiting.held is None and not waiting.late:
-                    found[id] = Facts(name, waiting.due)
+                    found[id] = Facts(name, waiting.time, waiting.due, waiting.closes)
             if len(found) == len(ids):
                 break
         return found
@@ -368,10 +372,18 @@ class Replica:
         outcomes = self.commit(drafts)
         return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
 
-    def reward(self, rewards: Iterable[tuple[bytes, float]], bandit: str = "") -> list[Status]:
-        """Hand in rewards; a late reward that revises gets the status of one in time."""
+    def reward(
+        self, rewards: Iterable[tuple[bytes, float] | tuple[bytes, float, int]], bandit: str = ""
+    ) -> list[Status]:
+        """Hand in rewards; a late reward that revises gets the status of one in time.
+
+        Each is a decision, its reward and, unless that is now, when it happened.
+        """
         now = self.clock()
-        drafts = [Draft(Kind.REWARDED, bandit, id, now, float(value)) for id, value in rewards]
+        drafts = [
+            Draft(Kind.REWARDED, bandit, id, at[0] if at else now, float(value), received=now)
+            for id, value, *at in rewards
+        ]
         return [self.answer(outcome) for outcome in self.commit(drafts)]
 
     def answer(self, outcome: Outcome) -> Status:
@@ -396,18 +408,20 @@ class Replica:
             counted = self.unmatched[name].total > zeros  # the next time must count the same
             if ask is NOTHING_SAID and fold.repeatable and not counted:
                 self._kept[name] = fold.version, body, encoded  # valid until something is learnt
-        now, window = self.clock(), fold.spec.window
+        now = self.clock()
+        due, closes = fold.spec.window_at(now)
         draft = Draft(
             Kind.DECIDED,
             name,
             self.ids(),
             now,
             None,
-            None if window is None else now + round(window * 1e6),
+            due,
             encoded,
             ask.request,
             ask.digest,
             ask.subject,
+            closes=closes,
         )
         return Proposal(draft, body)
 

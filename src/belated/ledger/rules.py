@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from belated.core.events import Status
+from belated.core.times import iso
 from belated.ledger.events import NOBODY, Draft, Event, Facts, Kind, Outcome, Waiting, is_late
 from belated.ledger.ids import time_of
 from belated.ledger.protocol import Accepts, Follower
@@ -13,7 +14,8 @@ WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
 # Looking these up in their enum costs as much as comparing them.
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
 _ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
-_CONFLICT = Status.CONFLICT
+_CONFLICT, _INVALID = Status.CONFLICT, Status.INVALID
+LEEWAY = 60_000_000  # microseconds by which the clocks of callers may disagree with ours
 
 
 @dataclass(slots=True)
@@ -24,11 +26,20 @@ class Known:
     requests: dict[tuple[str, str], tuple[Event, bytes]] = field(default_factory=dict)
     parked: dict[bytes, Waiting] = field(default_factory=dict)
 
-    def add(self, id: bytes, kind: int, bandit: str, due: int | None, value: float | None) -> None:
+    def add(
+        self,
+        id: bytes,
+        kind: int,
+        bandit: str,
+        time: int,
+        due: int | None,
+        closes: int | None,
+        value: float | None,
+    ) -> None:
         """Take in an event about a decision; its events come in the order of the log."""
         facts = self.facts.get(id)
         if kind == _DECIDED:
-            self.facts[id] = Facts(bandit, due)
+            self.facts[id] = Facts(bandit, time, due, closes)
         elif facts is None:
             pass  # erased
         elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- `in` is slower
@@ -69,12 +80,16 @@ def settle(
     events, outcomes = settled.events, settled.outcomes
 
     def write(draft: Draft, bandit: str) -> Event:
-        kind, id, value, due = draft.kind, draft.id, draft.value, draft.due
+        kind, id, value, due, time = draft.kind, draft.id, draft.value, draft.due, draft.time
         if value == 0.0:
             value = 0.0  # SQLite does not keep the sign of -0.0, and live must equal replayed
-        event = Event(tx, next(seqs), kind, bandit, id, draft.time, value, due, draft.body)
+        received = None if draft.received == time else draft.received
+        closes = None if draft.closes == due else draft.closes
+        event = Event(
+            tx, next(seqs), kind, bandit, id, time, value, due, draft.body, received, closes
+        )
         events.append(event)
-        known.add(id, kind, bandit, due, value)
+        known.add(id, kind, bandit, time, due, closes, value)
         return event
 
     judged = Outcome(Status.ACCEPTED)
@@ -92,10 +107,11 @@ def settle(
             if status is _ACCEPTED or status is _LATE:
                 write(draft, bandit)
             elif status is _PARKED and draft.value is not None:
-                waiting = Waiting(draft.id, draft.time, draft.value)
+                received = None if draft.received == draft.time else draft.received
+                waiting = Waiting(draft.id, draft.time, draft.value, received)
                 known.parked[draft.id] = waiting
                 settled.park.append(waiting)
-            if status is _CONFLICT:
+            if status is _CONFLICT or status is _INVALID:
                 judged = Outcome(status, bandit, facts=copy(facts))  # later drafts change the facts
             elif not (status is judged.status and bandit == judged.bandit):  # else as before
                 judged = Outcome(status, bandit)
@@ -131,7 +147,8 @@ def _decide(
         settled.subjects.append((draft.bandit, draft.subject, draft.id))
     waiting = known.parked.get(draft.id)
     if waiting is not None:
-        reward = Draft(Kind.REWARDED, "", draft.id, waiting.time, waiting.value)
+        _, time, value, received = waiting
+        reward = Draft(Kind.REWARDED, "", draft.id, time, value, received=received)
         if judge(reward, known.facts[draft.id], None, park_for, accepts) in WRITTEN:
             write(reward, draft.bandit)
             del known.parked[draft.id]
@@ -150,8 +167,10 @@ def judge(
     if facts is None:
         # A caller who may reward only one bandit must not wait for the decision of another.
         parkable = draft.kind is _REWARDED and not draft.bandit
-        if not parkable or abs(draft.time - time_of(draft.id)) > park_for:
+        if not parkable or abs((draft.received or draft.time) - time_of(draft.id)) > park_for:
             return Status.UNKNOWN
+        if misdated(draft, None):
+            return _INVALID
         if waiting is not None:
             return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT
         return Status.PARKED
@@ -159,13 +178,17 @@ def judge(
         return Status.UNKNOWN  # the caller may not know whether another bandit has it
     reward = draft.value
     if not (reward is None or accepts is None or accepts(facts.bandit, draft.kind, reward)):
-        return Status.INVALID
+        return _INVALID
+    if draft.received is not None and misdated(draft, facts):
+        return _INVALID
     if draft.kind is _REWARDED:
         if facts.value is not None:
             return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
         if facts.cancelled:
             return Status.CONFLICT
-        return _LATE if is_late(draft.time, facts.due, facts.expired) else _ACCEPTED
+        due, closes, expired = facts.due, facts.closes, facts.expired
+        late = is_late(draft.time, draft.received, due, closes, expired)
+        return _LATE if late else _ACCEPTED
     if draft.kind == Kind.EXPIRED:
         if facts.cancelled:
             return Status.CONFLICT
@@ -178,3 +201,19 @@ def judge(
     if facts.cancelled or (facts.value is None and not facts.expired):
         return Status.CONFLICT  # nothing to revise
     return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED
+
+
+def misdated(draft: Draft, facts: Facts | None) -> str:
+    """Says what is wrong with the time at which a reward is said to have happened; "" if nothing.
+
+    A reward without a time of its own happened when it was handed in, and is never refused for
+    that: our own clock may have been set back since the decision.
+    """
+    time, received = draft.time, draft.received
+    if received is None or received == time:
+        return ""
+    if time > received + LEEWAY:
+        return f"at = {iso(time)}: expected no time after now, {iso(received)}"
+    if facts is not None and time < facts.time - LEEWAY:
+        return f"at = {iso(time)}: expected no time before the decision, {iso(facts.time)}"
+    return ""

@@ -23,6 +23,8 @@ CHOICES = {
     if get_origin(kind) is Literal
 }
 # Another value would give the past another meaning, so it needs a new bandit.
+# Settings that version 0.1 did not have. At their defaults they are left out of digests.
+LATER = ("grace",)
 FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
 
 
@@ -113,6 +115,23 @@ class Spec(Settings, frozen=True):
             getattr(registry.load(registry.POLICIES, name), "sparse", False)
         )
 
+    def window_at(self, now: int) -> tuple[int | None, int | None]:
+        """Returns the ``due`` and ``closes`` of a decision that is made at ``now``."""
+        if self.window is None:
+            return None, None
+        due = now + round(self.window * 1e6)
+        return due, due + round(self.grace * 1e6)
+
+    def as_kept(self) -> dict[str, Any]:
+        """Returns all settings, without those that no log of version 0.1 has and nobody set."""
+        kept = msgspec.structs.asdict(self)
+        defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+        return {
+            name: value
+            for name, value in kept.items()
+            if not (name in LATER and value == defaults[name])
+        }
+
     def _groups(self) -> dict[str, int] | None:
         """Returns the groups of the features, which grow with them, or of vectors."""
         described = self.features or {}
@@ -136,6 +155,11 @@ class Spec(Settings, frozen=True):
         if self.window is not None and not 0.0 < self.window <= LONGEST_WINDOW:
             expected = f"a positive number of seconds, {LONGEST_WINDOW:g} at most"
             raise wrong("window", self.window, expected)
+        if not 0.0 <= self.grace <= LONGEST_WINDOW:
+            expected = f"a number of seconds, {LONGEST_WINDOW:g} at most"
+            raise wrong("grace", self.grace, expected)
+        if self.grace > 0.0 and self.window is None:
+            raise wrong("grace", self.grace, "0 without a window: nothing ever closes")
         if self.loop == "conversion":
             if self.window is None:
                 raise wrong("window", None, "seconds to wait for a conversion")

@@ -12,18 +12,22 @@ class Ending:
     """The state of a decision's story: its reward, its time, its status."""
 
     due: int | None
+    closes: int | None = None
     reward: float | None = None
     time: int | None = None
+    received: int | None = None  # when the reward was handed in
     expired: bool = False
     status: Standing = "pending"
 
     def take(self, event: Event) -> None:
         """Take in one more event about the decision."""
         if event.kind in (Kind.REWARDED, Kind.REVISED):
-            late = event.kind == Kind.REWARDED and is_late(event.time, self.due, self.expired)
+            window = self.due, self.closes, self.expired
+            late = event.kind == Kind.REWARDED and is_late(event.time, event.received, *window)
             self.status = "late" if late else "rewarded"
             self.reward = event.value
-            self.time = event.time if self.time is None else self.time  # a revision is no delay
+            if self.time is None:  # a revision is no delay
+                self.time, self.received = event.time, event.written
         elif event.kind == Kind.EXPIRED:
             self.expired = True
             self.status = "expired" if self.status == "pending" else self.status
@@ -33,7 +37,7 @@ class Ending:
 
 def ending_of(story: Sequence[Event]) -> Ending:
     """Returns how a decision stands; ``story`` is all its events, in the order of the log."""
-    ending = Ending(story[0].due)
+    ending = Ending(story[0].due, story[0].closes)
     for event in story[1:]:
         ending.take(event)
     return ending

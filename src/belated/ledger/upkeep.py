@@ -6,7 +6,7 @@ features of the other actions) can go, and the state stays the same, bit for bit
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,6 +42,12 @@ def blanked(body: bytes) -> Blanked | None:
         return None
     rest = msgspec.structs.replace(decided, context=b"", subject="", request="", matrix=b"")
     return Blanked(msgspec.msgpack.encode(rest), decided.request, decided.subject)
+
+
+def erased(event: Event) -> Event:
+    """Returns what is left of an event after its subject was erased."""
+    nothing: dict[str, Any] = {"value": None, "due": None, "received": None, "closes": None}
+    return msgspec.structs.replace(event, id=NOBODY, body=b"", **nothing)
 
 
 def erasure(bandit: str, time: int, decisions: Sequence[Event]) -> tuple[list[str], Draft]:

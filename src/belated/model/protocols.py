@@ -5,6 +5,7 @@ cases it registers here, ``@choose.case(MyPolicy)``. Whatever only Python needs 
 names, moments) is a method of the NamedTuple, listed in the ``Protocol`` classes below.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -137,8 +138,9 @@ class Estimator(Protocol):
 
     One that never reads the history has a property ``looks_back`` that is False: a simulation
     then keeps only the decisions whose reward is pending. An estimator whose result depends on
-    the order in which rewards return has a property ``one_pass`` that is True; rewards of
-    one round are handed to it in the order of decisions.
+    the order in which rewards return has a property ``order_matters`` that is True; rewards of
+    one round are handed to it in the order of decisions. An estimator with a prior has a method
+    ``grouped``, see ``in_groups``, if groups of features may have priors of their own.
     """
 
     def new_fit(self, dim: int) -> Any:
@@ -161,6 +163,25 @@ def take_in_row(
 @generic
 def refit(estimator: Any, family: Any, state: State, history: History) -> None:
     """Bring ``state.theta`` and its certified error up to date."""
+
+
+@generic_with_default
+def refit_exactly(estimator: Any, family: Any, state: State, history: History, tol: float) -> None:
+    """Brings ``state.theta`` to within ``tol`` of the estimate that it is certified to be near.
+
+    Does nothing by default: an estimator in closed form has no distance to it.
+    """
+    return
+
+
+def in_groups(estimator: Any, fit: Any, groups: Mapping[str, int]) -> Any:
+    """Returns the fit without any reward with a prior for each group of features.
+
+    ``groups`` has the size of each group of consecutive features, by name. The fit of an estimator
+    without a method ``grouped(fit, groups)`` stays as it is.
+    """
+    grouped = getattr(estimator, "grouped", None)
+    return fit if grouped is None else grouped(fit, groups)
 
 
 @generic_with_default
@@ -253,6 +274,11 @@ def deterministic(policy_type: type[P]) -> type[P]:
     return policy_type
 
 
+def is_randomised(policy: Any) -> bool:
+    """Return whether the policy draws random numbers. True unless it says otherwise."""
+    return bool(getattr(policy, "randomised", True))
+
+
 def takes_sparse_rows(policy_type: type[P]) -> type[P]:
     """Class decorator for a policy that takes rows as lists of their nonzero entries."""
     policy_type.sparse = True  # type: ignore[attr-defined]
@@ -322,7 +348,7 @@ def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) 
     """Fills in the probability with which ``choose`` returns each row, where it is known exactly.
 
     It may modify what ``choose`` may. A policy with a case of neither this nor ``score_law`` is
-    asked 2,500 times what it would play (``Learner.probabilities``).
+    asked 2,500 times what it would play (``learner/weighing.py``).
     """
 
 

@@ -45,15 +45,21 @@ def story_of(events: list[Event]) -> DecisionStory:
         estimate=body.estimate,
         width=finite(body.width),
         features=vector_of(body.x).tolist(),
-        events=[EventView(e.kind.name.lower(), iso(e.time), e.value) for e in events],
+        events=[_view(event) for event in events],
         context=msgspec.Raw(body.context) if body.context else None,
         request_id=body.request or None,
         subject=body.subject or None,
         proposal=body.proposal or None,
         window_closes=None if first.due is None else iso(first.due),
+        grace_ends=None if first.closes is None else iso(first.closes),
         n_actions=body.n_actions or None,
         probabilities=None if body.probabilities is None else list(body.probabilities),
     )
+
+
+def _view(event: Event) -> EventView:
+    received = None if event.received is None else iso(event.received)
+    return EventView(event.kind.name.lower(), iso(event.time), event.value, received)
 
 
 class Explaining:
@@ -109,6 +115,8 @@ def explanation_of(url: str, folder: str | None, id: str) -> Any:
 
 def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Explanation:
     """Rebuild what was known when a decision was made, from the log alone."""
+    from belated.learner.action_intervals import interval_width
+
     body = msgspec.msgpack.decode(first.body, type=Decided)
     fold = _fold_at(ledger, folder, first.bandit, body.version)
     if dim_of(body.x) != fold.learner.dim:
@@ -125,7 +133,7 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
             name,
             x.tolist(),
             float(x @ learner.state.theta),
-            finite(learner.interval_width(x)),
+            finite(interval_width(learner, x)),
             learner.mean(float(x @ learner.state.theta)),
         )
         for name, x in zip(names, matrix, strict=True)

@@ -302,14 +302,16 @@ async def activate(service: Service, bandit: str, event_id: str) -> None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
     if not await _is_cancelled(service, event):
         return  # it was not deferred
-    request, now, window = ACTIVATED + event_id, service.replica.clock(), fold.spec.window
+    request, now = ACTIVATED + event_id, service.replica.clock()
+    due, closes = fold.spec.window_at(now)
     body = msgspec.msgpack.decode(event.body, type=Decided)
     draft = Draft(
         Kind.DECIDED,
         bandit,
         service.replica.ids(),
         now,
-        due=None if window is None else now + round(window * 1e6),
+        due=due,
+        closes=closes,
         body=msgspec.msgpack.encode(msgspec.structs.replace(body, request=request)),
         request=request,
     )

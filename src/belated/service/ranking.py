@@ -32,10 +32,12 @@ def rank(service: Service, name: str, request: RankingRequest) -> Ranking:
 
 
 def _ranking(fold: "Fold", ask: Ask) -> Ranking:
+    from belated.learner.action_intervals import ranking
+
     names, matrix = options(fold, ask)
     unnamed = ask.matrix is not None and ask.names is None
     played = [(None, None) if unnamed else _played(fold, name) for name in names]
-    return fold.learner.ranking(names, matrix, played)
+    return ranking(fold.learner, names, matrix, played)
 
 
 def _played(fold: "Fold", name: str) -> tuple[int | None, int | None]:

@@ -12,6 +12,7 @@ from belated import wire
 from belated.core.arguments import wrong
 from belated.core.events import Status
 from belated.core.ranking import Ranking
+from belated.core.times import EXPECTED, moment
 from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome
 from belated.ledger.ids import all_from_texts, from_text, to_text
@@ -188,21 +189,22 @@ def _bandit_of(call: Call) -> str:
 
 
 NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
+NO_TIME = Outcome(Status.INVALID)  # what a reward gets whose time is no time
 
 
 async def _reward(
     service: Service, items: Sequence[wire.RewardItem], bandit: str
 ) -> wire.RewardAnswer:
     """Each status in turn; ids that cannot be ids are unknown."""
-    now, rewarded, revised = service.replica.clock(), Kind.REWARDED, Kind.REVISED
+    now = service.replica.clock()
     ids = all_from_texts([item.decision_id for item in items])
     drafts = [
-        Draft(revised if item.revise else rewarded, bandit, id, now, item.reward)
+        NO_ID if id is None else _reward_draft(item, id, bandit, now)
         for item, id in zip(items, ids, strict=True)
-        if id is not None
     ]
-    written = iter(await service.write(drafts) if drafts else [])
-    outcomes = [NO_ID if id is None else next(written) for id in ids]
+    well = [draft for draft in drafts if isinstance(draft, Draft)]
+    written = iter(await service.write(well) if well else [])
+    outcomes = [next(written) if isinstance(draft, Draft) else draft for draft in drafts]
     statuses: list[Status] = []
     for outcome, alike in groupby(outcomes):
         status, count = service.replica.answer(outcome), len(list(alike))
@@ -211,12 +213,24 @@ async def _reward(
     if Status.INVALID not in statuses:
         return wire.RewardAnswer(statuses)
     reasons = [
-        service.replica.refusal(outcome.bandit, item.reward)
-        if outcome.status is Status.INVALID
-        else ""
-        for item, outcome in zip(items, outcomes, strict=True)
+        ""
+        if outcome.status is not Status.INVALID
+        else service.replica.refusal(draft, outcome)
+        if isinstance(draft, Draft)
+        else str(wrong("at", item.at, EXPECTED))
+        for item, draft, outcome in zip(items, drafts, outcomes, strict=True)
     ]
     return wire.RewardAnswer(statuses, reasons)
+
+
+def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
+    """The draft of a reward, or what a reward gets whose time cannot be understood."""
+    kind = Kind.REVISED if item.revise else Kind.REWARDED
+    try:
+        at = now if item.at is None else moment("at", item.at)
+    except ValueError:
+        return NO_TIME
+    return Draft(kind, bandit, id, at, item.reward, received=now)
 
 
 # ------------------------------------------------------------------------------------ bandits

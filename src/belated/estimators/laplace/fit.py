@@ -22,6 +22,7 @@ moves to ref + step: a pass over the data, which costs its nonzero entries. Now 
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,7 @@ class Laplace(NamedTuple):
     tol: float
 
     @property
-    def one_pass(self) -> bool:
+    def order_matters(self) -> bool:
         """True: a prior that is learnt depends on what had returned when it was learnt last."""
         return True
 
@@ -99,6 +100,17 @@ class Laplace(NamedTuple):
             place=np.zeros(dim, np.int32),
         )
 
+    def grouped(self, fit: "LaplaceFit", groups: Mapping[str, int]) -> "LaplaceFit":
+        """Returns an empty fit with one prior per group; that of "intercept" is never learnt."""
+        sizes = list(groups.values())
+        learnt = np.array([name != "intercept" for name in groups], np.float64)
+        sds = self.unit * np.where(learnt == 1.0, self.prior_sd, self.intercept_sd)
+        precision = sds**-2.0
+        group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        fit.S[np.diag_indices(len(group))] = 1.0 / precision[group]
+        longest = np.zeros(len(sizes))
+        return fit._replace(group=group, precision=precision, learnt=learnt, longest=longest)
+
 
 class LaplaceFit(NamedTuple):
     """The posterior of the returned rewards; its mode is ``State.theta``."""
@@ -118,17 +130,6 @@ class LaplaceFit(NamedTuple):
     # ref last moved, the unit of the prior's standard deviations
     scalars: Vector
     place: Integers  # (d,) scratch: zeros
-
-
-def grouped(fit: LaplaceFit, estimator: Laplace, groups: dict[str, int]) -> LaplaceFit:
-    """Returns an empty fit with one prior per group; the group "intercept" has one of its own."""
-    sizes = list(groups.values())
-    own = np.array([name != "intercept" for name in groups], np.float64)
-    sds = estimator.unit * np.where(own == 1.0, estimator.prior_sd, estimator.intercept_sd)
-    precision = sds**-2.0
-    group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    fit.S[np.diag_indices(len(group))] = 1.0 / precision[group]
-    return fit._replace(group=group, precision=precision, learnt=own, longest=np.zeros(len(sizes)))
 
 
 @inlined_kernel

@@ -37,7 +37,7 @@ from belated.estimators.laplace.fit import (
     take_terms,
     variance_of,
 )
-from belated.model.protocols import derivatives, self_concordance
+from belated.model.protocols import derivatives, refit_exactly, self_concordance
 from belated.model.state import DECIDED, OBSERVED, PASSES, ROWS, State
 from belated.numerics.linalg import copy
 from belated.numerics.sparse import entry, n_entries
@@ -221,3 +221,8 @@ def settle(family: Any, state: State, history: Any, close: float) -> None:
         before = length
     fit.scalars[VARIANCE] = _largest_variance(fit, history, state.counts[DECIDED])
     fit.scalars[RENEWED] = state.counts[OBSERVED]
+
+
+@refit_exactly.case(Laplace)
+def _refit_exactly(estimator: Laplace, family: Any, state: State, history: Any, tol: float) -> None:
+    settle(family, state, history, tol)

@@ -48,7 +48,7 @@ from belated.estimators.newton.fit import (
     renew_eigenvalue,
 )
 from belated.estimators.newton.sphere import minimise_quadratic
-from belated.model.protocols import concordance, cumulant, refit, self_concordance
+from belated.model.protocols import concordance, cumulant, refit, refit_exactly, self_concordance
 from belated.model.state import DECIDED, ERROR, OBSERVED, PASSES, ROWS, SLACK, History, State
 from belated.numerics.linalg import copy
 from belated.numerics.lowered.products import dot, inner_products, matvec, quadratic
@@ -280,6 +280,15 @@ def _refit(estimator: LazyNewton, family: Any, state: State, history: History) -
     share = min(estimator.kappa, fit.scalars[LEAST_SLOPE])
     state.scalars[ERROR] = error
     state.scalars[SLACK] = error / math.sqrt(share) if share > 0.0 else math.inf
+
+
+@refit_exactly.case(LazyNewton)
+def _refit_exactly(
+    estimator: LazyNewton, family: Any, state: State, history: History, tol: float
+) -> None:
+    e = estimator
+    strict = LazyNewton(e.lam, e.kappa, e.radius, tol, e.order, e.drift)
+    refit(strict, family, state, history)
 
 
 @inlined_kernel

@@ -11,7 +11,7 @@ from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position,
 from belated.ledger.ids import first_id
 from belated.ledger.protocol import PAGE, Follower, Ledger, LedgerError
 from belated.ledger.rules import Known, mentioned, settle
-from belated.ledger.upkeep import Retained, blanked, erasure
+from belated.ledger.upkeep import Retained, blanked, erased, erasure
 
 PARK_FOR = 120_000_000  # two minutes
 
@@ -32,7 +32,8 @@ class MemoryLedger(Ledger):
         known = Known()
         for id in mentioned(drafts):
             for event in self.story(id):
-                known.add(id, event.kind, event.bandit, event.due, event.value)
+                window = event.due, event.closes
+                known.add(id, event.kind, event.bandit, event.time, *window, event.value)
             if id in self._parked:
                 known.parked[id] = self._parked[id]
         for draft in drafts:
@@ -86,7 +87,7 @@ class MemoryLedger(Ledger):
             self._requests.pop((bandit, request), None)
         for place in [place for id in ids for place in self._places.pop(id)]:
             event = self._events[place]
-            self._events[place] = replace(event, id=b"", value=None, due=None, body=b"")
+            self._events[place] = erased(event)
         self.commit([draft])
         return len(ids)
 

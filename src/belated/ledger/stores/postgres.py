@@ -39,7 +39,7 @@ from belated.ledger.stores.postgres_upkeep import blank_old, drop_parked, proble
 from belated.ledger.upkeep import Retained, erasure
 
 TRIES = 10  # to settle a batch while others write about the same decisions
-_COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body"
+_COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body, received, closes"
 _DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds decisions
 _KINDS = list(Kind)
 
@@ -48,10 +48,10 @@ _KINDS = list(Kind)
 _SHARE = "select pg_advisory_xact_lock_shared('events'::regclass::oid::bigint)"
 _ALONE = "select pg_advisory_xact_lock('events'::regclass::oid::bigint)"
 _FACTS = """
-    select id, kind, bandit, due, value from events where id = any(%b::bytea[]) and id <> ''
-    order by tx, seq
+    select id, kind, bandit, time, due, closes, value from events
+    where id = any(%b::bytea[]) and id <> '' order by tx, seq
 """
-_PARKED = "select id, time, value from parked where id = any(%b::bytea[])"
+_PARKED = "select id, time, value, received from parked where id = any(%b::bytea[])"
 _REQUESTS: LiteralString = f"""
     select r.bandit, request, digest, {_COLUMNS.replace("bandit, id", "e.bandit, e.id")}
     from unnest(%b::text[], %b::text[]) as asked (bandit, request)
@@ -60,11 +60,14 @@ _REQUESTS: LiteralString = f"""
 """
 _INSERT: LiteralString = f"""
     insert into events ({_COLUMNS})
-    select log.tx + 1 + batch, log.seq + place, kind, bandit, id, time, value, due, body
+    select log.tx + 1 + batch, log.seq + place, kind, bandit, id, time, value, due, body,
+        received, closes
     from end_of_log() as log, unnest(
         %b::bigint[], %b::smallint[], %b::text[], %b::bytea[],
-        %b::bigint[], %b::float8[], %b::bigint[], %b::bytea[]
-    ) with ordinality as new (batch, kind, bandit, id, time, value, due, body, place)
+        %b::bigint[], %b::float8[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[]
+    ) with ordinality as new (
+        batch, kind, bandit, id, time, value, due, body, received, closes, place
+    )
 """
 _FOLLOW: LiteralString = f"""
     select {_COLUMNS} from events where (tx, seq) > (%s, %s) order by tx, seq limit %s
@@ -133,8 +136,8 @@ class PostgresLedger(Ledger):
             requests = db.execute(_REQUESTS, names, binary=True) if asked else ()
         # Not in the pipeline: psycopg's way to end one stops the server's idle-transaction clock.
         parked = db.execute(_PARKED, [ids], binary=True)
-        for id, kind, bandit, due, value in facts:
-            known.add(id, kind, bandit, due, value)
+        for fact in facts:
+            known.add(*fact)
         known.parked = {row[0]: Waiting(*row) for row in parked}
         for bandit, request, digest, *row in requests:
             known.requests[bandit, request] = _event(row), digest
@@ -161,7 +164,8 @@ class PostgresLedger(Ledger):
             chain.from_iterable(part.subjects for part in parts),
         )
         insert(
-            "insert into parked select * from unnest(%b::bytea[], %b::bigint[], %b::float8[])",
+            "insert into parked select * from unnest("
+            "%b::bytea[], %b::bigint[], %b::float8[], %b::bigint[])",
             chain.from_iterable(part.park for part in parts),
         )
         unpark = list(chain.from_iterable(part.unpark for part in parts))
@@ -205,8 +209,8 @@ class PostgresLedger(Ledger):
                 "delete from requests where bandit = %s and request = any(%s)", [bandit, requests]
             )
             db.execute(
-                "update events set id = '', value = null, due = null, body = '' "
-                "where id = any(%b::bytea[]) and id <> ''",
+                "update events set id = '', value = null, due = null, body = '', received = null, "
+                "closes = null where id = any(%b::bytea[]) and id <> ''",
                 [ids],
             )
             db.execute("delete from subjects where bandit = %s and subject = %s", [bandit, subject])
@@ -214,7 +218,7 @@ class PostgresLedger(Ledger):
         return len(ids)
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
-        query = "select id, time, value from parked where id > %b order by id limit %s"
+        query = "select * from parked where id > %b order by id limit %s"
         with self._session.connected() as db:
             return [Waiting(*row) for row in db.execute(query, [after, limit], binary=True)]
 
@@ -259,8 +263,8 @@ class PostgresLedger(Ledger):
 
 
 def _event(row: Any) -> Event:
-    tx, seq, kind, bandit, id, time, value, due, body = row
-    return Event(tx, seq, _KINDS[kind], bandit, id, time, value, due, body)
+    tx, seq, kind, *rest = row
+    return Event(tx, seq, _KINDS[kind], *rest)
 
 
 def _events(rows: Any) -> list[Event]:
@@ -269,5 +273,5 @@ def _events(rows: Any) -> list[Event]:
 
 def _row(event: Event) -> tuple[Any, ...]:
     """Returns an event as ``_INSERT`` takes it; psycopg wants arrays of one type each."""
-    tx, _, kind, bandit, id, time, value, due, body = astuple(event)
-    return tx, int(kind), bandit, id, time, None if value is None else float(value), due, body
+    tx, _, kind, bandit, id, time, value, *rest = astuple(event)
+    return tx, int(kind), bandit, id, time, None if value is None else float(value), *rest

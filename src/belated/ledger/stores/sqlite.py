@@ -36,15 +36,18 @@ BUSY_MS = 10_000  # wait this long for another process to finish writing
 LONGEST_TAIL = 100_000
 RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
 TOGETHER = 64  # rows of one statement: faster than one by one
-_COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body"
+_COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body, received, closes"
 _KINDS = list(Kind)
-_INSERT = f"insert into events ({_COLUMNS}) values (?,?,?,?,?,?,?,?,?)"
-_INSERT_TOGETHER = _INSERT + ", (?,?,?,?,?,?,?,?,?)" * (TOGETHER - 1)
+_ROW = "(?,?,?,?,?,?,?,?,?,?,?)"
+_INSERT = f"insert into events ({_COLUMNS}) values {_ROW}"
+_INSERT_TOGETHER = _INSERT + f", {_ROW}" * (TOGETHER - 1)
 # cross join: each id is looked up, whatever the planner thinks of the sizes
-_FACTS = """select e.id, e.kind, e.bandit, e.due, e.value
+_FACTS = """select e.id, e.kind, e.bandit, e.time, e.due, e.closes, e.value
     from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
 _NEWEST = """select max(
     coalesce((select max(id) from events), x''), coalesce((select max(id) from parked), x''))"""
+_ERASE = """update events set id = x'', value = null, due = null, body = x'', received = null,
+    closes = null where id = ?"""
 _PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
 
 
@@ -144,7 +147,7 @@ class SQLiteLedger(Ledger):
         if settled.subjects:
             write("insert into subjects values (?,?,?)", settled.subjects)
         if settled.park:
-            write("insert into parked values (?,?,?)", settled.park)
+            write("insert into parked values (?,?,?,?)", settled.park)
         if settled.unpark:
             write("delete from parked where id = ?", [(id,) for id in settled.unpark])
 
@@ -203,9 +206,8 @@ class SQLiteLedger(Ledger):
             requests, draft = erasure(bandit, time, [self.story(id)[0] for id in ids])
             for request in requests:
                 execute("delete from requests where bandit = ? and request = ?", (bandit, request))
-            blank = "update events set id = x'', value = null, due = null, body = x'' where id = ?"
             for id in ids:
-                execute(blank, (id,))
+                execute(_ERASE, (id,))
             execute("delete from subjects where bandit = ? and subject = ?", (bandit, subject))
             (last,) = execute("select coalesce(max(seq), 0) from events").fetchone()
             self._write(settle([draft], Known(), last + 1, count(last + 1), self.park_for, None))
@@ -361,8 +363,8 @@ class SQLiteLedger(Ledger):
 
 
 def _event(row: Any) -> Event:
-    tx, seq, kind, bandit, id, time, value, due, body = row
-    return Event(tx, seq, _KINDS[kind], bandit, id, time, value, due, body)
+    tx, seq, kind, *rest = row
+    return Event(tx, seq, _KINDS[kind], *rest)
 
 
 def _events(rows: Any) -> list[Event]:

@@ -20,7 +20,8 @@ from belated.ledger.tools.parquet import CHUNK, arrow, write_rows
 from belated.ledger.tools.progress import Share
 from belated.ledger.tools.tables import part_read
 
-FORMAT, VERSION = "belated-events", 1
+FORMAT, VERSION = "belated-events", 2
+READABLE = (1, 2)  # version 1, of belated 0.1, has neither ``received`` nor ``closes``
 SUFFIXES = (".jsonl", ".parquet")
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 _NAMES = [kind.name.lower() for kind in Kind]
@@ -39,6 +40,8 @@ class EventRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False
     due: int | None
     body: bytes
     digest: bytes | None = None
+    received: int | None = None
+    closes: int | None = None
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,9 +64,9 @@ class DamagedFileError(ValueError):
 
 def row_of(event: Event, digest: bytes | None) -> EventRow:
     """Returns an event as a file holds it."""
-    tx, seq, kind, bandit, id, time, value, due, body = astuple(event)
+    tx, seq, kind, bandit, id, time, value, due, body, *later = astuple(event)
     name = to_text(id) if id else ""
-    return EventRow(tx, seq, _NAMES[kind], bandit, name, time, value, due, body, digest)
+    return EventRow(tx, seq, _NAMES[kind], bandit, name, time, value, due, body, digest, *later)
 
 
 def event_of(row: EventRow) -> Event:
@@ -74,7 +77,8 @@ def event_of(row: EventRow) -> Event:
     if id is None:
         raise wrong("id", row.id, "the id of a decision, or nothing")
     kind = _KINDS[row.kind]
-    return Event(row.tx, row.seq, kind, row.bandit, id, row.time, row.value, row.due, row.body)
+    about = row.time, row.value, row.due, row.body, row.received, row.closes
+    return Event(row.tx, row.seq, kind, row.bandit, id, *about)
 
 
 def write_events(file: IO[bytes], suffix: str, rows: Iterable[EventRow]) -> int:
@@ -151,9 +155,10 @@ def _decoded(path: Path, number: int, line: bytes, type: Any) -> Any:
 
 
 def _check_version(path: Path, version: int) -> None:
-    if version != VERSION:
+    if version not in READABLE:
         raise DamagedFileError(
-            f"{path} has format version {version}: expected {VERSION}, the one this belated reads"
+            f"{path} has format version {version}: expected {VERSION} or less, which this belated "
+            "reads"
         )
 
 
@@ -170,6 +175,8 @@ def _schema() -> Any:
         "due": pa.int64(),
         "body": pa.binary(),
         "digest": pa.binary(),
+        "received": pa.int64(),
+        "closes": pa.int64(),
     }
     return pa.schema(types.items(), {FORMAT: str(VERSION)})
 

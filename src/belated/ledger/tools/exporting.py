@@ -22,7 +22,7 @@ _decided = msgspec.msgpack.Decoder(Decided)
 
 
 class Selection(NamedTuple):
-    """The events to export: those of one bandit, from a time, before a time."""
+    """The events to export: those of one bandit, handed in from a time, before a time."""
 
     bandit: str | None = None
     since: int | None = None
@@ -32,8 +32,8 @@ class Selection(NamedTuple):
         """Returns whether the event is selected."""
         return (
             self.bandit in (None, event.bandit)
-            and (self.since is None or event.time >= self.since)
-            and (self.until is None or event.time < self.until)
+            and (self.since is None or event.written >= self.since)
+            and (self.until is None or event.written < self.until)
         )
 
 

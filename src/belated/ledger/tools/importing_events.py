@@ -122,10 +122,12 @@ def _event(path: Path, line: int, row: EventRow) -> Event:
 
 
 def _draft(event: Event, digest: bytes | None) -> Draft:
-    _, _, kind, bandit, id, time, value, due, body = astuple(event)
+    _, _, kind, bandit, id, time, value, due, body, received, closes = astuple(event)
     request = subject = ""
     if kind == Kind.DECIDED and id:
         decided = _decided.decode(body)
         subject = decided.subject
         request = "" if digest is None else decided.request
-    return Draft(kind, bandit, id, time, value, due, body, request, digest or b"", subject)
+    return Draft(
+        kind, bandit, id, time, value, due, body, request, digest or b"", subject, received, closes
+    )

@@ -166,13 +166,13 @@ def in_time_order(rows: Iterable[Imported], *, conversion: bool, now: int) -> It
         while later and later[0][0] <= row.draft.time:
             yield heappop(later)[2]
         yield row.draft
-        id, due = row.draft.id, row.draft.due
+        id, due, closes = row.draft.id, row.draft.due, row.draft.closes
         in_time = row.reward is not None and (due is None or row.reward_time <= due)
         if row.reward is not None:
             reward = Draft(Kind.REWARDED, row.draft.bandit, id, row.reward_time, row.reward)
             heappush(later, (row.reward_time, 2 * count + 1, reward))
-        if due is not None and due < now and (conversion or not in_time):
-            end = Draft(Kind.EXPIRED, row.draft.bandit, id, due + 1)
-            heappush(later, (due + 1, 2 * count, end))
+        if closes is not None and closes < now and (conversion or not in_time):
+            end = Draft(Kind.EXPIRED, row.draft.bandit, id, closes + 1)
+            heappush(later, (closes + 1, 2 * count, end))
     while later:
         yield heappop(later)[2]

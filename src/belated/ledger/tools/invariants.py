@@ -12,6 +12,7 @@ import msgspec
 
 from belated.core.arguments import NORM_ROUNDING
 from belated.core.events import Status
+from belated.core.times import DAY, OLDEST, iso
 from belated.learner import files
 from belated.ledger.events import (
     ActionsChange,
@@ -24,9 +25,8 @@ from belated.ledger.events import (
     Position,
 )
 from belated.ledger.ids import time_of
-from belated.ledger.rules import WRITTEN, Known, judge
+from belated.ledger.rules import WRITTEN, Known, judge, misdated
 from belated.ledger.spec import Spec
-from belated.ledger.tools.times import DAY, OLDEST, iso
 from belated.ledger.vectors import dim_of, entries_of
 
 _SAID = {
@@ -78,8 +78,11 @@ class Rules:
         place, self._last = self._last, Position(event.tx, event.seq)
         if not place < self._last:
             return f"does not come after the one before it, ({place.tx}, {place.seq})"
-        if not OLDEST <= event.time <= self.latest:
-            return f"has the time {iso(event.time)}"
+        for time in (event.time, event.written):
+            if not OLDEST <= time <= self.latest:
+                return f"has the time {iso(time)}"
+        if event.received is not None and event.kind not in (Kind.REWARDED, Kind.REVISED):
+            return f"was received at {iso(event.received)}, but is no reward"
         said = self._content(event)
         if not said:  # a wrong event must not vouch for those that follow
             self._earliest = min(self._earliest, event.time)
@@ -135,6 +138,8 @@ class Rules:
             return f"has propensity {body.propensity}"
         if event.due is not None and event.due < event.time:
             return "has a window that closes before it opens"
+        if event.closes is not None and not (event.due is not None and event.due < event.closes):
+            return "has a window whose grace ends before it begins"
         if len(event.id) != 16:
             return f"has an id of {len(event.id)} bytes"
         made = _made(event.id, event.time)
@@ -155,11 +160,21 @@ class Rules:
                 return "has no reward" if needs_value else "has a reward"
             if event.time < min(_made(event.id, event.time), self._earliest) - DAY:
                 return "comes long before its decision"
-            draft = Draft(event.kind, event.bandit, event.id, event.time, event.value)
+            draft = Draft(
+                event.kind,
+                event.bandit,
+                event.id,
+                event.time,
+                event.value,
+                received=event.received,
+            )
+            if misdated(draft, facts):
+                return f"has a wrong time: {misdated(draft, facts)}"
             possible = self._limits[facts.bandit].possible
             status = judge(draft, facts, None, 0, lambda bandit, kind, reward: possible(reward))
         if status in WRITTEN:
-            self._known.add(event.id, event.kind, event.bandit, event.due, event.value)
+            window = event.due, event.closes
+            self._known.add(event.id, event.kind, event.bandit, event.time, *window, event.value)
             return ""
         return _SAID[status]
 

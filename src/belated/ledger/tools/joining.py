@@ -7,13 +7,13 @@ from typing import IO, Any
 
 import msgspec
 
+from belated.core.times import iso
 from belated.ledger import Ledger
 from belated.ledger.events import Decided, Event, Kind
 from belated.ledger.ids import to_text
 from belated.ledger.standing import Ending
 from belated.ledger.tools.parquet import arrow, write_rows
 from belated.ledger.tools.reading import Bandit, Told, configure, events_of
-from belated.ledger.tools.times import iso
 from belated.ledger.vectors import vector_of
 
 SUFFIXES = (".jsonl", ".parquet", ".csv")
@@ -38,6 +38,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     reward_time: int | None
     delay_seconds: float | None
     status: str
+    reward_received: int | None  # when the reward was handed in
 
 
 def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
@@ -51,7 +52,7 @@ def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Itera
         if event.kind == Kind.CONFIGURED:
             configure(bandits, event)
         elif event.kind == Kind.DECIDED and event.id and wanted(event):
-            endings[event.id] = Ending(event.due)
+            endings[event.id] = Ending(event.due, event.closes)
         elif event.id in endings:
             endings[event.id].take(event)
     for event in events_of(ledger, told):
@@ -79,6 +80,7 @@ def _row(event: Event, ending: Ending, bandit: Bandit) -> JoinedRow:
         ending.time,
         delay,
         ending.status,
+        ending.received,
     )
 
 
@@ -91,8 +93,8 @@ def write_joined(file: IO[bytes], suffix: str, rows: Iterable[JoinedRow]) -> int
 def _plain(row: JoinedRow) -> dict[str, Any]:
     """Returns a row with times that people can read."""
     cells = msgspec.structs.asdict(row)
-    late = row.reward_time
-    return cells | {"time": iso(row.time), "reward_time": None if late is None else iso(late)}
+    times = ("time", "reward_time", "reward_received")
+    return cells | {name: None if cells[name] is None else iso(cells[name]) for name in times}
 
 
 def _write_lines(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
@@ -137,5 +139,6 @@ def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
         "reward_time": moment,
         "delay_seconds": pa.float64(),
         "status": pa.string(),
+        "reward_received": moment,
     }
     return write_rows(file, pa.schema(types.items()), rows)

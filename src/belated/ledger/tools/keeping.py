@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from belated.core.arguments import wrong
+from belated.core.times import duration, iso
 from belated.ledger import LedgerError, snapshots
 from belated.ledger.events import START
 from belated.ledger.replica import system_clock
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import Rebuilding, opened
-from belated.ledger.tools.times import duration, iso
 from belated.ledger.tools.verifying import verify
 
 

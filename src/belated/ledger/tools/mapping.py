@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 
 from belated.core.arguments import NORM_ROUNDING, any_number, wrong
+from belated.core.times import DAY, microseconds, plausible
 from belated.features import Features, UnmatchedCounts
 from belated.learner import files
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledger.tools.reading import Bandit
 from belated.ledger.tools.tables import Row, is_missing
-from belated.ledger.tools.times import DAY, microseconds, plausible
 from belated.ledger.vectors import as_sparse, packed
 
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
@@ -270,13 +270,14 @@ class Translator:
             request="" if to_text(id) == row.name else row.name,
             subject=row.subject,
         )
-        window = self.spec.window
+        due, closes = self.spec.window_at(row.time)
         return Draft(
             Kind.DECIDED,
             self.name,
             id,
             row.time,
-            due=None if window is None else row.time + round(window * 1e6),
+            due=due,
+            closes=closes,
             body=msgspec.msgpack.encode(body),
             subject=row.subject,
         )

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from belated import registry
+from belated.core.times import iso
 from belated.core.types import Matrix
 from belated.learner import files
 from belated.ledger import Ledger
@@ -17,7 +18,6 @@ from belated.ledger.fold import Fold
 from belated.ledger.spec import Spec
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import NoFeatures, events_of, only_bandit, rebuilt
-from belated.ledger.tools.times import iso
 from belated.ledger.vectors import dim_of
 
 COMPARED = 10_000  # decisions for which the other policy is asked
@@ -83,7 +83,7 @@ def compare(
     stride = max(1, events // COMPARED)
     with progress("replaying the other", events) as told:
         for transaction in transactions(events_of(ledger, told), live.name):
-            kept = [event for event in transaction if until is None or event.time < until]
+            kept = [event for event in transaction if until is None or event.written < until]
             other.take(kept, stride)
     other.finish()
     return {

@@ -41,6 +41,21 @@ def microseconds(name: str, value: Any) -> int:
     raise wrong(name, value, EXPECTED)
 
 
+def moment(name: str, value: Any) -> int:
+    """Returns the time at which something happened, which has to name its zone.
+
+    >>> moment("at", "2023-11-14T23:13:20+01:00") == moment("at", 1_700_000_000.0)
+    True
+    """
+    try:
+        parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        raise wrong(name, value, EXPECTED) from None
+    if isinstance(parsed, datetime) and parsed.tzinfo is None:
+        raise wrong(name, str(value), f"{EXPECTED}, with its zone")
+    return microseconds(name, parsed)
+
+
 def plausible(name: str, time: int, latest: int) -> int:
     """Returns ``time``; raises if it is before 2000 or after ``latest``."""
     if not OLDEST <= time <= latest:

@@ -1,0 +1,54 @@
+"""Several decisions in one call: one of each of many sets, or several different ones of one set."""
+
+from dataclasses import replace
+from typing import Any
+
+from belated.bandit.backend import Asked, Backend
+from belated.bandit.inputs import action_rows, decisions_asked
+from belated.core.arguments import wrong
+from belated.core.events import Decision
+from belated.core.sparse import count_rows
+
+USER = 6  # stacklevel of the user's line: user, Bandit, here, _checked, action_rows, the warning
+
+
+def decide_many(
+    backend: Backend, action_sets: Any, contexts: Any, probabilities: bool
+) -> list[Decision]:
+    """Choose one action of each set and record all, or raise and record none."""
+    backend.follow()
+    asked = []
+    for name, actions, context in decisions_asked(action_sets, contexts):
+        try:
+            asked.append(_checked(backend, actions, context))
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name}: {error}") from error
+    return shown(backend.decide(asked, probabilities=probabilities), probabilities)
+
+
+def decide_top(
+    backend: Backend, actions: Any, context: Any, top: int, probabilities: bool
+) -> list[Decision]:
+    """Choose ``top`` different actions, one after the other, and record all."""
+    backend.follow()
+    asked = _checked(backend, actions, context)
+    n = count_rows(asked.rows)
+    if top > n:
+        raise wrong("top", top, f"at most {n}, the number of actions")
+    return shown(backend.decide_top(asked, top, probabilities=probabilities), probabilities)
+
+
+def shown(decisions: list[Decision], probabilities: bool) -> list[Decision]:
+    """Returns the decisions, with probabilities only if they were asked for."""
+    return decisions if probabilities else [replace(d, probabilities=None) for d in decisions]
+
+
+def _checked(backend: Backend, actions: Any, context: Any) -> Asked:
+    """Return vectors that the policy can choose from, or raise."""
+    known = backend.learner
+    rows = action_rows(
+        actions, context, backend.features, known.dim, known.is_sparse, called_from=USER
+    )
+    known.check_norms(rows)
+    return Asked(rows, context)

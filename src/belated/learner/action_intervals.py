@@ -1,0 +1,74 @@
+"""What a learner expects of actions: intervals of their mean rewards, and a ranking by them."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
+from belated.core.types import Matrix, Vector
+from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
+
+if TYPE_CHECKING:
+    from belated.learner.learner import Learner
+
+
+def interval_kind(learner: "Learner") -> IntervalKind:
+    """Returns the kind of the intervals: by the policy's confidence set, or posterior."""
+    return "confidence" if learner.has_set else "posterior"
+
+
+def interval_level(learner: "Learner") -> float | None:
+    """Returns the probability with which the intervals hold; None where the policy has none."""
+    if not learner.has_set:
+        return POSTERIOR_LEVEL
+    delta: float | None = getattr(learner.policy, "delta", None)
+    return None if delta is None else 1.0 - delta
+
+
+def interval_width(learner: "Learner", x: Vector) -> float:
+    """Returns half the confidence interval of ``x'theta_star``; NaN if there is no set."""
+    return float(_half_widths(learner, x[np.newaxis])[0]) if learner.has_set else math.nan
+
+
+def intervals(learner: "Learner", X: Matrix) -> list[tuple[float, float, float]]:
+    """Returns the estimated mean reward and both ends of its interval, for each row of X."""
+    z, widths, mean = X @ learner.state.theta, _half_widths(learner, X), learner.mean
+    ends = zip(z, z - widths, z + widths, strict=True)
+    return [(mean(middle), mean(low), mean(high)) for middle, low, high in ends]
+
+
+def ranking(
+    learner: "Learner",
+    names: Sequence[str],
+    X: Matrix,
+    played: Sequence[tuple[int | None, int | None]],
+) -> Ranking:
+    """Returns the actions with these vectors, the best first.
+
+    ``played`` has the decisions and the rewards of each action, None if they are not known.
+    """
+    learner.check_norms(X)
+    rows = [
+        RankedAction(name, index, middle, _finite(low), _finite(high), *counts)
+        for index, (name, (middle, low, high), counts) in enumerate(
+            zip(names, intervals(learner, X), played, strict=True)
+        )
+    ]
+    rows.sort(key=lambda row: -row.mean)
+    sentence = verdict(rows, learner.n_observed)
+    return Ranking(sentence, interval_kind(learner), interval_level(learner), rows)
+
+
+def _half_widths(learner: "Learner", X: Matrix) -> Vector:
+    """Returns half the interval of ``x'theta_star``, of either kind, for each row of ``X``."""
+    if not learner.has_set:
+        return posterior_widths(learner.policy, learner.family, learner.state, X)
+    widths = np.empty(len(X))
+    set_widths(learner.policy, learner.state, X, widths)
+    return widths
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

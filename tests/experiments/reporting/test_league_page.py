@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -70,10 +71,9 @@ def test_only_matches_of_peers_with_these_versions_are_taken_from_what_is_kept(
     assert again["earned"].to_numpy() == pytest.approx(tables[0]["earned"].to_numpy(), rel=1e-6)
 
 
-def test_copies_that_the_default_has_not_played_are_not_shown(script, tmp_path, monkeypatch):
+def test_copies_that_the_default_has_not_played_are_not_shown(script, tmp_path):
     pytest.importorskip("river")
-    monkeypatch.setattr(script, "OURS", ("uniform",))
-    league = script.planned(["few-banners"], 2, 20)
+    league = replace(script.planned(["few-banners"], 2, 20), players=("uniform", "river-linucb"))
     with open_folder(league, tmp_path) as folder:
         for player, seed in [("uniform", 1000), ("river-linucb", 1000), ("river-linucb", 1001)]:
             match = Match("few-banners", player, seed, 20)

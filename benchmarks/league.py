@@ -70,15 +70,19 @@ def put_kept_into(folder: Path, league: League) -> None:
     """Adds what is kept of peers, with the versions of their libraries that are installed."""
     if not KEPT.exists() or league.decisions is not None:
         return
-    matches = {(m.world, m.player, m.seed): m for m in league.matches() if m.player in PEERS}
+    matches = [match for match in league.matches() if match.player in PEERS]
+    versions = {player: version_of(player) for player in {match.player for match in matches}}
+    kept = pd.read_parquet(KEPT)
+    kept = kept[kept["version"] == kept["player"].map(versions)]
+    played = dict(list(kept.groupby(["world", "player", "seed"])))
     with open_folder(league, folder) as parts:
-        there = parts.finished(match.name for match in matches.values())
-        for key, rows in pd.read_parquet(KEPT).groupby(["world", "player", "seed"], sort=False):
-            match = matches.get(key)
-            same = match and rows["t"].max() == match.decisions
-            if same and match.name not in there and set(rows["version"]) == {version_of(key[1])}:
-                table = pa.Table.from_pandas(rows[SCHEMA.names], SCHEMA, preserve_index=False)
-                parts.write_part(match.name, table)
+        there = parts.finished(match.name for match in matches)
+        for match in matches:
+            rows = played.get(match[:3])
+            if match.name in there or rows is None or rows["t"].max() != match.decisions:
+                continue
+            table = pa.Table.from_pandas(rows[SCHEMA.names], SCHEMA, preserve_index=False)
+            parts.write_part(match.name, table)
 
 
 def finished(league: League, folder: Path) -> pd.DataFrame:

@@ -38,6 +38,7 @@ from belated.model.protocols import (
     reward_quantile,
     self_concordance,
     take_in,
+    take_in_row,
 )
 from belated.model.state import DECIDED
 from belated.numerics.pruning import most_optimistic
@@ -52,8 +53,10 @@ def variant(base, cases=(), *args, **members):
     """An instance of a subclass with other methods, and other kernels: (generic, function)."""
     members = {"__slots__": (), "__doc__": base.__doc__, **members}
     kind = type(f"Broken{base.__name__}", (base,), members)
+    # another take_in counts only where rows are taken in by it
+    dropped = [take_in_row] if take_in in [generic for generic, _ in cases] else []
     for generic in GENERICS:
-        if base in generic.cases:
+        if base in generic.cases and generic not in dropped:
             generic.cases[kind] = generic.cases[base]
     for generic, function in cases:
         generic.case(kind)(function)
@@ -424,6 +427,11 @@ def without_due(self, follow, after, limit=100_000):
     return [ledger_checks.replace(event, due=None) for event in events], position
 
 
+def without_receipt(self, follow, after, limit=100_000):
+    events, position = follow(self, after, limit)
+    return [ledger_checks.replace(event, received=None) for event in events], position
+
+
 def torn(self, follow, after, limit=100_000):
     events = self._events[after.seq : after.seq + limit]
     return events, type(after)(events[-1].tx, events[-1].seq) if events else after
@@ -474,6 +482,7 @@ BROKEN_LEDGERS = {
     "log_keeps_everything": (store(follow=without_due), "follow must return the due"),
     "follow_is_exact": (store(follow=torn), "must not end within a transaction"),
     "rewards": (lambda: MemoryLedger(park_for=10**18), "must not be parked"),
+    "event_time": (store(follow=without_receipt), "and when it was handed in, if it differs"),
     "zeros_have_no_sign": (store(follow=signed), "write 0.0 for -0.0"),
     "one_batch": (store(commit=backwards), "in the light of those before it"),
     "endings": (

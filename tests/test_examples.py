@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 import belated
 from belated import extend
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -32,6 +34,11 @@ def test_examples_import_from_one_door(path):
 def test_extend_says_all_it_has():
     public = {name for name in vars(extend) if name[0].isalpha()}
     assert public == set(extend.__all__)
+
+
+def test_what_authors_are_told_to_register_comes_through_the_door():
+    told = set(re.findall(r"@(\w+)\.case", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert {"choose", "refit", "refit_exactly", "revise"} <= told <= set(extend.__all__)
 
 
 def test_own_environment_is_simulated():

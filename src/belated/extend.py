@@ -14,7 +14,10 @@ policy         ``choose``; with a confidence set   ``check_policy(MyPolicy(), fa
                ``sqrt_beta`` and ``radius``; if
                it draws, ``probabilities`` or
                ``score_law``
-estimator      ``take_in``, ``refit``              ``check_policy`` of a policy that learns with it
+estimator      ``take_in``, ``refit``; to forget,  ``check_policy`` of a policy that learns with it
+               ``take_in_row`` and ``remake``;
+               if theta is only certified to be
+               near an estimate, ``refit_exactly``
 family         ``derivatives``, ``cumulant``,      ``check_family(MyFamily())``
                ``least_slope``,
                ``self_concordance``,
@@ -70,16 +73,31 @@ from belated.model.protocols import (
     probabilities,
     radius,
     refit,
+    refit_exactly,
+    remake,
     remember,
     revise,
+    revise_row,
     reward_quantile,
     score_law,
     self_concordance,
     set_norm,
     sqrt_beta,
     take_in,
+    take_in_row,
 )
-from belated.model.state import DECIDED, ERROR, LOG_DET, OBSERVED, SLACK, WORK, History, State
+from belated.model.state import (
+    DECIDED,
+    ERROR,
+    LOG_DET,
+    OBSERVED,
+    SLACK,
+    WORK,
+    History,
+    State,
+    counts_for,
+    weight_of,
+)
 from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
 from belated.numerics.lowered.products import add_outer, dot, matvec, quadratic
 from belated.numerics.pruning import DecisionSet, most_optimistic
@@ -118,6 +136,7 @@ __all__ = [
     "check_policy",
     "cholesky",
     "choose",
+    "counts_for",
     "cumulant",
     "delay_quantile",
     "delay_quantile_of",
@@ -144,9 +163,12 @@ __all__ = [
     "quadratic",
     "radius",
     "refit",
+    "refit_exactly",
+    "remake",
     "remember",
     "resolved",
     "revise",
+    "revise_row",
     "reward_quantile",
     "ridge_regression",
     "score_law",
@@ -157,6 +179,8 @@ __all__ = [
     "solve_upper",
     "sqrt_beta",
     "take_in",
+    "take_in_row",
+    "weight_of",
     "wrong",
     "wrong_type",
 ]

@@ -88,9 +88,9 @@ WHICH_POLICY = {
 FOR_COMPARISON = "Baselines and rules of other papers, to be played beside these: belated compare."
 FAMILIES = {
     "gaussian": "families.gaussian:Gaussian",
-    "bernoulli": "families.bernoulli:Bernoulli",
-    "bounded": "families.bernoulli:Bounded",
-    "binomial": "families.bernoulli:Binomial",
+    "bernoulli": "families.logistic:Bernoulli",
+    "bounded": "families.logistic:Bounded",
+    "binomial": "families.logistic:Binomial",
     "tanh": "families.tanh:Tanh",
     "probit": "families.probit:Probit",
     "poisson": "families.poisson:Poisson",

@@ -19,10 +19,11 @@ Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 # Beyond this a float is not exact, and the log cannot hold much larger numbers.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
-Columns = dict[str, Value]  # features by name
+Columns = dict[str, Value | list[Value]]  # features by name; a list for a column of tags
 # A model of d features holds several d x d matrices, and others wait while it is made.
 MOST_FEATURES = 4096
 Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
+Ends = Annotated[list[float], Meta(min_length=2, max_length=1000)]
 
 MOST_ACTIONS = 10_000
 MOST_REWARDS = 10_000
@@ -87,7 +88,8 @@ class Paging(Request):
 class FeatureSettings(Request):
     """How columns of actions and contexts become a vector; see ``belated.Features``."""
 
-    numeric: dict[str, tuple[float, float]] = {}  # ranges
+    # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
+    numeric: dict[str, Ends] = {}
     categorical: dict[str, list[Value]] = {}  # categories
     hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
@@ -95,6 +97,10 @@ class FeatureSettings(Request):
     ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
     optional: list[str] = []  # columns that may be missing
     strict: bool = False  # refuse what would become zeros: an unknown category, a misspelt key
+    missing: list[str] = []  # numeric columns whose number may be null or absent: an indicator
+    tags: dict[str, list[Value]] = {}  # categories of columns that hold a list of them
+    scale: dict[str, Literal["linear", "log", "log1p", "quantile"]] = {}  # of numeric columns
+    other: list[str] = []  # categorical columns and tags with a feature for unknown categories
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +127,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late
         What a reward after the window does: "keep" it in the log only, or "revise" what was
         learnt.
+    combine
+        How several rewards of one decision become the one that is learnt: the "first" or "last"
+        that happened, their "sum" or their "max", of those that are on time. None: a decision has
+        one reward, and another value is a conflict.
     mode
         "live", or "shadow": the caller's action is played, and the bandit's own is logged.
     exploration
@@ -132,6 +142,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Name of the action to answer with while the store is down.
     log_actions
         Whether to keep the features of all actions of a request, not only of the chosen one.
+    half_life
+        The age of a decision at which its reward counts for half; None: nothing is forgotten.
+    half_life_unit
+        What ``half_life`` counts: "decisions" of this bandit, or "seconds".
+    open
+        What a decision of a conversion loop counts for while its window is open: "hold", nothing,
+        or "silence", the more like a failure the more conversions should have come at its age.
     """
 
     family: Any
@@ -151,6 +168,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late: Annotated[
         Literal["keep", "revise"], Meta(description="Late rewards: keep or revise.")
     ] = "keep"
+    combine: Annotated[
+        Literal["first", "last", "sum", "max"] | None,
+        Meta(description="Several rewards of a decision: first, last, sum or max."),
+    ] = None
     mode: Annotated[Literal["live", "shadow"], Meta(description="live or shadow.")] = "live"
     exploration: Annotated[float, Meta(ge=0.0, le=1.0, description="Share of uniform draws.")] = 0.0
     baseline: Annotated[str, Meta(max_length=200, description="Action to compare with.")] = ""
@@ -160,6 +181,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_actions: Annotated[
         bool, Meta(description="Keep the features of all actions of a request.")
     ] = False
+    half_life: Annotated[
+        Annotated[float, Meta(gt=0.0)] | None,
+        Meta(description="Age of a decision at which its reward counts for half."),
+    ] = None
+    half_life_unit: Annotated[
+        Literal["decisions", "seconds"], Meta(description="Of half_life: decisions or seconds.")
+    ] = "decisions"
+    open: Annotated[
+        Literal["hold", "silence"], Meta(description="Open decisions: hold or silence.")
+    ] = "hold"
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):
@@ -208,6 +239,22 @@ class BanditState(msgspec.Struct):
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
     waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
     broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
+
+
+class HalfLifeView(msgspec.Struct):
+    """How well a half-life predicts the rewards of the last day."""
+
+    half_life: int  # seconds
+    gain: float  # nats a reward, against remembering everything
+    error: float  # standard error of the gain
+
+
+class ForgettingView(msgspec.Struct):
+    """Whether forgetting would help, judged by the rewards of the last day."""
+
+    sentence: str
+    n_rewards: int = 0  # of the last day
+    half_lives: list[HalfLifeView] = []
 
 
 class BanditList(msgspec.Struct):
@@ -311,6 +358,8 @@ class EventView(msgspec.Struct):
     time: str  # when it happened
     reward: float | None = None
     received: str | None = None  # when a reward was handed in, if that was not when it happened
+    event_id: str | None = None  # of a reward, if it has one
+    part: float | None = None  # what was handed in, where ``reward`` combines it with earlier ones
 
 
 class ActionView(msgspec.Struct):
@@ -318,9 +367,12 @@ class ActionView(msgspec.Struct):
 
     action: str
     features: list[float]
-    estimate: float
+    estimate: float  # x'theta
+    # how far above its estimate the truth may lie; null where the policy has no confidence set
     bonus: float | None
-    mean: float
+    mean: float  # the reward that is expected at the estimate
+    # of the score that the policy draws, normal around the estimate; null where it draws no scores
+    sd: float | None = None
 
 
 class Explanation(msgspec.Struct):
@@ -332,6 +384,7 @@ class Explanation(msgspec.Struct):
     theta: list[float]
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
+    rule: str = ""  # how the action was chosen, in words
 
 
 class DecisionStory(msgspec.Struct):
@@ -367,12 +420,15 @@ class RewardItem(Request):
     """The reward of a decision; ``revise`` puts it in the place of an earlier one.
 
     ``at`` is when it happened, as RFC 3339 has it or in seconds since 1970; now, if it is left out.
+    ``event_id`` tells the rewards of one decision apart, where the bandit combines several: the
+    same one again is a duplicate.
     """
 
     decision_id: DecisionId
     reward: float
     revise: bool = False
     at: Moment | None = None
+    event_id: Label | None = None
 
 
 class RewardBatch(Request):
@@ -390,6 +446,22 @@ class RewardAnswer(msgspec.Struct, omit_defaults=True):
 
     statuses: list[Status]
     reasons: list[str] = []
+
+
+class BadReward(msgspec.Struct):
+    """A row of a file that could not be used: its line, in Parquet its row, and why."""
+
+    line: int
+    status: Status
+    reason: str
+
+
+class RewardsTaken(msgspec.Struct):
+    """What became of the rewards of a file: counts by status, and the rows that are not used."""
+
+    rows: int
+    statuses: dict[Status, int]
+    bad: list[BadReward]
 
 
 class StatusAnswer(msgspec.Struct):

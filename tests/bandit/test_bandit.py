@@ -218,7 +218,9 @@ def test_readers_see_whole_states():
             assert n <= np.trace(W) - d <= bandit.n_observed
 
 
-@pytest.mark.parametrize("rewards", [5, None, [1, 2], [(1, 1.0, 2)], "ab", {1: 1.0}, (1, 1.0)])
+@pytest.mark.parametrize(
+    "rewards", [5, None, [1, 2], [(1, 1.0, 2, 3, 4)], "ab", {1: 1.0}, (1, 1.0)]
+)
 def test_batches_that_are_none(rewards):
     bandit = make_bandit()
     bandit.decide(np.eye(D))

@@ -331,7 +331,7 @@ def test_what_was_refused_is_not_tried_again(url, pauses):
     flaky = Flaky()
     with Client(url, transport=flaky) as client:
         with pytest.raises(ServiceError) as caught:
-            client.decide("shop", context={"price": [1]})
+            client.decide("shop", context={"price": {"from": 1}})
         assert len(flaky.sent) == 1
         client.decide("shop", request_id="once")
         with pytest.raises(ServiceError, match="request_id"):

@@ -9,7 +9,7 @@ import pytest
 
 from belated import Bandit
 from belated.core.files import replacing
-from belated.families.bernoulli import Bernoulli
+from belated.families.logistic import Bernoulli
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec

@@ -254,7 +254,7 @@ def test_times_mean_nothing_in_memory():
         bandit.learn(id, 1.0, at=5)
     with pytest.raises(TypeError, match=r"grace, .*: expected with ledger= only"):
         Bandit(2, family=Bernoulli(), grace=5.0)
-    with pytest.raises(ValueError, match=r"at = 5: expected None with many rewards"):
+    with pytest.raises(ValueError, match=r"at, event_id = .*: expected none with many rewards"):
         bandit.learn([(id, 1.0)], at=5)
     assert bandit.learn(id, 1.0) == 1
 

@@ -228,8 +228,16 @@ class AnyReplica(RuleBasedStateMachine):
                 conversion(late="revise"),
                 conversion(grace=1800.0),
                 explicit(window=50.0, grace=500.0, late="revise"),
+                explicit(combine="first", window=500.0),
+                explicit(Gaussian(sd=0.5), combine="sum"),
+                explicit(combine="last", window=50.0, grace=500.0),
+                conversion(combine="max", grace=1800.0),
+                conversion(combine="last", policy=Greedy()),
                 explicit(Gaussian(sd=0.5), Thompson()),
                 conversion(policy=Greedy()),
+                explicit(half_life=5.0),
+                explicit(Gaussian(sd=0.5), window=50.0, late="revise", half_life=2.5),
+                conversion(late="revise", half_life=1800.0, half_life_unit="seconds"),
             ]
         )
     )
@@ -261,21 +269,24 @@ class AnyReplica(RuleBasedStateMachine):
         pairs = []
         for k in chosen:
             seconds = data.draw(ago)  # since it happened
-            at = () if seconds is None else (now - seconds * SECOND,)
-            pairs.append((self.ids[k], float(k % 2), *at))
-        for (id, value, *_), status in zip(pairs, self.replica.reward(pairs), strict=True):
+            at = None if seconds is None else now - seconds * SECOND
+            value, name = float(k % 2), data.draw(st.sampled_from(["", "", "x", "y"]))
+            if self.spec.combine is not None and name:
+                value = 1.0 - value
+            pairs.append((self.ids[k], value, at, name))
+        for (id, value, _, name), status in zip(pairs, self.replica.reward(pairs), strict=True):
             assert status in ("accepted", "duplicate", "expired", "conflict", "invalid")
             if status == "accepted":
-                self.sent.setdefault(id, value)
+                self.sent.setdefault((id, name), value)
 
     @precondition(lambda self: self.ids)
     @rule(data=st.data())
     def send_again(self, data):
-        known = [id for id in self.ids if id in self.sent]
         before = self.fold.digest()
-        if known:
-            id = data.draw(st.sampled_from(known))
-            assert self.replica.reward([(id, self.sent[id])] * 2) == ["duplicate"] * 2
+        if self.sent:
+            id, name = data.draw(st.sampled_from([*self.sent]))
+            again = (id, self.sent[id, name], None, name)
+            assert self.replica.reward([again] * 2) == ["duplicate"] * 2
         assert self.fold.digest() == before
 
     @rule(seconds=st.integers(1, 4000))
@@ -299,8 +310,10 @@ class AnyReplica(RuleBasedStateMachine):
         id = data.draw(st.sampled_from(self.ids))
         draft = Draft(Kind.REVISED, "", id, self.replica.clock(), value)
         (outcome,) = self.replica.commit([draft])
+        assert self.spec.combine is None or outcome.status == Status.INVALID
         if outcome.status == Status.ACCEPTED:
-            self.sent[id] = value
+            self.sent = {key: old for key, old in self.sent.items() if key[0] != id}
+            self.sent[id, ""] = value
 
     @invariant()
     def replay_is_live(self):
@@ -324,10 +337,10 @@ class AnyReplica(RuleBasedStateMachine):
         n = learner.n_decided
         X, y = learner.history.x[:n], learner.history.y[:n]
         order = self.rng.permutation(np.flatnonzero(~np.isnan(y)))
-        twin = self.spec.learner()
+        twin, weights = self.spec.learner(), learner.history.weight[:n]
         rows, rewards = np.arange(n), np.zeros(n)
         none = np.zeros(n, np.int64)
-        twin.fold(none, X.copy(), rows, rewards, none)
+        twin.fold(none, X.copy(), rows, rewards, none, weights)
         ones = np.ones(1, np.int64)
         for row in order:  # one by one, in another order
             where = np.array([row])

@@ -118,6 +118,23 @@ def test_who_comes_second_is_judged_again(new, theirs, ours, expected):
     assert [event.id for event in whole(first)] == [decision.id, decision.id, stranger.id]
 
 
+def test_rewards_from_two_places_all_add_up(new):
+    """Each sum contains all before it: one that was made beside another would lose a reward."""
+    schema, decision = next(names), replace(decided(), combine="sum")
+    ledgers = [new(schema) for _ in range(2)]
+    ledgers[0].commit([decision])
+
+    def add(place):
+        for k in range(15):
+            draft = about(Kind.REWARDED, decision.id, 1.0)
+            assert status(ledgers[place], replace(draft, event_id=f"{place} {k}")) == "accepted"
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(add, range(2)))
+    values = [event.value for event in ledgers[0].story(decision.id)[1:]]
+    assert values == [float(k) for k in range(1, 31)]
+
+
 def test_one_request_made_in_two_places_gets_one_decision(new):
     schema = next(names)
     first, second = new(schema), new(schema, Interrupted)

@@ -8,21 +8,21 @@ from scipy.optimize import brentq, minimize
 from naive.families import FAMILIES
 
 
-def objective(family, X, y, ridge, theta):
-    """F = sum of b(x'theta) - y x'theta, plus ridge ||theta||^2 / 2; its gradient and Hessian."""
+def objective(family, X, y, ridge, theta, weights=1.0):
+    """F = sum of w (b(x'theta) - y x'theta), plus ridge ||theta||^2 / 2; gradient and Hessian."""
     mu, slope, cumulant = FAMILIES[family]
     z = X @ theta
-    F = (cumulant(z) - y * z).sum() + ridge / 2 * theta @ theta
-    gradient = X.T @ (mu(z) - y) + ridge * theta
-    hessian = (X * slope(z)[:, None]).T @ X + ridge * np.eye(len(theta))
+    F = (weights * (cumulant(z) - y * z)).sum() + ridge / 2 * theta @ theta
+    gradient = X.T @ (weights * (mu(z) - y)) + ridge * theta
+    hessian = (X * (weights * slope(z))[:, None]).T @ X + ridge * np.eye(len(theta))
     return F, gradient, hessian
 
 
-def unconstrained_mle(family, X, y, ridge):
+def unconstrained_mle(family, X, y, ridge, weights=1.0):
     """Newton's method from zero, damped by backtracking, to a decrement of 1e-12."""
     theta = np.zeros(X.shape[1])
     for _ in range(500):
-        F, gradient, hessian = objective(family, X, y, ridge, theta)
+        F, gradient, hessian = objective(family, X, y, ridge, theta, weights)
         step = -np.linalg.solve(hessian, gradient)
         decrement = math.sqrt(max(0.0, -gradient @ step))
         if decrement < 1e-12:
@@ -32,7 +32,8 @@ def unconstrained_mle(family, X, y, ridge):
             t > 1e-12
             and decrement > 1e-6
             and not (
-                objective(family, X, y, ridge, theta + t * step)[0] <= F - 0.25 * t * decrement**2
+                objective(family, X, y, ridge, theta + t * step, weights)[0]
+                <= F - 0.25 * t * decrement**2
             )
         ):
             t /= 2
@@ -40,20 +41,20 @@ def unconstrained_mle(family, X, y, ridge):
     return theta
 
 
-def mle(family, X, y, ridge, radius=math.inf):
+def mle(family, X, y, ridge, radius=math.inf, weights=1.0):
     """argmin of F over the ball: a larger ridge, found by root finding, where the ball binds."""
-    theta = unconstrained_mle(family, X, y, ridge)
+    theta = unconstrained_mle(family, X, y, ridge, weights)
     if np.linalg.norm(theta) <= radius:
         return theta
 
     def excess(nu):
-        return np.linalg.norm(unconstrained_mle(family, X, y, ridge + nu)) - radius
+        return np.linalg.norm(unconstrained_mle(family, X, y, ridge + nu, weights)) - radius
 
     upper = ridge
     while excess(upper) > 0:
         upper *= 4
     nu = brentq(excess, 0.0, upper, xtol=1e-15, rtol=8.9e-16)
-    return unconstrained_mle(family, X, y, ridge + nu)
+    return unconstrained_mle(family, X, y, ridge + nu, weights)
 
 
 def minimiser_on_ball(H, right, radius):

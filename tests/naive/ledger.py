@@ -4,13 +4,14 @@ The rules are those of ``Spec``: an explicit loop learns a reward when it comes,
 when the window closes; a reward after the window is kept, or revises, as the settings say then.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
-from belated.ledger.events import Decided, Event, Kind
+from belated.ledger.events import Decided, Event, Kind, Reward
 from belated.ledger.spec import Spec
 
 
@@ -25,6 +26,12 @@ class Story:
     state: str = "pending"  # or learnt, given up, cancelled
     value: float | None = None  # held, or learnt
     window_closed: bool = False
+    on_time: list[tuple[int, float]] = field(default_factory=list)  # times and values of rewards
+
+    def is_late(self, event: Event) -> bool:
+        received = event.time if event.received is None else event.received
+        in_time = self.due is None or (event.time <= self.due and received <= self.closes)
+        return self.window_closed or not in_time
 
 
 @dataclass
@@ -38,11 +45,24 @@ class Bandit:
     def of_state(self, state: str) -> int:
         return sum(story.state == state for story in self.stories.values())
 
-    def learnt(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors and rewards that the estimate must rest on."""
-        rows = [story for story in self.stories.values() if story.state == "learnt"]
-        x = np.array([story.x for story in rows]).reshape(-1, self.spec.dim)
-        return x, np.array([story.value for story in rows])
+    def learnt(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Vectors, rewards and weights that the estimate must rest on."""
+        rows = [k for k, story in enumerate(self.stories.values()) if story.state == "learnt"]
+        stories = [[*self.stories.values()][k] for k in rows]
+        x = np.array([story.x for story in stories]).reshape(-1, self.spec.dim)
+        return x, np.array([story.value for story in stories]), self.weights()[rows]
+
+    def weights(self) -> np.ndarray:
+        """What each decision counts for: 2^(-age in half-lives), age by sixteenths."""
+        length = self.spec.half_life
+        if length is None:
+            return np.ones(len(self.stories))
+        if self.spec.half_life_unit == "decisions":
+            sixteenths = [math.floor(16 * k / length) for k in range(len(self.stories))]
+        else:
+            milliseconds = [int.from_bytes(id[:6], "big") for id in self.stories]
+            sixteenths = [1000 * ms // round(length * 62_500) for ms in milliseconds]
+        return 2.0 ** ((np.array(sixteenths) - max(sixteenths, default=0)) / 16)
 
 
 def read(events: list[Event]) -> dict[str, Bandit]:
@@ -75,15 +95,22 @@ def _about(bandit: Bandit, story: Story, event: Event) -> None:
     conversion = bandit.spec.loop == "conversion"
     if event.kind == Kind.REWARDED:
         bandit.counts["rewarded"] += 1
-        received = event.time if event.received is None else event.received
-        in_time = story.due is None or (event.time <= story.due and received <= story.closes)
-        if story.window_closed or not in_time:
+        if story.is_late(event):
             bandit.counts["late"] += 1
             if bandit.spec.late == "keep":
                 return
+        story.on_time.append((event.time, event.value))
         _reward(story, event.value, at_once=story.window_closed or not conversion)
     elif event.kind == Kind.REVISED:
         bandit.counts["revised"] += 1
+        if bandit.spec.combine is not None:
+            reward = msgspec.msgpack.decode(event.body, type=Reward)
+            assert reward.late == story.is_late(event)
+            if reward.late:
+                bandit.counts["late"] += 1
+                return
+            story.on_time.append((event.time, reward.value))
+            assert event.value == combined(bandit.spec.combine, story.on_time)
         _reward(story, event.value, at_once=story.window_closed or not conversion)
     elif event.kind == Kind.CANCELLED:
         bandit.counts["cancelled"] += 1
@@ -97,6 +124,16 @@ def _about(bandit: Bandit, story: Story, event: Event) -> None:
                 bandit.counts["expired"] += 1
                 story.value = bandit.spec.default_reward
             story.state = "learnt" if conversion else "given up"
+
+
+def combined(how: str, rewards: list[tuple[int, float]]) -> float:
+    """What rewards amount to, given in the order of the log as times and values."""
+    if how in ("sum", "max"):
+        return {"sum": sum, "max": max}[how](value for _, value in rewards)
+    times = [time for time, _ in rewards]
+    if how == "first":
+        return rewards[times.index(min(times))][1]
+    return rewards[len(times) - 1 - times[::-1].index(max(times))][1]
 
 
 def _reward(story: Story, value: float | None, at_once: bool) -> None:

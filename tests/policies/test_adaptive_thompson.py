@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, Features, Gaussian
-from belated.core.sparse import dense
+from belated.core.sparse import SparseRows, dense
 from belated.learner.learner import Learner
 from belated.model.protocols import score_law
 from belated.numerics.sparse import sparse
@@ -41,9 +41,28 @@ def test_scores_have_the_law_of_the_posterior(K):
     for t in range(int(fit.scalars[0])):
         S -= fit.scales[t] * np.outer(fit.terms[t], fit.terms[t])
     np.testing.assert_allclose(mean, X @ learner.state.theta, atol=1e-14)
-    covariance = root[:, :r] @ root[:, :r].T / learner.policy.scale**2
-    np.testing.assert_allclose(covariance, X @ S @ X.T, atol=1e-12)
+    Y, R = X - X[0], root[:, :r] - root[0, :r]  # scores may all differ by the same number
+    np.testing.assert_allclose(R @ R.T / learner.policy.scale**2, Y @ S @ Y.T, atol=1e-12)
     assert not learner.state.fit.place.any()
+
+
+def test_what_all_actions_share_changes_neither_choice_nor_probabilities():
+    """The same entries, once where all rows have them alike and once where they are told apart."""
+    learner, X = learnt(), actions(np.random.default_rng(2), 5, 8)
+    rows = sparse(X)  # each row: its ad, its place, the constant
+    moved = SparseRows(rows.columns.copy(), rows.values.copy())
+    moved.columns[0, [0, 2]], moved.values[0, [0, 2]] = rows.columns[0, [2, 0]], 1.0
+    (r, one), (q, other) = (law(learner, given) for given in (rows, moved))
+    assert r <= q
+    np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def law(learner, rows):
+    K = len(rows.columns)
+    mean, root = np.empty(K), np.zeros((K, K))
+    r = score_law(learner.policy, learner.state, rows, mean, root)
+    R = root[:, :r] - root[0, :r]
+    return r, np.vstack([mean, R @ R.T])
 
 
 def test_a_bandit_needs_no_policy():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from belated import Bandit, Bernoulli, Gaussian, registry
+from belated import Bandit, Bernoulli, Features, Gaussian, registry
 from belated.learner import weighing
 from belated.model.plain_policy import is_own
 from belated.model.protocols import refusal
@@ -77,7 +77,23 @@ def test_probabilities_are_frequencies(name, rounds, monkeypatch):
 def test_a_million_replays():
     bandit, actions = learnt(Thompson(), Bernoulli(), K=20, d=20, rounds=200)
     said = bandit._learner.choose(actions, np.random.default_rng(0), weighed=True).probabilities
-    assert said == pytest.approx(frequencies(bandit, actions, 1_000_000), abs=0.0113)
+    assert said == pytest.approx(frequencies(bandit, actions, 1_000_000), abs=0.0127)
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_a_million_replays_of_the_default():
+    """The frequencies are within the largest error that the docstring of the points states."""
+    features = Features(categorical=["banner", "device"], interactions=[("banner", "device")])
+    rows = [{"banner": k, "device": "pt"[k % 2]} for k in range(20)]
+    bandit = Bandit(family=Bernoulli(), features=features.fit(rows), seed=1)
+    rng, banners = np.random.default_rng(3), [{"banner": k} for k in range(20)]
+    for t in range(2_000):
+        decision = bandit.decide(banners, {"device": "pt"[t % 2]})
+        bandit.learn(decision.id, float(rng.random() < 0.02 + 0.002 * decision.index))
+    actions = bandit.features.sparse_rows(banners, {"device": "p"})
+    said = bandit._learner.choose(actions, np.random.default_rng(0)).probabilities
+    assert said == pytest.approx(frequencies(bandit, actions, 1_000_000), abs=0.0127)
 
 
 def test_a_decision_without_a_request_has_its_propensity_alone():

@@ -106,6 +106,9 @@ class Stub:
         view = bandit_view(statistics, NOW_US, about)
         return msgspec.to_builtins(Dashboard(NOW_US / 1e6, list(self.loops), view))
 
+    async def forgetting(self, request):
+        return JSONResponse({"sentence": f"{request.path_params['name']}: {HOSTILE}"})
+
     async def page(self, request):
         page = dashboard_page()
         return HTMLResponse(page.html, headers={"Content-Security-Policy": page.policy})
@@ -124,6 +127,7 @@ class Stub:
 @contextmanager
 def served(stub):
     routes = [Route("/", stub.page), Route("/v1/dashboard", stub.answer)]
+    routes.append(Route("/v1/bandits/{name}/forgetting", stub.forgetting))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -273,6 +277,17 @@ def test_waiting_means_that_a_reward_may_still_come(browser, address, stub):
         assert "Missing" not in page.inner_text("main")
 
 
+def test_whether_forgetting_would_help_is_worked_out_when_asked(browser, address):
+    with opened(browser, address) as page:
+        settled(page)
+        assert page.inner_text("#forgetting-words") == ""
+        page.click("#judge")
+        expect(page.locator("#forgetting-words")).to_have_text(f"shop: {HOSTILE}")
+        assert page.is_enabled("#judge")
+        page.select_option("#bandit", index=1)
+        expect(page.locator("#forgetting-words")).to_have_text("")
+
+
 def test_which_is_best(browser, address, stub):
     data = stub.data("shop")["bandit"]["best"]
     with opened(browser, address) as page:
@@ -368,7 +383,7 @@ def test_keyboard(browser, address, stub):
         order = [name for name, _, _, _ in seen]
         assert order[:3] == ["skip", "bandit", "theme"]
         figures = ["best", "rates", "delay", "pending", "actions", "reward", "width"]
-        assert order[3:] == [name for name in figures for _ in range(2)]
+        assert order[3:] == [*(name for name in figures for _ in range(2)), "judge"]
         assert all(style != "none" and width >= 1.0 for _, _, style, width in seen)
 
         chart = page.locator("#pending svg.chart")

@@ -126,6 +126,20 @@ def test_rewards_that_cannot_be_used(running, http):
     assert http.post("/personalizer/v1.0/events/none/activate").status_code == 404
 
 
+@pytest.mark.parametrize(("combine", "learnt"), [("first", 0.25), ("sum", 0.75)])
+def test_several_rewards_of_an_event(combine, learnt):
+    """Personalizer's Earliest and Sum; the same value again counts again, as it did there."""
+    with served(personalizer="pages") as (url, service), Client(url) as client:
+        client.put_bandit("pages", {**SETTINGS, "combine": combine})
+        with httpx2.Client(base_url=url) as http:
+            rank(http, "e")
+            for value in (0.25, 0.25, 0.25):
+                answer = http.post("/personalizer/v1.0/events/e/reward", json={"value": value})
+                assert answer.status_code == 204
+        (pending,) = service.replica.folds["pages"].pending.values()
+        assert pending.held == learnt
+
+
 def test_a_deferred_event_counts_once_it_is_activated(running, http):
     _, service, _ = running
     fold = service.fold("pages")

@@ -234,12 +234,32 @@ def test_rewards_say_when_they_happened():
         "time": "2023-11-14T22:14:20Z",
         "reward": 1.0,
         "received": "2023-11-14T22:14:40Z",
+        "event_id": None,
+        "part": None,
     }
     assert client("POST", "/v1/rewards", {"rewards": [items[0] | {"at": True}]}, 422)
     client.now += 11 * SECOND
     assert client("POST", "/v1/rewards", {"rewards": [items[2] | {"at": made}]}) == {
         "statuses": ["expired"]
     }
+
+
+def test_several_rewards_of_a_decision():
+    client = Client()
+    client.bandit(family="gaussian", combine="sum")
+    client("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS})
+    id = client.decide()["decision_id"]
+    items = [{"decision_id": id, "reward": k, "event_id": f"order {k}"} for k in (1, 2, 1)]
+    answer = client("POST", "/v1/rewards", {"rewards": items})
+    assert answer["statuses"] == ["accepted", "accepted", "duplicate"]
+    item = {"decision_id": id, "reward": 5, "revise": True}
+    answer = client("POST", "/v1/rewards", {"rewards": [item]})
+    assert answer["statuses"] == ["invalid"]
+    assert answer["reasons"] == ["revise = True: expected no revision, rewards are combined (sum)"]
+    _, first, second = client("GET", f"/v1/decisions/{id}")["events"]
+    assert (first["reward"], first["event_id"], first["part"]) == (1.0, "order 1", None)
+    assert (second["reward"], second["event_id"], second["part"]) == (3.0, "order 2", 2.0)
+    assert client.service.replica.folds["shop"].learner.history.y[0] == 3.0
 
 
 def test_rewards_that_cannot_be_or_belong_nowhere(client):

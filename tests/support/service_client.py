@@ -27,13 +27,13 @@ class BrokenLedger(MemoryLedger):
 class Client:
     """Calls the app in this process, one request after the other."""
 
-    def __init__(self, ledger=None, seed=1):
+    def __init__(self, ledger=None, seed=1, personalizer=None):
         self.now = 1_700_000_000 * SECOND
         self.service = Service(
             "memory://", ledger=ledger or BrokenLedger(), clock=lambda: self.now, seed=seed
         )
         self.service.read_log()
-        self._transport = httpx2.ASGITransport(new_app(self.service))
+        self._transport = httpx2.ASGITransport(new_app(self.service, personalizer=personalizer))
         self.key = None
 
     def __call__(self, method, path, body=None, status=200, **params):

@@ -40,10 +40,14 @@ SPECS = [
     Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), window=12 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=36 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), DelayedOFUGLM()),
+    Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), half_life=20.0, window=24 * 3600.0),
+    Spec.of(DIM, Gaussian(sd=0.5), Thompson(), half_life=3600.0 * 24, half_life_unit="seconds"),
     Spec.of(
         DIM, Bernoulli(), DelayedOFUGLM(), loop="conversion", window=8 * 3600.0, grace=6 * 3600.0
     ),
     Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=12 * 3600.0, grace=3600.0, late="revise"),
+    Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=20 * 3600.0, grace=3600.0, combine="sum"),
+    Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=6 * 3600.0, combine="last"),
 ]
 
 
@@ -125,10 +129,10 @@ class World(Machines):
         arrived = []
         while self.coming and self.coming[0][0] <= self.now:
             time, _, id, value = heappop(self.coming)
-            happened = self.happened_at(time)
-            arrived.append((id, value, *happened))
+            happened, name = self.happened_at(time), self.rng.choice(["", "x", "y"])
+            arrived.append((id, value, happened, name))
             if self.rng.random() < 0.05:
-                arrived.append((id, 1.0 - value, *happened))
+                arrived.append((id, 1.0 - value, happened, name))
                 self.note("another value")
         if self.rng.random() < 0.1:
             arrived.append((Ids(lambda: self.now - DAY, self.rng.getrandbits(60))(), 1.0))
@@ -141,15 +145,15 @@ class World(Machines):
                 self.note(f"reward {status.value}", id, value)
                 self.told.append((id, value, status))
 
-    def happened_at(self, time: int) -> tuple[int] | tuple[()]:
+    def happened_at(self, time: int) -> int | None:
         """When a reward that came at ``time`` is said to have happened, if anything is said."""
         chance = self.rng.random()
         if chance < 0.5:
-            return ()
+            return None
         if chance < 0.9:
-            return (time,)
+            return time
         self.note("a wrong time")
-        return (self.now + self.rng.choice([-40 * DAY, 2 * HOUR]),)
+        return self.now + self.rng.choice([-40 * DAY, 2 * HOUR])
 
     def about(self, kind: Kind, value: float | None = None) -> tuple[bytes, Status] | None:
         if not self.decided:
@@ -192,8 +196,14 @@ class World(Machines):
         name = self.rng.choice([*self.specs])
         old = self.specs[name]
         changes: dict[str, Any] = {"exploration": round(self.rng.random() / 3, 2)}
+        if self.rng.random() < 0.3:  # half a day, or ten decisions, or all is remembered again
+            half_life = self.rng.choice(
+                [(43_200.0, "seconds"), (10.0, "decisions"), (None, "seconds")]
+            )
+            changes |= dict(zip(("half_life", "half_life_unit"), half_life, strict=True))
         if old.window is not None:
-            changes |= {"late": self.rng.choice(["keep", "revise"]), "window": old.window}
+            choices = ["keep", "revise"] if old.combine is None else ["keep"]
+            changes |= {"late": self.rng.choice(choices), "window": old.window}
             changes["grace"] = self.rng.choice([old.grace, 0.0, 2 * 3600.0])
         spec = Spec(**{field: getattr(old, field) for field in old.__struct_fields__} | changes)
         self.until_answered(lambda replica: replica.configure(name, spec))

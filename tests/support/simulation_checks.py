@@ -3,13 +3,14 @@
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import numpy as np
 
 import naive.estimators
 import naive.families
 from belated.core.events import Status
 from belated.ledger import snapshots
-from belated.ledger.events import START, Event, Kind
+from belated.ledger.events import START, Event, Kind, Reward
 from belated.ledger.replica import Replica
 from naive import ledger as naive_ledger
 
@@ -56,6 +57,9 @@ def check_acknowledged(world: Any, events: list[Event]) -> None:
             once.add(event.id)
         if event.kind in (Kind.REWARDED, Kind.REVISED):
             rewards[event.id].add(event.value)
+            if event.body:
+                reward = msgspec.msgpack.decode(event.body, type=Reward)
+                rewards[event.id].add(reward.value)
     for id, value, status in world.told:
         if status == Status.PARKED:
             assert parked.get(id) == value or value in rewards[id] or id in world.forgotten
@@ -82,12 +86,12 @@ def check_counts(fold: Any, bandit: naive_ledger.Bandit) -> None:
 
 def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     """The estimate is the fit of exactly the rewards that should have been learnt."""
-    x, y = bandit.learnt()
+    x, y, weights = bandit.learnt()
     learner = fold.learner
     family, policy = bandit.spec.family["type"], learner.policy
     if family == "gaussian":
-        expected = naive.estimators.mle("gaussian", x, y, policy.lam)
+        expected = naive.estimators.mle("gaussian", x, y, policy.lam, weights=weights)
     else:  # the ridge is lam times the least slope of the mean, which is at the end
         kappa = naive.families.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
-        expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1)
+        expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1, weights)
     assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)

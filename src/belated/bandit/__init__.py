@@ -16,6 +16,7 @@ from belated.bandit.file import read_parts, write_parts
 from belated.bandit.in_memory import InMemory
 from belated.bandit.inputs import (
     AS_IN_LOG,
+    DURABLE,
     USUAL,
     AsInLog,
     Returned,
@@ -33,6 +34,7 @@ from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched, fitting
 from belated.learner import action_intervals, files
 from belated.learner.assumptions import AssumptionWarning, Broken
+from belated.learner.forgetting import half_life_of
 from belated.learner.learner import Learner
 from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta
 from belated.model.state import History, State
@@ -91,6 +93,21 @@ class Bandit:
     late
         With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
         ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
+    half_life, half_life_unit
+        The age of a decision at which its reward counts for half, in "decisions" of this bandit
+        (the default) or in "seconds"; None: nothing is forgotten. docs/how-to/forgetting.md says
+        what is counted how. If they are not given, the log's values stay; in a ledger they may be
+        changed at any time.
+    open
+        With a ledger and a ``default_reward`` of 0: whether a decision counts for nothing while its
+        window is open ("hold"), or the more like a failure the more conversions should have come at
+        its age ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not
+        given, the log's value stays; a new bandit has "hold".
+    combine
+        With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
+        that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
+        are on time. None: a decision has one reward. If it is not given, the log's value stays; a
+        new bandit has None.
 
     Notes
     -----
@@ -129,6 +146,10 @@ class Bandit:
         grace: float | AsInLog = AS_IN_LOG,
         default_reward: float | AsInLog | None = AS_IN_LOG,
         late: Literal["keep", "revise"] | AsInLog = AS_IN_LOG,
+        half_life: float | AsInLog | None = AS_IN_LOG,
+        half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
+        open: Literal["hold", "silence"] | AsInLog = AS_IN_LOG,
+        combine: Literal["first", "last", "sum", "max"] | AsInLog | None = AS_IN_LOG,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
         self.family, self.max_norm = model.family, model.max_norm
@@ -140,18 +161,27 @@ class Bandit:
             "grace": grace,
             "default_reward": default_reward,
             "late": late,
+            "half_life": half_life,
+            "half_life_unit": half_life_unit,
+            "open": open,
+            "combine": combine,
         }
         settings: dict[str, Any] = {k: v for k, v in given.items() if v is not AS_IN_LOG}
+        usual: dict[str, Any] = {**USUAL, **settings}
+        forgetting = half_life_of(usual["half_life"], usual["half_life_unit"])
+        if forgetting is not None:
+            settings["half_life"] = forgetting.length
         self._backend: Backend
         if ledger is not None:
             from belated.bandit.durable import Durable
 
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *model, own, rng, settings)
-        elif any(value != USUAL[key] for key, value in settings.items()):
-            raise TypeError("window, grace, default_reward and late: expected with ledger= only")
+        elif any(usual[key] != USUAL[key] for key in DURABLE):
+            raise TypeError(f"{', '.join(DURABLE)}: expected with ledger= only")
         else:
-            self._backend = InMemory(Learner(*model), fitting(own, model.policy), rng)
+            learner = Learner(*model, half_life=forgetting)
+            self._backend = InMemory(learner, fitting(own, model.policy), rng)
 
     # ------------------------------------------------------------------- deciding and learning
 
@@ -219,12 +249,22 @@ class Bandit:
             return several.decide_top(self._backend, actions, context, top, probabilities)
 
     @overload
-    def learn(self, id: int | str, reward: float, /, *, at: Any = None) -> int: ...
+    def learn(
+        self, id: int | str, reward: float, /, *, at: Any = None, event_id: str | None = None
+    ) -> int: ...
 
     @overload
-    def learn(self, rewards: Iterable[tuple[Any, float] | tuple[Any, float, Any]], /) -> int: ...
+    def learn(self, rewards: Iterable[tuple[Any, ...]], /) -> int: ...
 
-    def learn(self, id_or_rewards: Any, reward: Any = _NO_REWARD, /, *, at: Any = None) -> int:
+    def learn(
+        self,
+        id_or_rewards: Any,
+        reward: Any = _NO_REWARD,
+        /,
+        *,
+        at: Any = None,
+        event_id: str | None = None,
+    ) -> int:
         """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
@@ -236,11 +276,14 @@ class Bandit:
         ----------
         id_or_rewards, reward
             A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
-            have a third entry, the ``at`` of its reward.
+            have a third and a fourth entry, the ``at`` and the ``event_id`` of its reward.
         at
             With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
             zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
             delays go by it. A time before the decision, or after now, is refused.
+        event_id
+            With a ledger: tells the rewards of one decision apart, where ``combine`` makes one of
+            several; the same one again changes nothing.
 
         Returns
         -------
@@ -248,11 +291,12 @@ class Bandit:
             The number of rewards that were new.
         """
         if reward is not _NO_REWARD:
-            rewards = [Returned(id_or_rewards, reward, at)]
-        elif at is None:
+            rewards = [Returned(id_or_rewards, reward, at, event_id)]
+        elif at is None and event_id is None:
             rewards = returned(id_or_rewards)
         else:
-            raise wrong("at", at, "None with many rewards: learn([(id, reward, at), ...])")
+            usage = "learn([(id, reward, at, event_id), ...])"
+            raise wrong("at, event_id", (at, event_id), f"none with many rewards: {usage}")
         with self._lock:
             new = self._backend.learn(rewards)
             broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
@@ -364,7 +408,10 @@ class Bandit:
 
     @property
     def W(self) -> Matrix:
-        """``lam I + sum of x x'`` over the decisions whose reward has returned."""
+        """``lam I + sum of x x'`` over the decisions whose reward has returned.
+
+        With a half-life, each ``x x'`` counts by its weight.
+        """
         with self._lock:
             return reading.returned_design(self._backend.present())
 
@@ -372,7 +419,8 @@ class Bandit:
     def V(self) -> Matrix:
         """``lam I + sum of x x'`` over all decisions; computed from them, O(t d^2)."""
         with self._lock:
-            return reading.design(self._backend.present(), slice(None))
+            learner = self._backend.present()
+            return reading.design(learner, np.ones(learner.n_decided))
 
     @property
     def n_decided(self) -> int:
@@ -472,11 +520,12 @@ class Bandit:
         """Interval of the mean reward of an action, of the kind that ``interval_kind`` names.
 
         "confidence", for a policy with a confidence set: with probability 1 - delta all intervals
-        of all rounds hold at once, if its guarantee is intact (a true R, ``width_scale`` of 1 or
-        more). "posterior", for all others: the central 95 % of the mean reward given the rewards
-        that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
-        normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
-        approximation for others. It holds for this action and this time, without a proof.
+        of all rounds hold at once (with a half-life: those of each time by itself, while theta_star
+        stays), if its guarantee is intact (a true R, ``width_scale`` of 1 or more). "posterior",
+        for all others: the central 95 % of the mean reward given the rewards that have returned,
+        ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
+        the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
+        holds for this action and this time, without a proof.
 
         Parameters
         ----------
@@ -600,9 +649,15 @@ class Bandit:
                 max_norm=parts.max_norm,
                 features=parts.features,
                 groups=parts.groups,
+                half_life=parts.half_life,
+                half_life_unit=parts.half_life_unit,
             )
             learner = bandit._learner
-            learner.history = files.fill(learner.state, parts.arrays)
+            history = files.fill(learner.state, parts.arrays)
+            if len(history.y):  # an empty one has no room, and no weights
+                learner.history, learner.tick = history, parts.tick
+            if bool(len(learner.history.weight)) is not (learner.half_life is not None):
+                raise ValueError("weights without a half-life, or a half-life without weights")
             if same_stream:
                 stream.bit_generator.state = parts.stream
             bandit._backend = InMemory(learner, bandit.features, stream)

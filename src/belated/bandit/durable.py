@@ -17,18 +17,19 @@ from belated.core.times import moment
 from belated.features import FeatureMap, fitting
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger
-from belated.ledger.events import Decided, Draft, Kind, Outcome
+from belated.ledger.events import Decided, Draft, Outcome
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask, in_place
 from belated.ledger.protocol import Ledger
-from belated.ledger.replica import Proposal, Replica
+from belated.ledger.replica import Proposal, Replica, reward_draft
 from belated.ledger.rules import WRITTEN
 from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
 
 # Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
-_GIVEN = {"family", "policy", "dim", "max_norm", "features", "window", "grace", "late"}
+_OPTIONAL = USUAL.keys() - {"default_reward"}
+_GIVEN = {"family", "policy", "dim", "max_norm", "features", *_OPTIONAL}
 
 
 class Durable:
@@ -47,7 +48,7 @@ class Durable:
     rng
         The stream from which the policy draws.
     settings
-        Those of ``policy``, ``window``, ``grace``, ``default_reward`` and ``late`` that were given.
+        Those of ``policy`` and of the settings in ``USUAL`` that were given.
     """
 
     def __init__(
@@ -159,15 +160,15 @@ class Durable:
         self.follow()
         replica, now = self._replica, self._replica.clock()
         drafts = [
-            Draft(
-                Kind.REWARDED,
+            reward_draft(
                 self._name,
+                now,
                 _id(id),
-                now if at is None else moment(f"at (of id = {shown(id)})", at),
                 self._reward(id, y),
-                received=now,
+                None if at is None else moment(f"at (of id = {shown(id)})", at),
+                _event_id(event_id),
             )
-            for id, y, at in rewards
+            for id, y, at, event_id in rewards
         ]
         strict = replica.approving(partial(_refuse, replica, rewards, drafts))
         return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
@@ -224,7 +225,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
             f"{default}, as the log has it; what was learnt would mean something else. Make a "
             "bandit of another name",
         )
-    kept = set(Spec.__struct_fields__) - _GIVEN | ({"window", "grace", "late"} - settings.keys())
+    kept = set(Spec.__struct_fields__) - _GIVEN | (_OPTIONAL - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
     with suppress(ValueError):
         return old.changed_to(new)
@@ -246,7 +247,7 @@ def _refuse(
     outcomes: Sequence[Outcome],
 ) -> None:
     """Raise if the log, or an earlier reward of the same call, contradicts a reward."""
-    for (id, y, _), draft, outcome in zip(rewards, drafts, outcomes, strict=True):
+    for (id, y, *_), draft, outcome in zip(rewards, drafts, outcomes, strict=True):
         if outcome.status == Status.INVALID:
             raise ValueError(f"{replica.refusal(draft, outcome)} (id = {shown(id)})")
         if outcome.status == Status.UNKNOWN:
@@ -254,12 +255,21 @@ def _refuse(
                 f"id = {shown(id)}: expected the id of a decision in this ledger"
             )
         if outcome.status == Status.CONFLICT:
-            value = None if outcome.facts is None else outcome.facts.value
+            facts = outcome.facts
+            value = None if facts is None else facts.rewards.get(draft.event_id, facts.value)
             expected = "none: it was cancelled" if value is None else repr(value)
             raise ConflictingRewardError(
                 f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this "
                 "decision already has"
             )
+
+
+def _event_id(given: Any) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not 0 < len(given) <= 200 or "\0" in given:
+        raise wrong("event_id", given, "a text of 1 to 200 characters, without NUL")
+    return given
 
 
 def _id(id: Any) -> bytes:

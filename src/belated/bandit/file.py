@@ -8,6 +8,7 @@ import numpy as np
 
 from belated.features import FeatureMap
 from belated.learner import files
+from belated.learner.forgetting import Unit
 from belated.learner.learner import Learner
 from belated.model.protocols import Family, Policy
 
@@ -23,6 +24,9 @@ class Parts(NamedTuple):
     groups: dict[str, int] | None
     stream: dict[str, Any]  # state of the random stream
     arrays: dict[str, Any]  # the whole state and history
+    half_life: float | None
+    half_life_unit: Unit
+    tick: int  # the latest of a decision, where something is forgotten
 
 
 def write_parts(
@@ -42,6 +46,9 @@ def write_parts(
     }
     if learner.is_sparse and getattr(features, "groups", None) is None:
         header["groups"] = learner.groups
+    if learner.half_life is not None:
+        length, unit = learner.half_life
+        header |= {"half_life": length, "half_life_unit": unit, "tick": learner.tick}
     files.write(path, header, files.flatten(learner.state, learner.history))
 
 
@@ -64,4 +71,7 @@ def read_parts(path: str | PathLike[str], features: Any, types: Iterable[type]) 
         header.get("groups"),
         header["stream"],
         arrays,
+        header.get("half_life"),
+        header.get("half_life_unit", "decisions"),
+        header.get("tick", -1),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import time_ns
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
 from belated.features import FeatureMap, Features, fitting
 from belated.features.growing import grown, places_in
+from belated.learner.forgetting import decide_at
 from belated.learner.learner import Learner
 from belated.learner.weighing import weighs_cheaply
 
@@ -35,8 +37,8 @@ class InMemory:
 
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed = probabilities or weighs_cheaply(self.learner.policy)
-        return [self.learner.decide(rows, self.rng, weighed) for rows, _ in asked]
+        weighed, now = probabilities or weighs_cheaply(self.learner.policy), time_ns() // 1000
+        return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all."""
@@ -61,7 +63,10 @@ class InMemory:
         if not isinstance(old, Features):
             raise wrong_type("features", old, "Features(...) from the start, for grow")
         new = grown(old, fitting(features, known.policy))
-        learner = Learner(new.dim, known.family, known.given, known.max_norm, new.groups)
+        learner = Learner(
+            *(new.dim, known.family, known.given, known.max_norm, new.groups),
+            half_life=known.half_life,
+        )
         learner.take_over(known, places_in(old, new))
         new.unmatched = old.unmatched
         self.learner, self.features = learner, new
@@ -77,9 +82,10 @@ class InMemory:
 def _new_rewards(rewards: list[Returned], learner: Learner) -> dict[int, float]:
     """Return the rewards that their rows of the history do not have yet, by row."""
     new: dict[int, float] = {}
-    for id, y, at in rewards:
-        if at is not None:  # nothing that is learnt depends on it
-            raise TypeError(f"at = {shown(at)}: expected with ledger= only, which keeps times")
+    for id, y, at, event_id in rewards:
+        for name, given in (("at", at), ("event_id", event_id)):
+            if given is not None:  # nothing that is learnt would depend on it
+                raise TypeError(f"{name} = {shown(given)}: expected with ledger= only")
         row, value = _row_and_reward(id, y, learner)
         known = new.get(row, learner.history.y[row])
         if known != known:  # NaN: not returned yet

@@ -15,12 +15,18 @@ from belated.features.rows import records_of
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
+# the settings of a new bandit
 USUAL = {
     "window": None,
     "grace": 0.0,
     "default_reward": None,
     "late": "keep",
-}  # the settings of a new bandit
+    "combine": None,
+    "half_life": None,
+    "half_life_unit": "decisions",
+    "open": "hold",
+}
+DURABLE = ("window", "grace", "default_reward", "late", "combine", "open")  # need a ledger
 
 
 class AsInLog(Enum):
@@ -177,11 +183,12 @@ class Returned(NamedTuple):
     id: Any
     reward: Any
     at: Any = None
+    event_id: Any = None
 
 
 def returned(rewards: Any) -> list[Returned]:
     """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...]), at most with a time each"
+    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
     given = []

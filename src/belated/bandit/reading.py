@@ -2,14 +2,13 @@
 
 from collections import Counter
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
 from belated.core.events import Certificate
 from belated.core.generic import Generic
 from belated.core.sparse import SparseRows, dense
-from belated.core.types import Matrix
+from belated.core.types import Matrix, Vector
 from belated.learner import files
 from belated.learner.learner import Learner
 from belated.learner.rows import rows_between
@@ -53,17 +52,19 @@ def played(learner: Learner, matrix: Matrix) -> list[tuple[int, int]]:
     return [(decisions[key], rewards[key]) for key in _as_keys(matrix)]
 
 
-def design(learner: Learner, which: Any) -> Matrix:
-    """Return ``lam I + sum of x x'`` over some decisions; lam is 0 where the policy has none."""
-    x = played_rows(learner)[which]
-    return np.asarray(getattr(learner.policy, "lam", 0.0) * np.eye(learner.dim) + x.T @ x)
+def design(learner: Learner, weights: Vector) -> Matrix:
+    """Return ``lam I + sum of weight x x'``; lam is 0 where the policy has none."""
+    x, lam = played_rows(learner), getattr(learner.policy, "lam", 0.0)
+    return np.asarray(lam * np.eye(learner.dim) + (x.T * weights) @ x)
 
 
 def returned_design(learner: Learner) -> Matrix:
-    """Return ``lam I + sum of x x'`` over the decisions whose reward has returned."""
+    """Return ``lam I + sum of weight x x'`` over the decisions whose reward has returned."""
     if not learner.is_sparse:
         return learner.state.W.copy()
-    return design(learner, ~np.isnan(learner.history.y[: learner.n_decided]))
+    n, weight = learner.n_decided, learner.history.weight
+    returned = (~np.isnan(learner.history.y[:n])).astype(np.float64)
+    return design(learner, returned * weight[:n] if len(weight) else returned)
 
 
 def played_rows(learner: Learner) -> Matrix:

@@ -40,10 +40,11 @@ class Call(NamedTuple, Generic[T]):
     path: str
     answer: type[T]
     content: bytes | None = None
+    media_type: str = "application/json"
 
     def request(self, http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
         """The request as ``http`` sends it."""
-        headers = {} if self.content is None else {"Content-Type": "application/json"}
+        headers = {} if self.content is None else {"Content-Type": self.media_type}
         return http.build_request(self.method, self.path, content=self.content, headers=headers)
 
     def read(self, response: httpx2.Response) -> T:

@@ -167,7 +167,13 @@ class Operations(ABC):
         return (await self._ask(wire.DecisionList, "POST", *path, body=body)).decisions
 
     async def reward(
-        self, decision_id: str, reward: float, *, revise: bool = False, at: Any = None
+        self,
+        decision_id: str,
+        reward: float,
+        *,
+        revise: bool = False,
+        at: Any = None,
+        event_id: str | None = None,
     ) -> Status:
         """Hand in a reward; ``revise`` puts it in the place of an earlier one.
 
@@ -176,20 +182,46 @@ class Operations(ABC):
         at
             When the reward happened, if that was not now: a ``datetime`` with its zone, a text such
             as ``"2026-03-31T12:00:00Z"``, or seconds since 1970.
+        event_id
+            Tells the rewards of one decision apart, where the bandit combines several.
         """
-        (status,) = await self._reward([_reward_item(decision_id, reward, at, revise)])
+        (status,) = await self._reward([_reward_item(decision_id, reward, at, event_id, revise)])
         return status
 
     async def rewards(
-        self, rewards: Iterable[tuple[str, float] | tuple[str, float, Any]]
+        self,
+        rewards: Iterable[
+            tuple[str, float] | tuple[str, float, Any] | tuple[str, float, Any, str | None]
+        ],
     ) -> list[Status]:
         """Hand in many, as pairs of decision id and reward: what became of each.
 
-        A pair may have a third entry: when the reward happened, as ``at`` of ``reward``.
+        A pair may have a third and a fourth entry: ``at`` and ``event_id`` of ``reward``.
         """
         items = [_reward_item(*reward) for reward in rewards]
         batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
         return [status for batch in batches for status in await self._reward(batch)]
+
+    async def reward_file(
+        self, bandit: str, content: bytes, media_type: str = "text/csv"
+    ) -> wire.RewardsTaken:
+        """Hand in the rewards of a file, which the service bounds (1 MB unless it is set).
+
+        Parameters
+        ----------
+        content
+            The file: columns ``decision_id`` and ``reward`` and, if wanted, ``at`` and
+            ``event_id``.
+        media_type
+            ``text/csv``, ``application/x-ndjson`` or ``application/vnd.apache.parquet``.
+
+        Returns
+        -------
+        RewardsTaken
+            Counts by status, and the rows that could not be used, with their lines and reasons.
+        """
+        address = "/".join(["/v1/bandits", _quoted(bandit), "rewards"])
+        return await self._send(Call("POST", address, wire.RewardsTaken, content, media_type))
 
     async def _reward(self, items: list[wire.RewardItem]) -> list[Status]:
         """Returns the status of each reward; reasons of invalid ones go to the log, in one line."""
@@ -321,14 +353,18 @@ def _request_id(given: str | None) -> str:
 
 
 def _reward_item(
-    decision_id: str, reward: Any, at: Any = None, revise: bool = False
+    decision_id: str,
+    reward: Any,
+    at: Any = None,
+    event_id: str | None = None,
+    revise: bool = False,
 ) -> wire.RewardItem:
     """A reward; NaN would arrive as null and be refused with a message nobody understands."""
     happened = None if at is None else moment("at", at) / 1e6
     try:
         value = float(reward)
         if math.isfinite(value):
-            return wire.RewardItem(decision_id, value, revise, happened)
+            return wire.RewardItem(decision_id, value, revise, happened, event_id)
     except (TypeError, ValueError):
         pass
     raise wrong(f"reward of {shown(decision_id)}", reward, "a finite number")

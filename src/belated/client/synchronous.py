@@ -103,6 +103,7 @@ class Client:
     decide_top = _waiting(Operations.decide_top)
     reward = _waiting(Operations.reward)
     rewards = _waiting(Operations.rewards)
+    reward_file = _waiting(Operations.reward_file)
     cancel = _waiting(Operations.cancel)
     story = _waiting(Operations.story)
     best = _waiting(Operations.best)

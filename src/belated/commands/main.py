@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import experiments, ledger, service
+from belated.commands import experiments, ledger, rewards, service
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 cache = typer.Typer(help="The compiled kernels kept on disk.", no_args_is_help=True)
+app.command()(rewards.rewards)
 app.add_typer(cache, name="cache")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(service.bandits, name="bandits")

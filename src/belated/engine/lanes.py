@@ -154,7 +154,9 @@ def new_lanes(
     ``fixed_actions`` is the number of actions if they are the same in every round, else 0.
     """
     rows = horizon if looks_back(estimator) else 0
-    history = History(np.empty((count, rows, dim)), np.full((count, rows), np.nan))
+    history = History(
+        np.empty((count, rows, dim)), np.full((count, rows), np.nan), np.empty((count, 0))
+    )
     cursors = np.zeros((count, 3), np.int64)
     cursors[:, FREE] = NONE
     return Lanes(
@@ -187,7 +189,7 @@ def with_room(lanes: Lanes, rounds: int) -> Lanes:
     chain[:, old:] = np.arange(old + 1, new + 1)
     chain[:, -1] = lanes.cursors[:, FREE]
     lanes.cursors[:, FREE] = old
-    history = History(longer(lanes.history.x), longer(lanes.history.y))
+    history = lanes.history._replace(x=longer(lanes.history.x), y=longer(lanes.history.y))
     return lanes._replace(history=history, reward=longer(lanes.reward), chain=chain)
 
 

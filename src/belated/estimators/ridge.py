@@ -4,9 +4,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.jit import inlined_kernel
 from belated.core.types import Matrix, Vector
-from belated.model.protocols import factor_precision, refit, revise, take_in
-from belated.model.state import History, State
+from belated.model.protocols import (
+    factor_precision,
+    refit,
+    remake,
+    revise,
+    revise_row,
+    take_in,
+    take_in_row,
+)
+from belated.model.state import DECIDED, History, State, counts_for, weight_of
 from belated.numerics.linalg import cholesky
 from belated.numerics.lowered.products import matvec
 
@@ -14,7 +23,7 @@ from belated.numerics.lowered.products import matvec
 class RidgeFit(NamedTuple):
     """The sufficient statistic besides ``W``."""
 
-    b: Vector  # (d,) sum of y x over returned rounds
+    b: Vector  # (d,) sum of weight y x over returned rounds
 
 
 class Ridge(NamedTuple):
@@ -30,18 +39,44 @@ class Ridge(NamedTuple):
         return RidgeFit(np.zeros(dim))
 
 
-@take_in.case(Ridge)
-def _take_in(estimator: Ridge, family: Any, state: State, x: Vector, y: float) -> None:
-    b = state.fit.b
+@inlined_kernel
+def _add(b: Vector, x: Vector, y: float) -> None:
     for i in range(x.shape[0]):
         b[i] += y * x[i]
 
 
+@take_in.case(Ridge)
+def _take_in(estimator: Ridge, family: Any, state: State, x: Vector, y: float) -> None:
+    _add(state.fit.b, x, y)
+
+
+@take_in_row.case(Ridge)
+def _take_in_row(
+    estimator: Ridge, family: Any, state: State, history: History, row: int, y: float
+) -> None:
+    _add(state.fit.b, history.x[row], weight_of(history, row) * y)
+
+
 @revise.case(Ridge)
 def _revise(estimator: Ridge, family: Any, state: State, x: Vector, old: float, new: float) -> None:
+    _add(state.fit.b, x, new - old)
+
+
+@revise_row.case(Ridge)
+def _revise_row(
+    estimator: Ridge, family: Any, state: State, history: History, row: int, old: float, new: float
+) -> None:
+    _add(state.fit.b, history.x[row], weight_of(history, row) * (new - old))
+
+
+@remake.case(Ridge)
+def _remake(estimator: Ridge, family: Any, state: State, history: History) -> None:
     b = state.fit.b
-    for i in range(x.shape[0]):
-        b[i] += (new - old) * x[i]
+    for i in range(b.shape[0]):
+        b[i] = 0.0
+    for row in range(state.counts[DECIDED]):
+        if counts_for(history, row):
+            _add(b, history.x[row], weight_of(history, row) * history.y[row])
 
 
 @factor_precision.case(RidgeFit)

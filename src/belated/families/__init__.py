@@ -1,7 +1,7 @@
 """Laws of the reward. A family is a NamedTuple and the kernels it registers."""
 
-from belated.families.bernoulli import Bernoulli, Binomial, Bounded
 from belated.families.gaussian import Gaussian
+from belated.families.logistic import Bernoulli, Binomial, Bounded
 from belated.families.poisson import Poisson
 from belated.families.probit import Probit
 from belated.families.tanh import Tanh

@@ -13,6 +13,7 @@ from belated.model.protocols import (
     least_slope,
     reward_quantile,
     self_concordance,
+    silence_derivatives,
 )
 
 
@@ -80,6 +81,18 @@ def _least_slope(family: Poisson, bound: float) -> float:
 @self_concordance.case(Poisson)
 def _self_concordance(family: Poisson, bound: float) -> float:
     return 1.0
+
+
+@silence_derivatives.case(Poisson)
+def _silence_derivatives(family: Poisson, z: float, F: float) -> tuple[float, float]:
+    """Of -log(1 - F + F e^-m), m = e^z: a count above zero comes at once, after its delay.
+
+    The third derivative is the second times 1 - u + first - m / (1 - u) with u = m - first: below
+    1, and above -1 where 2 (1 - u)^2 >= m u, which holds for m <= 0.58.
+    """
+    m = math.exp(min(z, 700.0))
+    first = m * F / (F + (1.0 - F) * math.exp(min(m, 700.0)))
+    return first, first * (1.0 - m + first)
 
 
 @reward_quantile.case(Poisson)

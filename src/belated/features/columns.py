@@ -1,45 +1,20 @@
 """Features built from named columns, with a norm that is guaranteed."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from numbers import Integral
-from typing import Any, NamedTuple, NoReturn
-
-import numpy as np
+from typing import Any
 
 from belated.core.arguments import flag, positive, whole, wrong
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix
-from belated.features.kinds import (
-    SCALES,
-    Category,
-    Hashed,
-    Kind,
-    Number,
-    Tags,
-    curve_by_quantiles,
-    curve_by_range,
-    quantiles_of,
-    refuse_for_scale,
-)
-from belated.features.layout import Block, Layout, Side, Stack, dense
-from belated.features.rows import (
-    Key,
-    Record,
-    is_missing,
-    merged,
-    number_of,
-    numbered,
-    records_of,
-    tags_of,
-    text_in,
-)
+from belated.features.fitted import Fitted, fitted, learned_from
+from belated.features.layout import Layout, Side, Stack, dense
+from belated.features.options import columns_in, pairs_of, scales_of, some_of
+from belated.features.rows import Key, Record, merged, records_of
 from belated.features.unmatched import Unmatched, UnmatchedCounts, complaint
 
-A_SCALE = f"one of {', '.join(map(repr, SCALES))}"
 LAYOUTS = 16  # contexts with so many different keys are remembered
 
 
@@ -145,82 +120,40 @@ class Features:
     ) -> None:
         if not isinstance(hashed, Mapping | None):
             raise TypeError(f"hashed = {hashed!r}: expected a dict of column to number of buckets")
-        if not isinstance(scale, Mapping | None):
-            raise TypeError(f"scale = {scale!r}: expected a dict of column to {A_SCALE}")
-        self.numeric = _columns("numeric", numeric)
-        self.categorical = _columns("categorical", categorical)
+        self.numeric = columns_in("numeric", numeric)
+        self.categorical = columns_in("categorical", categorical)
         self.hashed = {
             column: whole(f"hashed[{column!r}]", (hashed or {})[column])
-            for column in _columns("hashed", hashed or {})
+            for column in columns_in("hashed", hashed or {})
         }
-        self.tags = _columns("tags", tags)
+        self.tags = columns_in("tags", tags)
         listed = self.columns
         for column, times in Counter(listed).items():
             if times > 1:
                 raise ValueError(f"column {column!r} is listed twice: expected once")
-        self.interactions = _pairs(interactions, listed)
+        self.interactions = pairs_of(interactions, listed)
         self.intercept = bool(intercept)
         self.max_norm = positive("max_norm", max_norm)
-        self.ignore = _columns("ignore", ignore)
-        self.optional = _some("optional", optional, "columns", listed)
-        self.missing = _some("missing", missing, "numeric columns", self.numeric)
+        self.ignore = columns_in("ignore", ignore)
+        self.optional = some_of("optional", optional, "columns", listed)
+        self.missing = some_of("missing", missing, "numeric columns", self.numeric)
         many = [*self.categorical, *self.tags]
-        self.other = _some("other", other, "categorical and tags columns", many)
-        scale = scale or {}
-        self.scale = {c: scale[c] for c in _some("scale", scale, "numeric columns", self.numeric)}
-        for column, how in self.scale.items():
-            if how not in SCALES:
-                raise wrong(f"scale[{column!r}]", how, A_SCALE)
+        self.other = some_of("other", other, "categorical and tags columns", many)
+        self.scale = scales_of(scale, self.numeric)
         self.strict = bool(strict)
         self.bounded = True
         self.unmatched = UnmatchedCounts()
         if not listed and not self.intercept:
             columns = "a column in numeric, categorical, hashed, tags"
             raise wrong("intercept", intercept, f"True, or {columns}")
-        self._fitted: _Fitted | None = None
+        self._fitted: Fitted | None = None
         self._layouts: dict[tuple[Any, ...], Layout] = {}
 
     def fit(self, actions: Any, context: Any = None) -> "Features":
         """Learn the ranges of the numbers and the categories; refused rows change nothing."""
         records = merged(actions, context)
-        ranges, quantiles, categories = [], [], []
-        for column in self.numeric:
-            numbers = np.array(self._numbers_in(column, records))
-            if self.scale.get(column) == "quantile":
-                quantiles.append([column, quantiles_of(numbers)])
-            else:
-                ranges.append([column, float(numbers.min()), float(numbers.max())])
-        for column in (*self.categorical, *self.hashed, *self.tags):
-            texts = self._texts_in(column, records)
-            if column not in self.hashed:
-                categories.append([column, list(map(json.loads, texts))])
-        others = {key for key in set[Any]().union(*records) if isinstance(key, str)}
-        learned: dict[str, Any] = {"ranges": ranges, "categories": categories}
-        learned |= {"quantiles": quantiles} if quantiles else {}
-        learned |= {"others": rest} if (rest := sorted(others - {*self.columns})) else {}
-        self._take_over(learned)
+        self._take_over(learned_from(self, records))
         return self
-
-    def _numbers_in(self, column: Key, records: list[Record]) -> list[float]:
-        """Returns the numbers of a column that are not missing."""
-        numbers: list[float] = []
-        may_miss, how = column in self.missing, self.scale.get(column, "linear")
-        for row, record in numbered(records):
-            value = record.get(column)
-            if not (may_miss and is_missing(value)):
-                numbers.append(number_of(column, value, row))
-                refuse_for_scale(how, column, numbers[-1], row)
-        return numbers or _nowhere(column, records)
-
-    def _texts_in(self, column: Key, records: list[Record]) -> list[str]:
-        """Returns the texts of a column's categories, each once."""
-        texts: dict[str, None] = {}
-        for row, record in numbered(records):
-            if column in record:
-                value = record[column]
-                for one in tags_of(column, value, row) if column in self.tags else [value]:
-                    texts[text_in(column, one, row)] = None
-        return list(texts) or _nowhere(column, records)
 
     def transform(self, actions: Any, context: Any = None) -> Matrix:
         """One row of features for each action, of shape (K, dim)."""
@@ -274,11 +207,12 @@ class Features:
         return dense(columns, values, self.dim)
 
     def check_action(self, action: Record) -> None:
-        """Raise where strict features cannot use an action, whatever its context."""
+        """Raise where the features cannot use an action, whatever its context."""
+        fitted = self._need_fit()
+        own = {column: kind for column, kind in fitted.kinds.items() if column in action}
+        found = Side(own, [], fitted.keys, remembered=0).stack([action]).found
         if self.strict:
-            fitted = self._need_fit()
-            own = {column: kind for column, kind in fitted.kinds.items() if column in action}
-            self.notice(Counter(Side(own, [], fitted.keys, remembered=0).stack([action]).found))
+            self.notice(Counter(found))
 
     def notice(self, found: Mapping[Unmatched, int]) -> None:
         """Count what became zeros; raise at the first of it where the features are strict."""
@@ -312,6 +246,25 @@ class Features:
     def widths(self) -> dict[Any, int]:
         """Number of features of each block."""
         return {block: len(names) for block, names in self._need_fit().names.items()}
+
+    @property
+    def longest(self) -> float:
+        """Bound on the norm of every row: a list may have all tags of its column.
+
+        >>> features = Features(categorical=["ad"], tags=["likes"])
+        >>> _ = features.fit([{"ad": "a", "likes": ["sea", "snow"]}])
+        >>> features.longest, features.unbounded().longest    # of a column, two tags, the constant
+        (1.0, 2.0)
+        """
+        if self.bounded:
+            return self.max_norm
+        most = {
+            column: self.widths[column] if column in self.tags else 1 for column in self.columns
+        }
+        products = (
+            math.prod(most[column] for column in self.columns_of(block)) for block in self.blocks
+        )
+        return math.sqrt(sum(products))
 
     @property
     def groups(self) -> dict[str, int]:
@@ -398,7 +351,8 @@ class Features:
     def from_dict(cls, d: Mapping[str, Any]) -> "Features":
         """Inverse of ``to_dict``: the same features to the last bit.
 
-        >>> features = Features(categorical=[0]).fit(np.array([[7], [8]]))
+        >>> import json
+        >>> features = Features(categorical=[0]).fit([{0: 7}, {0: 8}])
         >>> Features.from_dict(json.loads(json.dumps(features.to_dict()))).names
         ['0=7', '0=8', 'intercept']
         """
@@ -416,95 +370,11 @@ class Features:
         """Copies and pickles leave out what is computed again when needed."""
         return {**self.__dict__, "_layouts": {}}
 
-    def _need_fit(self) -> "_Fitted":
+    def _take_over(self, learned: dict[str, Any]) -> None:
+        """Go on with what ``fit`` learned, as ``to_dict`` gives it."""
+        self._fitted, self._layouts = fitted(self, learned), {}
+
+    def _need_fit(self) -> Fitted:
         if self._fitted is None:
             raise ValueError("these Features have seen no rows yet: call fit first")
         return self._fitted
-
-    def _take_over(self, learned: dict[str, Any]) -> None:
-        """Go on with what ``fit`` learned, as ``to_dict`` gives it."""
-        kinds = self._kinds(learned)
-        names: dict[Any, list[str]] = {column: kind.names for column, kind in kinds.items()}
-        for left, right in self.interactions:
-            names[left, right] = [f"{a} * {b}" for a in names[left] for b in names[right]]
-        if self.intercept:
-            names[None] = ["intercept"]
-        blocks, start = [], 0
-        for block, inside in names.items():
-            columns = self.columns_of(block)  # of a pair, the second varies faster
-            steps = [len(names[columns[1]]), 1] if len(columns) == 2 else [1]
-            blocks.append(Block(start, list(zip(columns, steps, strict=False))))
-            start += len(inside)
-        keys = frozenset([*self.columns, *self.ignore, *learned.get("others", ())])
-        self._fitted, self._layouts = _Fitted(names, kinds, blocks, learned, keys), {}
-
-    def _kinds(self, learned: dict[str, Any]) -> dict[Key, Kind]:
-        """Returns every column with what was learned of it."""
-        ranges = {column: ends for column, *ends in learned["ranges"]}
-        quantiles, values = dict(learned.get("quantiles", ())), dict(learned["categories"])
-        kinds: dict[Key, Kind] = {}
-        for column in self.numeric:
-            how = self.scale.get(column, "linear")
-            if how == "quantile":
-                curve = curve_by_quantiles(quantiles[column])
-            else:
-                refuse_for_scale(how, column, ranges[column][0], None)
-                curve = curve_by_range(how, *ranges[column])
-            kinds[column] = Number(column, curve, column in self.missing)
-        for column in self.categorical:
-            kinds[column] = self._category(column, values[column])
-        for column, buckets in self.hashed.items():
-            kinds[column] = Hashed(column, buckets, column in self.optional)
-        for column in self.tags:
-            kinds[column] = Tags(self._category(column, values[column]), self.bounded)
-        return kinds
-
-    def _category(self, column: Key, values: list[Any]) -> Category:
-        return Category.of(column, values, column in self.other, column in self.optional)
-
-
-class _Fitted(NamedTuple):
-    names: dict[Any, list[str]]  # of each block: a column, a pair of them, or None: the intercept
-    kinds: dict[Key, Kind]  # of each column
-    blocks: list[Block]
-    learned: dict[str, Any]  # the same, as ``to_dict`` gives it
-    keys: frozenset[Key]  # that a row may have: columns, those to ignore, and others seen in fit
-
-
-def _nowhere(column: Key, records: list[Record]) -> NoReturn:
-    raise ValueError(f"column {column!r} is in no row: expected one of {[*records[0]]}")
-
-
-# ------------------------------------------------------------------------------------- options
-
-
-def _columns(name: str, columns: Iterable[Key]) -> list[Key]:
-    if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise TypeError(f"{name} = {columns!r}: expected a list of columns")
-    checked: list[Key] = []
-    for column in columns:
-        if isinstance(column, bool) or not isinstance(column, str | Integral):
-            raise TypeError(f"{name} has column {column!r}: expected a str or an int")
-        checked.append(column if isinstance(column, str) else int(column))
-    return checked
-
-
-def _some(name: str, columns: Iterable[Key], what: str, listed: list[Key]) -> list[Key]:
-    checked = _columns(name, columns)
-    for column in checked:
-        if column not in listed:
-            raise wrong(name, column, f"one of the {what} {listed}")
-    return checked
-
-
-def _pairs(interactions: Iterable[Any], columns: list[Key]) -> list[tuple[Key, Key]]:
-    pairs: list[tuple[Key, Key]] = []
-    for k, pair in enumerate(interactions):
-        listed = isinstance(pair, tuple | list) and all(column in columns for column in pair)
-        if not listed or len(pair) != 2:
-            raise wrong(f"interactions[{k}]", pair, f"a pair of the columns {columns}")
-        left, right = (columns[columns.index(column)] for column in pair)
-        if (left, right) in pairs or (right, left) in pairs:
-            raise wrong(f"interactions[{k}]", pair, "every pair listed once")
-        pairs.append((left, right))
-    return pairs

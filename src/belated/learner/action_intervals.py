@@ -9,6 +9,7 @@ import numpy as np
 from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.types import Matrix, Vector
 from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
+from belated.model.protocols import probabilities, score_law
 
 if TYPE_CHECKING:
     from belated.learner.learner import Learner
@@ -30,6 +31,39 @@ def interval_level(learner: "Learner") -> float | None:
 def interval_width(learner: "Learner", x: Vector) -> float:
     """Returns half the confidence interval of ``x'theta_star``; NaN if there is no set."""
     return float(_half_widths(learner, x[np.newaxis])[0]) if learner.has_set else math.nan
+
+
+def score_deviations(learner: "Learner", X: Matrix) -> Vector | None:
+    """Returns the standard deviation of the score that the policy draws for each row of X.
+
+    None for a policy that draws no scores: see ``score_law``.
+    """
+    if type(learner.policy) not in score_law.cases:
+        return None
+    K = len(X)
+    mean, root = np.empty(K), np.empty((K, K if learner.is_sparse else max(X.shape)))
+    r = score_law(learner.policy, learner.state, learner.options(X), mean, root)
+    return np.asarray(np.linalg.norm(root[:, :r], axis=1))
+
+
+def rule_of(learner: "Learner") -> str:
+    """Says how the policy chooses, in the words of an explanation."""
+    kind = type(learner.policy)
+    if kind in score_law.cases:
+        return (
+            "the policy drew a score for each action, normal around its estimate with the standard "
+            "deviation sd, and played the action with the highest"
+        )
+    if kind in probabilities.cases:
+        return "the policy gave each action a probability and drew one, no scores: there is no sd"
+    if learner.draws:
+        return "the policy drew scores whose law is not known in closed form: there is no sd"
+    if learner.has_set:
+        return (
+            "the policy drew nothing: it is optimistic, and bonus says how far above its estimate "
+            "the truth of an action may lie"
+        )
+    return "the policy drew nothing and has no confidence set: it played its highest score"
 
 
 def intervals(learner: "Learner", X: Matrix) -> list[tuple[float, float, float]]:

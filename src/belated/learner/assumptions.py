@@ -70,6 +70,7 @@ class _Look(NamedTuple):
     """Rewards and what the estimate says of them."""
 
     learner: "Learner"
+    n: int  # rewards that are looked at: of the last half-life, where there is one
     mean: float  # of all rewards
     variance: float
     rows: Matrix | SparseRows  # a sample of the actions
@@ -81,9 +82,9 @@ class _Look(NamedTuple):
 
 def broken_assumptions(learner: "Learner") -> list[Broken]:
     """Returns the assumptions that the returned rewards speak against, by more than chance."""
-    if learner.n_observed < FIRST_LOOK:
-        return []
     look = _look(learner)
+    if look is None:
+        return []
     found = [_norm_bound(look) or _no_constant(look)]
     # A ball, or a missing constant, leaves residuals that say nothing of the noise.
     if found[0] is None or (found[0].name == "m1" and isinstance(learner.estimator, Ridge)):
@@ -91,8 +92,14 @@ def broken_assumptions(learner: "Learner") -> list[Broken]:
     return [broken for broken in found if broken is not None]
 
 
-def _look(learner: "Learner") -> _Look:
-    returned = np.flatnonzero(~np.isnan(learner.history.y[: learner.n_decided]))
+def _look(learner: "Learner") -> _Look | None:
+    """Returns what the rewards say; None while there are too few."""
+    counts = ~np.isnan(learner.history.y[: learner.n_decided])
+    if learner.half_life is not None:  # older rewards may be those of another theta_star
+        counts &= learner.history.weight[: learner.n_decided] >= 0.5
+    returned = np.flatnonzero(counts)
+    if len(returned) < FIRST_LOOK:
+        return None
     rewards = learner.history.y[returned]
     sample = returned[:: -(-len(returned) // SAMPLE)]
     rows, theta = rows_at(learner.history, sample), learner.state.theta
@@ -104,7 +111,8 @@ def _look(learner: "Learner") -> _Look:
     fitted = z if getattr(learner.policy, "linear_mean", False) else means
     y = learner.history.y[sample]
     squares = _squares(learner, y - fitted, slopes)
-    return _Look(learner, float(rewards.mean()), float(rewards.var()), rows, y, z, fitted, squares)
+    moments = len(rewards), float(rewards.mean()), float(rewards.var())
+    return _Look(learner, *moments, rows, y, z, fitted, squares)
 
 
 # ------------------------------------------------------------------------- the norm of theta_star
@@ -119,8 +127,8 @@ def _norm_bound(look: _Look) -> Broken | None:
     low, high = (learner.mean(sign * m1 * learner.max_norm) for sign in (-1.0, 1.0))
     outside = max(low - look.mean, look.mean - high)
     at_bound = derivatives(learner.family, m1 * learner.max_norm)[1] * learner.family.a_phi
-    spread = math.sqrt(max(look.variance, at_bound) / learner.n_observed)
-    n, taken = learner.n_observed, f"theta_star is taken to have norm at most m1 = {m1:g}"
+    spread = math.sqrt(max(look.variance, at_bound) / look.n)
+    n, taken = look.n, f"theta_star is taken to have norm at most m1 = {m1:g}"
     if outside > Z * spread:
         sentence = (
             f"{taken}, so mean rewards lie between {low:.3g} and {high:.3g}; the mean of {n:,} "
@@ -219,7 +227,7 @@ def _noise(look: _Look) -> Broken | None:
     """Judges how much rewards vary around their mean."""
     if look.squares is None:
         return None
-    family, n, d = look.learner.family, look.learner.n_observed, look.learner.dim
+    family, n, d = look.learner.family, look.n, look.learner.dim
     dispersion = float(look.squares.mean())
     # by the spread of the squares themselves: those of rare counts have long tails
     spread = float(look.squares.std()) / math.sqrt(len(look.squares))
@@ -263,7 +271,7 @@ def _no_constant(look: _Look) -> Broken | None:
         return None
     return Broken(
         "constant",
-        f"The mean of {learner.n_observed:,} rewards is {look.mean:.3g}, that of the estimate "
+        f"The mean of {look.n:,} rewards is {look.mean:.3g}, that of the estimate "
         f"{look.fitted.mean():.3g}: no feature is constant, and a vector of zeros is taken to "
         f"have the mean reward {at_zero:.3g}.",
         'Add a feature that is always 1, and name it in groups: {..., "intercept": 1}.',

@@ -19,7 +19,7 @@ from belated.core.arguments import wrong, wrong_type
 from belated.core.files import replacing
 from belated.features import FeatureMap, Features, Transformed
 from belated.learner.rows import arrays_of, history_of
-from belated.model.state import DECIDED, OBSERVED, State
+from belated.model.state import DECIDED, OBSERVED, History, State
 
 FORMAT, VERSION = "belated-bandit", 5
 
@@ -155,7 +155,8 @@ def fill(state: State, arrays: dict[str, Any]) -> Any:
         raise ValueError(f"history of {len(y)} rounds, not {state.counts[DECIDED]}")
     history = history_of(arrays, state.theta.shape[0])
     copy_into(flatten(state, history), arrays)
-    kept = [a.ravel() for a in (state.theta, state.W, state.W_inv, history[-2])]
+    numbers = history.x if isinstance(history, History) else history.values
+    kept = [a.ravel() for a in (state.theta, state.W, state.W_inv, numbers)]
     returned = np.count_nonzero(~np.isnan(history.y))
     if not np.isfinite(np.concatenate(kept)).all() or state.counts[OBSERVED] != returned:
         raise ValueError("numbers that do not belong together")

@@ -16,6 +16,7 @@ from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
 from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
@@ -31,6 +32,7 @@ from belated.model.protocols import (
     Family,
     Policy,
     ResolvedPolicy,
+    can_hear_silence,
     can_revise,
     choose,
     claims_set,
@@ -62,6 +64,7 @@ from belated.model.steps import (
     is_within,
     learn_step,
     play_sparse_step,
+    remake_step,
 )
 from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import decision_set
@@ -118,6 +121,10 @@ class Learner:
     ----------
     dim, family, policy, max_norm, groups
         As in ``Bandit``.
+    half_life
+        See ``learner/forgetting.py``; None: nothing is forgotten.
+    hears
+        Whether open decisions say something by their silence: see ``hear``.
     """
 
     def __init__(
@@ -127,6 +134,9 @@ class Learner:
         policy: Policy,
         max_norm: float,
         groups: Mapping[str, int] | None = None,
+        *,
+        half_life: HalfLife | None = None,
+        hears: bool = False,
     ) -> None:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
@@ -141,6 +151,16 @@ class Learner:
             self.history = new_history(64, self.dim)
         state = first_state(self.policy, self.estimator, self.dim)
         self.state = state._replace(fit=in_groups(self.estimator, state.fit, self.groups))
+        self.half_life, self.tick = half_life, -1  # the latest tick of a decision
+        if half_life is not None:
+            refuse_forgetting(half_life, self.policy, self.estimator)
+            self.history = self.history._replace(weight=np.ones(len(self.history.y)))
+        self.hears = hears
+        if hears:
+            if not can_hear_silence(self.estimator, family):
+                kind = f"{type(self.policy).__name__} of {type(family).__name__} rewards"
+                raise wrong("open", "silence", f"'hold': {kind} learns nothing from silence")
+            self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -191,7 +211,8 @@ class Learner:
     def decide(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Decision:
         """Choose a row of ``actions`` and record it; the id is the round, counted from 1.
 
-        ``weighed`` says whether the decision has the probability of every action.
+        ``weighed`` says whether the decision has the probability of every action. A learner that
+        forgets is asked by ``forgetting.decide_at``.
         """
         if self.is_sparse:
             options = self.options(actions)
@@ -218,7 +239,7 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, rng, normal_points(K), shares, records
+            *self._now(), options, rng.standard_normal(K), normal_points(K), shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -227,6 +248,18 @@ class Learner:
         """Take in rewards, by row of the history, and bring the estimate up to date once."""
         rows, values = np.array(list(rewards), np.int64), np.array(list(rewards.values()))
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
+
+    def hear(self, rows: Integers, silence: Vector) -> None:
+        """Let these open rows of the history be silent, and no others; renews the estimate.
+
+        ``silence`` holds the share of rewards that should have come at the age of each.
+        """
+        known = self.history
+        if not len(known.silence):
+            self.history = known = known._replace(silence=np.zeros(len(known.y)))
+        known.silence[:] = 0.0
+        known.silence[rows] = silence
+        self.refresh()
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.
@@ -291,30 +324,52 @@ class Learner:
         return self.policy, self.state, self.history
 
     def fold(
-        self, moves: Integers, X: Rows, rows: Integers, rewards: Vector, last: Integers
+        self,
+        moves: Integers,
+        X: Rows,
+        rows: Integers,
+        rewards: Vector,
+        last: Integers,
+        weights: Vector | None = None,
     ) -> None:
-        """Take in a run of events; see ``fold_step``."""
+        """Take in a run of events; see ``fold_step``. ``weights`` are those of X, 1 by default."""
         if self.is_sparse:
             X = X if isinstance(X, SparseRows) else sparse(X)
             self.make_room(len(X.columns), X.columns.size)
         else:
             self.make_room(len(X))
+        if weights is not None:
+            self.history.weight[self.n_decided : self.n_decided + len(weights)] = weights
         fold_step(*self._to_fold(), moves, X, rows, rewards, last)
+
+    def refresh(self) -> None:
+        """Make the estimate anew from the history as it is, whose rewards or weights have changed.
+
+        Costs about one pass over the rewards that weigh anything.
+        """
+        remake_step(*self._to_refresh())
+
+    def _to_refresh(self) -> tuple[Any, ...]:
+        """Returns the arguments of ``remake_step``."""
+        lam = 1.0 if self.is_sparse else float(self.policy.lam)
+        return *self._to_fold()[1:], lam
 
     def _to_fold(self) -> tuple[ResolvedPolicy, Estimator, Family, State, Any]:
         """Returns the first arguments of ``fold_step``."""
         return self.policy, self.estimator, self.family, self.state, self.history
 
-    def take_over(self, other: "Learner", places: Integers) -> None:
+    def take_over(self, other: "Learner", places: Integers, rewards: Vector | None = None) -> None:
         """Take in the history of a learner with fewer features, in the order of its decisions.
 
         Feature k of ``other`` is feature ``places[k]`` of this one; the vectors that are taken over
-        are zero in the further features. Costs a pass over the history, and one refit.
+        are zero in the further features. Costs a pass over the history, and one refit. With
+        ``rewards``, NaN where they are unknown, only as many decisions and these rewards.
         """
-        n, y = other.n_decided, other.history.y
+        y = other.history.y[: other.n_decided] if rewards is None else rewards
+        n, self.tick = len(y), other.tick
         if n == 0:
             return  # nothing to take over, and the kernel for it may not be compiled yet
-        if n >= MANY:
+        if n >= MANY and self.dim > other.dim:
             log.warning(
                 "features grow from %d to %d: %d decisions are taken in again",
                 *(other.dim, self.dim, n),
@@ -326,7 +381,8 @@ class Learner:
                 np.zeros(end - start, np.int64),
                 np.full(end - start, DECIDE, np.int64),
             )
-            self.fold(decided, rows, nothing, np.zeros(end - start), nothing)
+            weights = other.history.weight[start:end] if len(self.history.weight) else None
+            self.fold(decided, rows, nothing, np.zeros(end - start), nothing, weights)
         returned = np.flatnonzero(~np.isnan(y[:n]))
         last = np.zeros(len(returned), np.int64)
         last[-1:] = 1
@@ -342,6 +398,9 @@ class Learner:
             if not has_compiled(step, *arguments):
                 return False
         step = play_sparse_step if self.is_sparse else choose_step
+        refreshes = self.half_life is not None or self.hears
+        if refreshes and not has_compiled(remake_step, *self._to_refresh()):
+            return False
         return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
 
     def warm_up(self) -> None:
@@ -361,13 +420,15 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
+        if self.half_life is not None or self.hears:
+            self.refresh()
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""
-        stream, x = self.stream(np.random.default_rng(0)), np.zeros((1, self.dim))
+        x = np.zeros((1, self.dim))
         if self.is_sparse:
-            return *self._now(), sparse(x), stream, normal_points(1), np.empty(1), False
-        return *self._now(), x, 1.0, stream
+            return *self._now(), sparse(x), np.zeros(1), normal_points(1), np.empty(1), False
+        return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from belated.core.arguments import shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
-from belated.core.types import Integers, Matrix
-from belated.model.state import History, SparseHistory
+from belated.core.types import Integers, Matrix, Vector
+from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
 
 WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
 
@@ -96,25 +96,38 @@ def placed(rows: Any, places: Integers, dim: int) -> Any:
 
 def arrays_of(history: Any, decided: int) -> dict[str, Any]:
     """Returns the arrays of a history, cut to the decisions made, by name."""
+    weights = {"history.weight": history.weight[:decided]} if len(history.weight) else {}
     if isinstance(history, History):
-        return {"history.x": history.x[:decided], "history.y": history.y[:decided]}
+        return {"history.x": history.x[:decided], "history.y": history.y[:decided]} | weights
     entries = int(history.starts[decided])
     return {
         "history.starts": history.starts[: decided + 1],
         "history.columns": history.columns[:entries],
         "history.values": history.values[:entries],
         "history.y": history.y[:decided],
-    }
+        **({"history.silence": history.silence[:decided]} if len(history.silence) else {}),
+    } | weights
+
+
+def weights_in_room(arrays: Mapping[str, Any], capacity: int) -> Vector:
+    """Returns saved weights with room for more rows, 1 for each; empty where there are none."""
+    if "history.weight" not in arrays:
+        return NO_WEIGHTS
+    weight = np.ones(capacity)
+    weight[: len(arrays["history.weight"])] = arrays["history.weight"]
+    return weight
 
 
 def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
     """Returns the history that ``arrays_of`` took apart; raises where its parts do not fit."""
-    y = arrays["history.y"]
+    y, weight = arrays["history.y"], arrays.get("history.weight", NO_WEIGHTS)
+    if len(weight) not in (0, len(y)) or not ((weight >= 0.0) & (weight <= 1.0)).all():
+        raise ValueError(f"history of {len(y)} rounds, {len(weight)} weights")
     if "history.x" in arrays:
         x = arrays["history.x"]
         if x.shape != (len(y), dim):
             raise ValueError(f"history.x is {x.dtype}{x.shape}")
-        return History(np.array(x, np.float64), np.array(y, np.float64))
+        return History(*(np.array(part, np.float64) for part in (x, y, weight)))
     starts, columns, values = (
         arrays[f"history.{name}"] for name in ("starts", "columns", "values")
     )
@@ -125,4 +138,7 @@ def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
         )
     if len(columns) and not 0 <= columns.min() <= columns.max() < dim:
         raise ValueError(f"columns beyond {shown(dim)} features")
-    return SparseHistory(*map(np.array, (starts, columns, values, y)))
+    silence = arrays.get("history.silence", NO_SILENCE)
+    if len(silence) not in (0, len(y)) or not ((silence >= 0.0) & (silence <= 1.0)).all():
+        raise ValueError(f"history of {len(y)} rounds, {len(silence)} silences")
+    return SparseHistory(*map(np.array, (starts, columns, values, y, weight, silence)))

@@ -136,7 +136,7 @@ class Actions:
 
 
 def _check_columns(name: str, action: Mapping[str, Any], features: Features) -> None:
-    """Raises if strict features would refuse the action in every decision."""
+    """Raises if the features would refuse the action in every decision."""
     try:
         features.check_action(action)
     except ValueError as error:

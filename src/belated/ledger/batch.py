@@ -14,6 +14,7 @@ class Plan:
 
     moves: list[int] = field(default_factory=list)
     xs: list[bytes] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)  # of xs; none where nothing is forgotten
     rows: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     last: list[int] = field(default_factory=list)

@@ -27,6 +27,7 @@ from belated.ledger.events import (
     Kind,
     Outcome,
     Position,
+    Reward,
 )
 from belated.ledger.ids import Ids
 from belated.ledger.protocol import Importer, Ledger
@@ -58,6 +59,7 @@ class _Writer:
         id: bytes | None = None,
         due: int | None = None,
         closes: int | None = None,
+        combine: str | None = None,
         request: str = "",
         digest: bytes = b"",
         subject: str = "",
@@ -76,6 +78,7 @@ class _Writer:
             digest=digest,
             subject=subject,
             closes=closes,
+            combine=combine,
         )
 
     def about(
@@ -86,9 +89,10 @@ class _Writer:
         *,
         bandit: str = "",
         at: int | None = None,
+        event_id: str = "",
     ) -> Draft:
         time = self.now if at is None else at
-        return Draft(kind, bandit, id, time, value, received=self.now)
+        return Draft(kind, bandit, id, time, value, received=self.now, event_id=event_id)
 
     def commit(self, *drafts: Draft) -> list[Status]:
         return [outcome.status for outcome in self.ledger.commit(drafts)]
@@ -254,13 +258,73 @@ def check_event_time(new: NewLedger) -> None:
     _expect(found, wanted_times, rule)
     early = writer.decided()
     _expect(writer.reward(early.id, 1.0, at=closes), Status.PARKED, "park by the time of receipt")
-    waiting = [(early.id, closes, 1.0, closes + 1)]
+    waiting = [(early.id, closes, 1.0, closes + 1, "")]
     _expect(ledger.parked(), waiting, "parked must return when a reward was handed in")
     writer.commit(early)
     last = ledger.story(early.id)[-1]
     rule = "a parked reward must be written with both its times"
     _expect((last.time, last.received), (closes, closes + 1), rule)
     _expect(ledger.problems(), [], "a ledger with event times must have no problems")
+
+
+def check_several_rewards(new: NewLedger) -> None:
+    """Rewards that are combined become one, each once, by the time they happened."""
+    writer = _Writer(new())
+    due, closes = NOW + 10 * SECOND, NOW + 20 * SECOND
+    ok, conflict, duplicate, late = (
+        *(Status.ACCEPTED, Status.CONFLICT),
+        *(Status.DUPLICATE, Status.EXPIRED),
+    )
+    for combine, reached in (
+        ("first", [2.0, 3.0, 3.0, 3.0, 5.0]),
+        ("last", [2.0, 2.0, 4.0, 4.0, 4.0]),
+        ("sum", [2.0, 5.0, 9.0, 9.0, 14.0]),
+        ("max", [2.0, 3.0, 4.0, 4.0, 5.0]),
+    ):
+        writer.now = NOW
+        draft = writer.decided(due=due, closes=closes, combine=combine)
+        _expect(writer.commit(draft), [ok], "a decision that combines rewards must be written")
+        writer.now = closes
+        statuses = []
+        for event_id, value, at in (
+            *(("a", 2.0, due), ("b", 3.0, NOW + 3), ("c", 4.0, due), ("c", 4.0, due)),
+            *(("c", 5.0, due), ("", 9.0, due + 1), ("", 9.0, NOW), ("d", 5.0, NOW)),
+        ):
+            about = writer.about(Kind.REWARDED, draft.id, value, at=at, event_id=event_id)
+            statuses += writer.commit(about)
+        rule = "an event id again is a duplicate, with another value a conflict"
+        _expect(statuses, [ok, ok, ok, duplicate, conflict, late, duplicate, ok], rule)
+        story = writer.ledger.story(draft.id)[1:]
+        kinds = [event.kind for event in story]
+        rule = "a further reward must be written as a revision"
+        _expect(kinds, [Kind.REWARDED, *[Kind.REVISED] * 4], rule)
+        rule = f"each must be written with the {combine} of the rewards that are on time"
+        _expect([event.value for event in story], reached, rule)
+        parts = [msgspec.msgpack.decode(event.body, type=Reward) for event in story]
+        wanted = [("a", 2.0), ("b", 3.0), ("c", 4.0), ("", 9.0), ("d", 5.0)]
+        rule = "each must be written with what was handed in"
+        _expect([(part.event_id, part.value) for part in parts], wanted, rule)
+        _expect([part.late for part in parts], [False] * 3 + [True, False], "late ones are kept")
+        revise = writer.commit(writer.about(Kind.REVISED, draft.id, 7.0))
+        _expect(revise, [Status.INVALID], "rewards that are combined must not be revised")
+        sums = Importer(lambda bandit, kind, value: value < 15.0)
+        more = writer.about(Kind.REWARDED, draft.id, 6.0, at=NOW + 1, event_id="e")
+        (outcome,) = writer.ledger.commit([more], sums)
+        wanted_status = Status.INVALID if combine == "sum" else ok
+        rule = "ask follower.accepts about what rewards amount to together"
+        _expect(outcome.status, wanted_status, rule)
+    early, name = writer.decided(combine="sum"), "an order"
+    parked = writer.about(Kind.REWARDED, early.id, 1.0, event_id=name)
+    _expect(writer.commit(parked), [Status.PARKED], "park a reward whose decision is to come")
+    other = writer.about(Kind.REWARDED, early.id, 1.0, event_id="another")
+    rule = "one reward of a decision can be parked, and no second one"
+    _expect(writer.commit(parked, other), [duplicate, Status.UNKNOWN], rule)
+    _expect(writer.commit(early, other), [ok, ok], "a decision and a further reward")
+    values = [event.value for event in writer.ledger.story(early.id)[1:]]
+    _expect(values, [1.0, 2.0], "a parked reward must be combined with later ones")
+    single = writer.decide()
+    named = writer.about(Kind.REWARDED, single, 1.0, event_id=name)
+    _expect(writer.commit(named, named, other), [ok, duplicate, duplicate], "one reward is one")
 
 
 def check_zeros_have_no_sign(new: NewLedger) -> None:
@@ -336,7 +400,7 @@ def check_parking(new: NewLedger) -> None:
     _expect(writer.reward(early.id, 1.0), Status.DUPLICATE, f"{again}the same is a duplicate")
     _expect(writer.reward(early.id, 0.0), Status.CONFLICT, f"{again}another one is a conflict")
     _expect(writer.reward(stranger.id, 2.0), parked, "park a reward whose decision is to come")
-    waiting = [(early.id, NOW, 1.0, None), (stranger.id, NOW, 2.0, None)]
+    waiting = [(early.id, NOW, 1.0, None, ""), (stranger.id, NOW, 2.0, None, "")]
     _expect(writer.ledger.parked(), waiting, "parked must return id, time and value, by id")
     _expect(_log(writer.ledger), [], "a parked reward must not be in the log")
     _expect(writer.commit(early), [Status.ACCEPTED], "a decision after its reward must be written")
@@ -566,6 +630,7 @@ LEDGER_CHECKS = (
     check_follow_is_exact,
     check_rewards,
     check_event_time,
+    check_several_rewards,
     check_zeros_have_no_sign,
     check_one_batch,
     check_endings,

@@ -12,6 +12,7 @@ import msgspec
 from belated.core.events import Status
 
 NOBODY = b""  # the id of an event that is not about a decision
+IMPORTED = "imported"  # of a decision that another program made: in place of the policy
 
 
 class Kind(IntEnum):
@@ -43,6 +44,8 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     subject: str = ""  # of a decision: the person or thing it concerns
     received: int | None = None  # of a reward: when it was handed in; None: when it happened
     closes: int | None = None  # of a decision: the end of its window with grace; None: ``due``
+    combine: str | None = None  # of a decision: how several rewards become one; None: one only
+    event_id: str = ""  # of a reward: the caller's name for it, unique in its decision
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +62,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     received: int | None = None  # as in ``Draft``
     closes: int | None = None
+    combine: str | None = None
 
     @property
     def written(self) -> int:
@@ -76,6 +80,10 @@ class Facts(msgspec.Struct, gc=False):
     value: float | None = None  # the reward it has now
     expired: bool = False
     cancelled: bool = False
+    combine: str | None = None
+    combined: float | None = None  # all its rewards that were on time, as one
+    chosen: int = 0  # the event time of the one that counts, by "first" or "last"
+    rewards: dict[str, float] = {}  # where they are combined: each by its event id
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +102,7 @@ class Waiting(NamedTuple):
     time: int
     value: float
     received: int | None = None
+    event_id: str = ""
 
 
 class Position(NamedTuple):
@@ -127,6 +136,19 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     subject: str = ""
     n_actions: int = 0  # how many could be chosen; 0 where a version before 0.2 decided
     probabilities: tuple[float, ...] | None = None  # of all these, if they were asked for
+
+
+class Reward(msgspec.Struct, array_like=True, frozen=True):
+    """Body of a reward that has an event id, or that is not the first of its decision.
+
+    A reward that is combined with earlier ones is a REVISED event: its ``value`` is the reward that
+    the decision has from then on, and the body holds what was handed in.
+    """
+
+    event_id: str
+    value: float
+    late: bool = False  # it is kept, and does not count
+    changes: bool = True  # whether the decision has another reward now
 
 
 class ActionsChange(msgspec.Struct, array_like=True, frozen=True):
@@ -169,3 +191,11 @@ def is_late(
     if due is None or expired:
         return expired
     return time > due or (received or time) > (closes or due)
+
+
+_reward = msgspec.msgpack.Decoder(Reward)
+
+
+def added_reward(event: Event) -> Reward | None:
+    """Returns the reward that an event added to earlier ones of its decision, if it did."""
+    return _reward.decode(event.body) if event.kind is Kind.REVISED and event.body else None

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from heapq import heappop, heappush
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from math import isfinite, isnan
 from operator import attrgetter
 from typing import Any
@@ -17,16 +17,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.core.types import Matrix
+from belated.core.types import Integers, Matrix
 from belated.features import Features
 from belated.learner import files
+from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Learner
-from belated.learner.rows import history_of
+from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
-from belated.ledger.events import ActionsChange, Decided, Event, Kind, is_late
+from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
 from belated.ledger.growth import Earlier
-from belated.ledger.ids import to_text
+from belated.ledger.hearing import Hearing
+from belated.ledger.ids import times_of, to_text
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
 from belated.model.state import History
@@ -106,6 +108,7 @@ class Fold:
         self._windows: list[tuple[int, bytes]] = []  # a heap of closing times, soonest first
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
+        self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -200,6 +203,9 @@ class Fold:
         for name, numbers in files.flatten(learner.state, learner.history).items():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(numbers).tobytes())
+        if self.hearing is not None:
+            digest.update(self.hearing.codes)
+            digest.update(self.hearing.groups)
         return digest.hexdigest()
 
     def header(self) -> dict[str, Any]:
@@ -213,6 +219,7 @@ class Fold:
             "delays": self.delays,
             "statistics": self.statistics.to_dict(),
             **({"earlier": earlier} if (earlier := self.earlier.listed()) else {}),
+            **({} if self.hearing is None else {"hearing": self.hearing.header()}),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -229,6 +236,7 @@ class Fold:
             "played": np.array(self.played, np.uint16),
             "pending": np.frombuffer(b"".join(parts), np.uint8),
             "pending_parts": np.array([len(part) for part in parts], np.int64),
+            **({} if self.hearing is None else self.hearing.arrays()),
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
@@ -240,13 +248,17 @@ class Fold:
         state = files.flatten(learner.state, learner.history)
         in_state = [name for name in state if not name.startswith("history.")]
         files.copy_into({name: state[name] for name in in_state}, arrays)
-        if learner.is_sparse:
+        if not len(y):
+            pass  # the empty history of a new learner has room, and weights if it forgets
+        elif learner.is_sparse:
             learner.history = history_of(arrays, learner.dim)
         else:
             room = np.full(len(x), np.nan)
             room[: len(y)] = y
-            learner.history = History(x, room)
+            learner.history = History(x, room, weights_in_room(arrays, len(x)))
         self.ids = bytearray(arrays["ids"].tobytes())
+        if learner.half_life is not None and self.n_rows:
+            learner.tick = int(self._ticks(range(self.n_rows)).max())
         self.played = array("H", arrays["played"].tobytes())
         if not self.n_rows == len(self.played) == len(y) == learner.n_decided:
             raise ValueError(f"{self.n_rows} ids for {learner.n_decided} decisions")
@@ -260,6 +272,8 @@ class Fold:
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
+        if self.hearing is not None:
+            self.hearing.restore(header["hearing"], arrays)
 
     def let_go(self) -> None:
         """Free pending decisions bit by bit: to free a million at once would stop all threads."""
@@ -273,11 +287,19 @@ class Fold:
     def _decided(self, events: list[Event]) -> None:
         there = [event for event in events if event.id]
         self.counts.erased += len(events) - len(there)
-        rows, xs = range(self.n_rows, self.n_rows + len(there)), []
+        rows = range(self.n_rows, self.n_rows + len(there))
+        xs: list[bytes] = []
         body, encoded = None, b""
         for row, event in zip(rows, there, strict=True):
             if body is None or event.body is not encoded:  # decisions of one moment share theirs
                 body, encoded = _decided.decode(event.body), event.body
+            if self.hearing is not None:
+                if self.hearing.begins(event.time, self.spec.dim):
+                    self._plan_decisions(range(row - len(xs), row), xs)
+                    xs = []
+                    self._flush()
+                    self.hearing.take_in(self.learner, times_of(self.ids), event.time)
+                self.hearing.decided(body.action)
             xs.append(self.earlier.present(body.x))
             self.ids += event.id
             window = event.due, body.action, None, False, event.closes
@@ -286,7 +308,30 @@ class Fold:
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
             self.last_context = body.context
-        self._plan.decide(rows, xs)
+        self._plan_decisions(range(rows.stop - len(xs), rows.stop), xs)
+
+    def _plan_decisions(self, rows: range, xs: list[bytes]) -> None:
+        """Plan to take in decisions; where one begins a new tick, all before it is taken in."""
+        learner = self.learner
+        if learner.half_life is None or not xs:
+            self._plan.decide(rows, xs)
+            return
+        ticks = self._ticks(rows)
+        latest = np.maximum.accumulate(np.maximum(ticks, learner.tick))
+        weights = weights_at(latest - ticks)
+        begins = np.flatnonzero(np.diff(latest, prepend=learner.tick))
+        for first, end in pairwise([0, *begins.tolist(), len(xs)]):
+            if latest[first] > learner.tick:
+                self._flush()
+                reach(learner, int(latest[first]))
+            self._plan.decide(rows[first:end], xs[first:end])
+            self._plan.weights += weights[first:end].tolist()
+
+    def _ticks(self, rows: range) -> Integers:
+        """Returns the ticks of decisions. The time of a decision is the one in its id."""
+        assert self.learner.half_life is not None
+        times = times_of(self.ids[16 * rows.start : 16 * rows.stop])
+        return self.learner.half_life.tick(np.array(rows), times)
 
     def _wait_for(self, id: bytes, pending: Pending) -> None:
         self.pending[id] = pending
@@ -319,6 +364,8 @@ class Fold:
             returned.append((id, pending.time, time, pending.action, value))
             if conversion:
                 self._hold(pending, value)
+                if self.hearing is not None:
+                    self.hearing.rewarded(pending.row, value, event.written - pending.time)
             else:
                 del waiting[id]
                 settled.append(pending.time)
@@ -337,7 +384,10 @@ class Fold:
                 self.counts.expired += 1
                 closed = event.time if pending.due is None else pending.due
                 self._noted.expired.append((event.id, pending.time, closed, pending.action))
-            if self.spec.loop == "conversion":
+            if self.hearing is not None:
+                if held is None:
+                    self.hearing.closed(pending.row, self.spec.default_reward)
+            elif self.spec.loop == "conversion":
                 rows.append(pending.row)
                 rewards.append(self.spec.default_reward if held is None else held)
         self._plan.learn(rows, rewards)
@@ -347,6 +397,8 @@ class Fold:
             pending = self._done_with(event.id)
             if pending is not None:
                 self.counts.cancelled += 1
+                if self.hearing is not None:
+                    self.hearing.cancelled(pending.row)
                 self._noted.cancelled.append((event.id, pending.time, event.time))
 
     def _revised(self, events: list[Event]) -> None:
@@ -355,6 +407,11 @@ class Fold:
             if value is None:
                 continue  # erased
             self.counts.revised += 1
+            added = added_reward(event)
+            if added is not None and not added.changes:
+                self.counts.late += added.late
+                self._noted.late += added.late
+                continue
             if pending is None:
                 self._learn_anew(event, value)
                 continue
@@ -365,6 +422,8 @@ class Fold:
                 self._noted.revised.append((event.time, pending.row, pending.held, value))
             if self.spec.loop == "conversion":
                 self._hold(pending, value)
+                if self.hearing is not None:
+                    self.hearing.closed(pending.row, value)
             else:
                 del self.pending[event.id]
                 self._noted.settled.append(pending.time)
@@ -391,9 +450,13 @@ class Fold:
         """Learn another reward for a row, or the first one for a row that had been given up."""
         self._flush()  # the reward in the history must be the present one
         row = self._row(event.id)
-        known = float(self.learner.history.y[row])
+        heard = None if self.hearing is None else self.hearing.rewards.get(row)
+        known = float(self.learner.history.y[row]) if heard is None else heard
         before = None if isnan(known) else known
         self._noted.revised.append((event.time, row, before, reward))
+        if self.hearing is not None and heard is not None:
+            self.hearing.closed(row, reward)
+            return
         self._plan.learn([row], [reward], LEARN if before is None else REVISE)
 
     def _row(self, id: bytes) -> int:
@@ -419,6 +482,9 @@ class Fold:
                 continue  # two processes changed it at once, differently: the first one counts
             if new.features != self.spec.features:
                 self._exchange_features(new)
+            if new.forgetting != self.spec.forgetting:
+                self._flush()
+                forget_by(self.learner, new.forgetting, lambda: times_of(self.ids))
             self.spec, self.support = new, new.support(self._types)
 
     def _exchange_features(self, new: Spec) -> None:
@@ -430,6 +496,8 @@ class Fold:
                 learner = new.learner(self._types)
                 # This depends on the history alone, so it is the same wherever the log is read.
                 learner.take_over(self.learner, self.earlier.grow(old, features))
+                if self.hearing is not None:
+                    self.hearing.hear_again(learner, self.learner)
                 self.learner = learner
             self.actions.exchange(features)
 
@@ -450,6 +518,7 @@ class Fold:
             np.array(plan.rows, np.int64),
             np.array(plan.rewards),
             np.array(plan.last, np.int64),
+            np.array(plan.weights) if plan.weights else None,
         )
         self._plan = Plan()
 

@@ -44,7 +44,7 @@ from belated.ledger.protocol import (
     NewBanditError,
     StoreUnavailableError,
 )
-from belated.ledger.rules import misdated
+from belated.ledger.rules import misdated, refusal
 from belated.ledger.spec import Spec
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -56,12 +56,23 @@ AT_ONCE = 100_000  # events
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
 _SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
 Approve = Callable[[Sequence[Outcome]], None]  # raises where nothing must be written
+Handed = (
+    tuple[bytes, float] | tuple[bytes, float, int | None] | tuple[bytes, float, int | None, str]
+)
 Progress = Callable[[int], None]  # called with the number of events taken in
 
 
 def system_clock() -> int:
     """Returns the time in microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+def reward_draft(
+    bandit: str, now: int, id: bytes, value: float, at: int | None = None, event_id: str = ""
+) -> Draft:
+    """Returns the draft of a reward that is handed in now."""
+    time = now if at is None else at
+    return Draft(Kind.REWARDED, bandit, id, time, float(value), received=now, event_id=event_id)
 
 
 class Proposal(NamedTuple):
@@ -295,13 +306,12 @@ class Replica:
 
     def refusal(self, draft: Draft, outcome: Outcome) -> str:
         """Says why a reward, or a revision, is INVALID, in words."""
-        said = misdated(draft, outcome.facts)
-        if said or draft.value is None:
+        if not outcome.bandit:  # its time was wrong, and its decision is not known
+            return misdated(draft, None)
+        fold = self.folds[outcome.bandit]
+        said = refusal(draft, outcome.facts, fold.support, fold.spec.family["type"])
+        if said:
             return said
-        fold, reward = self.folds[outcome.bandit], draft.value
-        family = fold.spec.family["type"]
-        if not fold.support.contains(reward):
-            return f"reward = {reward!r}: expected {fold.support} ({family})"
         policy = type(fold.learner.policy).__name__
         return f"revise = True: {policy} learns in one pass and cannot take a reward back"
 
@@ -316,7 +326,8 @@ class Replica:
             for id in ids:
                 waiting = fold.pending.get(id)
                 if waiting is not None and waiting.held is None and not waiting.late:
-                    found[id] = Facts(name, waiting.time, waiting.due, waiting.closes)
+                    window = waiting.time, waiting.due, waiting.closes
+                    found[id] = Facts(name, *window, combine=fold.spec.combine)
             if len(found) == len(ids):
                 break
         return found
@@ -346,7 +357,8 @@ class Replica:
             spec = self.folds[name].spec.changed_to(spec)
             if self.folds[name].spec == spec:
                 return None
-        return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=msgspec.json.encode(spec))
+        body = msgspec.json.encode(spec.as_kept())
+        return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=body)
 
     def register(self, name: str, put: Mapping[str, Any], drop: Iterable[str] = ()) -> None:
         """Register actions by name, with their features, and withdraw others."""
@@ -372,18 +384,13 @@ class Replica:
         outcomes = self.commit(drafts)
         return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
 
-    def reward(
-        self, rewards: Iterable[tuple[bytes, float] | tuple[bytes, float, int]], bandit: str = ""
-    ) -> list[Status]:
+    def reward(self, rewards: Iterable[Handed], bandit: str = "") -> list[Status]:
         """Hand in rewards; a late reward that revises gets the status of one in time.
 
-        Each is a decision, its reward and, unless that is now, when it happened.
+        Each is a decision, its reward, when it happened (None for now), and its event id.
         """
         now = self.clock()
-        drafts = [
-            Draft(Kind.REWARDED, bandit, id, at[0] if at else now, float(value), received=now)
-            for id, value, *at in rewards
-        ]
+        drafts = [reward_draft(bandit, now, *given) for given in rewards]
         return [self.answer(outcome) for outcome in self.commit(drafts)]
 
     def answer(self, outcome: Outcome) -> Status:
@@ -422,6 +429,7 @@ class Replica:
             ask.digest,
             ask.subject,
             closes=closes,
+            combine=fold.spec.combine,
         )
         return Proposal(draft, body)
 

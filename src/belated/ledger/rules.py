@@ -3,10 +3,24 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from belated.core.events import Status
 from belated.core.times import iso
-from belated.ledger.events import NOBODY, Draft, Event, Facts, Kind, Outcome, Waiting, is_late
+from belated.ledger.events import (
+    NOBODY,
+    Draft,
+    Event,
+    Facts,
+    Kind,
+    Outcome,
+    Reward,
+    Waiting,
+    is_late,
+)
 from belated.ledger.ids import time_of
 from belated.ledger.protocol import Accepts, Follower
 
@@ -15,6 +29,7 @@ WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
 _ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
 _CONFLICT, _INVALID = Status.CONFLICT, Status.INVALID
+_reward, encode = msgspec.msgpack.Decoder(Reward), msgspec.msgpack.encode
 LEEWAY = 60_000_000  # microseconds by which the clocks of callers may disagree with ours
 
 
@@ -26,6 +41,21 @@ class Known:
     requests: dict[tuple[str, str], tuple[Event, bytes]] = field(default_factory=dict)
     parked: dict[bytes, Waiting] = field(default_factory=dict)
 
+    def add_event(self, event: Event) -> None:
+        """Take in an event about a decision, as ``add``."""
+        self.add(
+            event.id,
+            event.kind,
+            event.bandit,
+            event.time,
+            event.due,
+            event.closes,
+            event.value,
+            event.received,
+            event.combine,
+            event.body,
+        )
+
     def add(
         self,
         id: bytes,
@@ -35,19 +65,80 @@ class Known:
         due: int | None,
         closes: int | None,
         value: float | None,
+        received: int | None,
+        combine: str | None,
+        body: bytes | None,
     ) -> None:
         """Take in an event about a decision; its events come in the order of the log."""
         facts = self.facts.get(id)
         if kind == _DECIDED:
-            self.facts[id] = Facts(bandit, time, due, closes)
+            self.facts[id] = Facts(bandit, time, due, closes, combine=combine)
         elif facts is None:
             pass  # erased
         elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- `in` is slower
+            if facts.combine is not None and value is not None:
+                _count_in(facts, time, value, received, body)
             facts.value = value
         elif kind == Kind.EXPIRED:
             facts.expired = True
         elif kind == Kind.CANCELLED:
             facts.cancelled = True
+
+
+def _count_in(
+    facts: Facts, time: int, value: float, received: int | None, body: bytes | None
+) -> None:
+    """Take in a reward that is combined with others; ``value`` is what they amount to."""
+    reward = _reward.decode(body) if body else Reward("", value)
+    facts.rewards = facts.rewards | {reward.event_id: reward.value}
+    if not is_late(time, received, facts.due, facts.closes, facts.expired):
+        if facts.combined is None or _takes_place(facts, time):
+            facts.chosen = time
+        facts.combined = value
+
+
+def _takes_place(facts: Facts, time: int) -> bool:
+    """Return whether a reward at ``time`` comes before the chosen one, or, for "last", after it.
+
+    Where both happened at once, the order of the log decides.
+    """
+    return time < facts.chosen if facts.combine == "first" else time >= facts.chosen
+
+
+def combination(facts: Facts, time: int, value: float) -> float:
+    """Returns what the rewards of a decision amount to together with one that is on time."""
+    known = facts.combined
+    if known is None:
+        return value
+    if facts.combine == "sum":
+        return known + value
+    if facts.combine == "max":
+        return max(known, value)
+    return value if _takes_place(facts, time) else known
+
+
+def as_written(draft: Draft, facts: Facts | None, status: Status) -> Draft:
+    """Returns a draft as it is written: a further reward revises what the decision has."""
+    if draft.kind is not _REWARDED or draft.value is None:
+        return draft
+    body = encode(Reward(draft.event_id, draft.value)) if draft.event_id else b""
+    if facts is None or facts.combine is None or facts.value is None:
+        return replace(draft, body=body) if body else draft
+    late = status is _LATE
+    value = facts.value if late else combination(facts, draft.time, draft.value)
+    changes = not late and value != facts.combined
+    body = encode(Reward(draft.event_id, draft.value, late, changes))
+    return replace(draft, kind=_REVISED, value=value, body=body)
+
+
+def handed_in(event: Event) -> Draft:
+    """Returns the draft of a reward as it was handed in: the inverse of ``as_written``."""
+    kind, value, event_id = event.kind, event.value, ""
+    if event.body and value is not None:
+        reward = _reward.decode(event.body)
+        kind, value, event_id = _REWARDED, reward.value, reward.event_id
+    more: dict[str, Any] = {"received": event.received, "event_id": event_id}
+    return Draft(kind, event.bandit, event.id, event.time, value, **more)
 
 
 @dataclass(slots=True)
@@ -60,6 +151,7 @@ class Settled:
     subjects: list[tuple[str, str, bytes]] = field(default_factory=list)
     park: list[Waiting] = field(default_factory=list)
     unpark: list[bytes] = field(default_factory=list)
+    combined: bool = False  # whether a reward was combined with earlier ones
 
 
 def mentioned(drafts: Iterable[Draft]) -> set[bytes]:
@@ -85,11 +177,11 @@ def settle(
             value = 0.0  # SQLite does not keep the sign of -0.0, and live must equal replayed
         received = None if draft.received == time else draft.received
         closes = None if draft.closes == due else draft.closes
-        event = Event(
-            tx, next(seqs), kind, bandit, id, time, value, due, draft.body, received, closes
-        )
+        body, combine = draft.body, draft.combine
+        later = received, closes, combine
+        event = Event(tx, next(seqs), kind, bandit, id, time, value, due, body, *later)
         events.append(event)
-        known.add(id, kind, bandit, time, due, closes, value)
+        known.add(id, kind, bandit, time, due, closes, value, received, combine, body)
         return event
 
     judged = Outcome(Status.ACCEPTED)
@@ -105,10 +197,12 @@ def settle(
             status = judge(draft, facts, waiting, park_for, accepts)
             bandit = draft.bandit if facts is None else facts.bandit
             if status is _ACCEPTED or status is _LATE:
-                write(draft, bandit)
+                written = as_written(draft, facts, status)
+                settled.combined |= written.kind is not draft.kind
+                write(written, bandit)
             elif status is _PARKED and draft.value is not None:
                 received = None if draft.received == draft.time else draft.received
-                waiting = Waiting(draft.id, draft.time, draft.value, received)
+                waiting = Waiting(draft.id, draft.time, draft.value, received, draft.event_id)
                 known.parked[draft.id] = waiting
                 settled.park.append(waiting)
             if status is _CONFLICT or status is _INVALID:
@@ -147,10 +241,13 @@ def _decide(
         settled.subjects.append((draft.bandit, draft.subject, draft.id))
     waiting = known.parked.get(draft.id)
     if waiting is not None:
-        _, time, value, received = waiting
-        reward = Draft(Kind.REWARDED, "", draft.id, time, value, received=received)
-        if judge(reward, known.facts[draft.id], None, park_for, accepts) in WRITTEN:
-            write(reward, draft.bandit)
+        _, time, value, received, event_id = waiting
+        reward = Draft(
+            Kind.REWARDED, "", draft.id, time, value, received=received, event_id=event_id
+        )
+        status = judge(reward, known.facts[draft.id], None, park_for, accepts)
+        if status in WRITTEN:
+            write(as_written(reward, known.facts[draft.id], status), draft.bandit)
             del known.parked[draft.id]
             settled.unpark.append(draft.id)
     return Outcome(Status.ACCEPTED, draft.bandit)
@@ -172,6 +269,8 @@ def judge(
         if misdated(draft, None):
             return _INVALID
         if waiting is not None:
+            if waiting.event_id != draft.event_id:
+                return Status.UNKNOWN  # one reward of a decision is parked, and no second
             return Status.DUPLICATE if waiting.value == draft.value else Status.CONFLICT
         return Status.PARKED
     if draft.bandit and draft.bandit != facts.bandit:
@@ -183,12 +282,20 @@ def judge(
         return _INVALID
     if draft.kind is _REWARDED:
         if facts.value is not None:
-            return Status.DUPLICATE if facts.value == draft.value else Status.CONFLICT
+            several = facts.combine is not None
+            earlier = facts.rewards.get(draft.event_id) if several else facts.value
+            if earlier is not None:
+                return Status.DUPLICATE if earlier == draft.value else Status.CONFLICT
         if facts.cancelled:
             return Status.CONFLICT
         due, closes, expired = facts.due, facts.closes, facts.expired
-        late = is_late(draft.time, draft.received, due, closes, expired)
-        return _LATE if late else _ACCEPTED
+        if is_late(draft.time, draft.received, due, closes, expired):
+            return _LATE
+        if facts.combined is not None and reward is not None and accepts is not None:
+            together = combination(facts, draft.time, reward)
+            if not accepts(facts.bandit, draft.kind, together):
+                return _INVALID
+        return _ACCEPTED
     if draft.kind == Kind.EXPIRED:
         if facts.cancelled:
             return Status.CONFLICT
@@ -198,9 +305,30 @@ def judge(
             return Status.DUPLICATE
         learnt = facts.value is not None or facts.expired
         return Status.CONFLICT if learnt else Status.ACCEPTED
+    if facts.combine is not None:
+        return _INVALID  # a further reward is how such a decision gets another one
     if facts.cancelled or (facts.value is None and not facts.expired):
         return Status.CONFLICT  # nothing to revise
     return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED
+
+
+def refusal(draft: Draft, facts: Facts | None, support: Any, family: str) -> str:
+    """Says why a reward of a bandit of this family is INVALID; "" if nothing here is against it.
+
+    ``support`` is the set of rewards that the family has.
+    """
+    said, reward = misdated(draft, facts), draft.value
+    if said or reward is None:
+        return said
+    if not support.contains(reward):
+        return f"reward = {reward!r}: expected {support} ({family})"
+    if facts is None or facts.combine is None:
+        return ""
+    if draft.kind is _REVISED:
+        return f"revise = True: expected no revision, rewards are combined ({facts.combine})"
+    together = combination(facts, draft.time, reward)
+    said = f"reward = {reward!r} makes the {facts.combine} {together!r}"
+    return f"{said}: expected {support} ({family})"
 
 
 def misdated(draft: Draft, facts: Facts | None) -> str:

@@ -13,6 +13,7 @@ from belated.features.growing import grown
 from belated.wire import LONGEST_WINDOW, Settings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.learner.forgetting import HalfLife
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
@@ -22,10 +23,14 @@ CHOICES = {
     for name, kind in get_type_hints(Settings).items()
     if get_origin(kind) is Literal
 }
-# Another value would give the past another meaning, so it needs a new bandit.
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
-LATER = ("grace",)
-FIXED = ("family", "policy", "dim", "max_norm", "features", "loop", "default_reward")
+LATER = ("grace", "combine", "half_life", "half_life_unit", "open")
+# Another value would give the past another meaning, so it needs a new bandit.
+FIXED = (
+    *("family", "policy", "dim", "max_norm", "features"),
+    *("loop", "default_reward", "combine", "open"),
+)
+COMBINE = ("first", "last", "sum", "max")
 
 
 LARGEST_NORM = 1e6  # of an action, for policies that need no bound
@@ -97,10 +102,21 @@ class Spec(Settings, frozen=True):
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
-        learner = Learner(self.dim, family, policy, self.max_norm, self._groups())
+        learner = Learner(
+            *(self.dim, family, policy, self.max_norm, self._groups()),
+            half_life=self.forgetting,
+            hears=self.open == "silence",
+        )
         self._check_policy(learner)
         self._check_loop(learner)
         return learner
+
+    @property
+    def forgetting(self) -> "HalfLife | None":
+        """The age at which the reward of a decision counts for half; None: nothing is forgotten."""
+        from belated.learner.forgetting import half_life_of
+
+        return half_life_of(self.half_life, self.half_life_unit)
 
     @property
     def bound(self) -> float:
@@ -121,6 +137,14 @@ class Spec(Settings, frozen=True):
             return None, None
         due = now + round(self.window * 1e6)
         return due, due + round(self.grace * 1e6)
+
+    @property
+    def closes_after(self) -> int:
+        """Window and grace together, in microseconds; only for a bandit with a window."""
+        due, closes = self.window_at(0)
+        assert due is not None
+        assert closes is not None
+        return closes
 
     def as_kept(self) -> dict[str, Any]:
         """Returns all settings, without those that no log of version 0.1 has and nobody set."""
@@ -166,13 +190,36 @@ class Spec(Settings, frozen=True):
             support = learner.family.support
             if not support.contains(self.default_reward):
                 raise wrong("default_reward", self.default_reward, str(support))
+        if self.open == "silence":
+            if self.loop != "conversion":
+                raise wrong("open", self.open, "'hold' in a loop with explicit rewards")
+            if self.default_reward != 0.0:
+                raise wrong("default_reward", self.default_reward, "0 where open = 'silence'")
+            if self.combine is not None:
+                raise wrong("combine", self.combine, "None where open = 'silence'")
         if self.late == "revise" and not learner.can_revise:
             raise ValueError(
                 f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "
                 "take a reward back; expected 'keep', or another policy"
             )
+        self._check_combine(learner)
         if not 0.0 <= self.exploration <= 1.0:
             raise wrong("exploration", self.exploration, "a probability from 0 to 1")
+
+    def _check_combine(self, learner: "Learner") -> None:
+        if self.combine is None:
+            return
+        if self.combine not in COMBINE:
+            raise wrong("combine", self.combine, f"{' or '.join(map(repr, COMBINE))}, or None")
+        if self.late == "revise":
+            expected = "None with late = 'revise': what is combined is what was on time"
+            raise wrong("combine", self.combine, expected)
+        if self.loop == "explicit" and not learner.can_revise:
+            raise ValueError(
+                f"combine = {self.combine!r}: {type(learner.policy).__name__} learns in one pass "
+                "and cannot take a reward back; expected None, loop = 'conversion', or another "
+                "policy"
+            )
 
     def _lasting(self, name: str) -> Any:
         """Returns a setting for comparison; a bound on rewards does not change what was learnt."""
@@ -188,7 +235,8 @@ class Spec(Settings, frozen=True):
         would give the past another meaning.
         """
         may_grow = _can_grow(self.features) and _can_grow(new.features)
-        for name in FIXED:
+        # what was heard of silence is kept in shares of the window
+        for name in (*FIXED, "window", "grace") if self.open == "silence" else FIXED:
             if may_grow and name in ("dim", "features"):
                 continue
             old, wanted = (spec._lasting(name) for spec in (self, new))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from belated.core.events import Standing
-from belated.ledger.events import Event, Kind, is_late
+from belated.ledger.events import Event, Kind, added_reward, is_late
 
 
 @dataclass(slots=True)
@@ -21,6 +21,9 @@ class Ending:
 
     def take(self, event: Event) -> None:
         """Take in one more event about the decision."""
+        added = added_reward(event)
+        if added is not None and added.late:
+            return  # it was kept, and changes nothing
         if event.kind in (Kind.REWARDED, Kind.REVISED):
             window = self.due, self.closes, self.expired
             late = event.kind == Kind.REWARDED and is_late(event.time, event.received, *window)

@@ -46,7 +46,8 @@ def blanked(body: bytes) -> Blanked | None:
 
 def erased(event: Event) -> Event:
     """Returns what is left of an event after its subject was erased."""
-    nothing: dict[str, Any] = {"value": None, "due": None, "received": None, "closes": None}
+    names = ("value", "due", "received", "closes", "combine")
+    nothing: dict[str, Any] = dict.fromkeys(names)
     return msgspec.structs.replace(event, id=NOBODY, body=b"", **nothing)
 
 

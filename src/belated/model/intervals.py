@@ -28,7 +28,8 @@ def set_widths(policy: Any, state: State, X: Matrix, out: Vector) -> None:
     """Returns half the confidence interval of ``x'theta_star``, for each row ``x`` of ``X``."""
     reach = radius(policy, state)
     for k in range(X.shape[0]):
-        out[k] = reach * dual_norm(policy, state, X[k])
+        norm = dual_norm(policy, state, X[k])
+        out[k] = reach * norm if norm > 0.0 else 0.0  # the reach may be infinite
 
 
 def posterior_widths(policy: Policy, family: Family, state: State, X: Matrix) -> Vector:

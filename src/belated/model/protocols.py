@@ -5,6 +5,7 @@ cases it registers here, ``@choose.case(MyPolicy)``. Whatever only Python needs 
 names, moments) is a method of the NamedTuple, listed in the ``Protocol`` classes below.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -124,6 +125,21 @@ def concordance(family: Any, bound: float) -> tuple[float, float]:
     return M, M * M
 
 
+@generic_with_default
+def silence_derivatives(family: Any, z: float, F: float) -> tuple[float, float]:
+    """First two derivatives in z of -log P(silence) of a decision, F the share due at its age.
+
+    Of the rewards other than zero the share F comes within the age of the decision, so a decision
+    is silent if its reward is zero or has not come yet. A family without a case learns nothing
+    from silence. Where z is at most ``RARE`` a case must be self-concordant, the second derivative
+    bounding the third.
+    """
+    return 0.0, 0.0
+
+
+RARE = -math.log(2.0)  # p = 1 / 3 for conversions, a mean of 1 / 2 for counts
+
+
 @inlined_kernel
 def mean(family: Any, z: float) -> float:
     """mu(z): expected reward at linear predictor ``z``."""
@@ -199,6 +215,21 @@ def revise_row(
 ) -> None:
     """Does the same as ``revise`` for a row of the history, which may be sparse."""
     revise(estimator, family, state, history.x[row], old, new)
+
+
+@generic
+def remake(estimator: Any, family: Any, state: State, history: Any) -> None:
+    """Computes ``state.fit`` anew from the returned rewards and their weights.
+
+    ``W`` has been made anew, ``state.theta`` is still the old estimate, and ``refit`` follows. An
+    estimator with a case counts each reward by its weight everywhere: ``weight_of``.
+    """
+
+
+def can_hear_silence(estimator: Estimator, family: Family) -> bool:
+    """Return whether open decisions can say something to this estimator."""
+    hears = bool(getattr(estimator, "hears_silence", False))
+    return hears and type(family) in silence_derivatives.cases
 
 
 def can_revise(estimator: Estimator) -> bool:
@@ -356,7 +387,8 @@ def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) 
 def score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
     """Fills in the law N(mean, R R') of the scores that ``choose`` draws, to play the highest.
 
-    R is the first columns of ``root``, (K, the larger of K and d); returns their number.
+    R is the first columns of ``root``, (K, the larger of K and d); returns their number. A number
+    that is added to all scores alike may be left out of R.
     """
 
 

@@ -21,6 +21,7 @@ from belated.model.protocols import (
     probabilities,
     radius,
     refit,
+    remake,
     remember,
     revise_row,
     score_law,
@@ -36,6 +37,7 @@ from belated.model.state import (
     absorb,
     new_state,
     put,
+    remake_design,
 )
 from belated.numerics.gaussian_scores import fill_chances, highest_draw
 from belated.numerics.pruning import DecisionSet, decision_set, renew
@@ -145,20 +147,22 @@ def play_sparse_step(
     state: State,
     history: SparseHistory,
     options: SparseRows,
-    rng: np.random.Generator,
+    z: Vector,
     points: Coarse,
     shares: Vector,
     records: bool,
 ) -> tuple[int, int, float, float, float]:
     """Does the same as ``decide_step`` for sparse rows, whose entries were checked before.
 
-    The probability of every action is filled into ``shares``, from the same law of scores: see
-    ``gaussian_chances``. Nothing is recorded unless ``records`` says so.
+    ``z`` has one standard normal number for each action: to hand a generator to compiled code
+    takes longer than to draw them. The probability of every action is filled into ``shares``, from
+    the same law of scores: see ``gaussian_chances``. Nothing is recorded unless ``records`` says
+    so.
     """
     K = options.columns.shape[0]
     mean, root = np.empty(K), np.empty((K, K))
     r = score_law(policy, state, options, mean, root)
-    index, score = highest_draw(mean, root, r, rng)
+    index, score = highest_draw(mean, root, r, z)
     fill_chances(mean, root, r, points, shares)
     row = state.counts[DECIDED]
     if records:
@@ -246,6 +250,17 @@ def learn_step(
     """Absorb the rewards of these history rows, then bring the estimate up to date once."""
     for k in range(rows.shape[0]):
         take_reward(estimator, family, state, history, rows[k], rewards[k])
+    catch_up(estimator, family, state, history)
+
+
+@kernel
+def remake_step(estimator: Any, family: Any, state: State, history: Any, lam: float) -> None:
+    """Makes the estimate anew from the history as it is: rewards or weights have changed.
+
+    ``lam`` is the ridge of ``W``. Costs about one pass over the rewards that weigh anything.
+    """
+    remake_design(history, state, lam)
+    remake(estimator, family, state, history)
     catch_up(estimator, family, state, history)
 
 

@@ -91,7 +91,7 @@ def delay_curve(delays: Any, returned: Any, confidence: float = 0.95) -> DelayCu
     # a reward that comes at the very age at which another decision is censored comes first
     at_risk = delays.size - np.searchsorted(np.sort(delays), times, side="left").astype(float)
     waiting = np.cumprod(1.0 - came / at_risk) if times.size else np.empty(0)
-    lower, upper = _band(waiting, came, at_risk, confidence)
+    lower, upper = greenwood_band(waiting, came, at_risk, confidence)
     return DelayCurve(
         times=times,
         waiting=waiting,
@@ -103,8 +103,10 @@ def delay_curve(delays: Any, returned: Any, confidence: float = 0.95) -> DelayCu
     )
 
 
-def _band(waiting: Vector, came: Any, at_risk: Vector, confidence: float) -> tuple[Vector, Vector]:
-    """Stays within [0, 1], unlike the plain Greenwood band."""
+def greenwood_band(
+    waiting: Vector, came: Any, at_risk: Vector, confidence: float
+) -> tuple[Vector, Vector]:
+    """Both ends of Greenwood's band on the log(-log) scale, which stays within [0, 1]."""
     z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
     inside = waiting > 0.0
     log_waiting = np.log(waiting[inside])
@@ -113,7 +115,7 @@ def _band(waiting: Vector, came: Any, at_risk: Vector, confidence: float) -> tup
     lower, upper = np.zeros_like(waiting), np.ones_like(waiting)
     lower[inside], upper[inside] = np.exp(log_waiting * spread), np.exp(log_waiting / spread)
     if not inside.all():  # at zero the formula has no value: the bound before it still holds
-        upper[-1] = upper[-2] if upper.size > 1 else 1.0
+        upper[~inside] = upper[inside][-1] if inside.any() else 1.0
     return lower, upper
 
 

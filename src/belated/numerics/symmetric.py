@@ -11,6 +11,7 @@ import numpy as np
 from belated.core.jit import allocating_kernel, kernel
 from belated.core.types import Matrix, Vector
 from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
+from belated.numerics.lowered.products import dot
 
 TILE = 256  # columns at a time: with 64 terms, a tile of them stays in the second-level cache
 PIVOTS = 64  # columns that ``invert`` eliminates at a time
@@ -42,28 +43,17 @@ def subtract_squares(A: Matrix, V: Matrix, scale: Vector, count: int) -> None:
 
 
 @kernel
-def add_column(A: Matrix, j: int, weight: float, out: Vector) -> None:
-    """``out += weight A[:, j]``, from the upper half."""
-    for i in range(j):
-        out[i] += weight * A[i, j]
-    row, rest = A[j, j:], out[j:]
-    for i in range(row.shape[0]):
-        rest[i] += weight * row[i]
-
-
-@kernel
 def multiply(A: Matrix, x: Vector, out: Vector) -> None:
     """``out = A x``, from the upper half, in one pass over its rows."""
     d = A.shape[0]
     for i in range(d):
         out[i] = 0.0
     for i in range(d):
-        row, rest, xs, weight = A[i, i:], out[i:], x[i:], x[i]
-        total = row[0] * weight
-        for j in range(1, row.shape[0]):
-            total += row[j] * xs[j]
+        row, rest, weight = A[i, i:], out[i:], x[i]
+        total = rest[0] + dot(row, x[i:])
+        for j in range(row.shape[0]):
             rest[j] += weight * row[j]
-        rest[0] += total
+        rest[0] = total
 
 
 @allocating_kernel

@@ -63,14 +63,16 @@ class AdaptiveThompson(NamedTuple):
     Cost
     ----
     With rows of s nonzero entries, a decision O(K s u + u^2 + min(K, u)^3), u the number of
-    distinct columns in the decision set, whatever d is, and 2,048 min(K, u) K for propensities; a
-    returned reward O(d^2), taken in by blocks. When the number of rewards has grown by half,
+    distinct columns in which actions differ, whatever d is, and 1,024 min(K, u) K for propensities;
+    a returned reward O(d^2), taken in by blocks. When the number of rewards has grown by half,
     O(d^3 + n s^2) for a new Hessian and prior.
 
     Deviations
     ----------
     Scores are drawn, not parameters, where that is cheaper: X theta is N(X m, X S X'), so K numbers
-    with that covariance have the same law. The Hessian is that at the mode of when it was last
+    with that covariance have the same law. What all actions of a decision share (the constant, the
+    context by itself) is not drawn, since it moves all scores alike; the estimate includes it. The
+    Hessian is that at the mode of when it was last
     renewed, over all rewards.
 
     References

@@ -54,11 +54,15 @@ class Compiling:
         if not learner.is_compiled:
             self.names.add(fold.name)
             try:
-                with one_at_a_time():  # others may be compiling the same
-                    self._compile(fold.name, fold.spec, learner)
+                self.compile(fold.name, fold.spec, learner)
             finally:
                 self.names.discard(fold.name)
         return True
+
+    def compile(self, name: str, spec: Spec, learner: "Learner") -> None:
+        """Compile the kernels of a learner with these settings, of a bandit that may go on."""
+        with one_at_a_time():  # others may be compiling the same
+            self._compile(name, spec, learner)
 
     def prepare(self, fold: "Fold") -> bool:
         """Return whether the kernels of a bandit are there; if not, ``look`` sees to it."""

@@ -11,16 +11,17 @@ import numpy as np
 
 from belated.core.types import Matrix
 from belated.ledger import open_ledger, snapshots
-from belated.ledger.events import Decided, Event
+from belated.ledger.events import IMPORTED, Decided, Event, Kind, Reward
 from belated.ledger.ids import to_text
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
 from belated.ledger.standing import ending_of
+from belated.ledger.tools.half_lives import would_forgetting_help
 from belated.ledger.vectors import dim_of, vector_of
 from belated.service.beside import Beside, TooManyCallsError
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.settings import finite
-from belated.wire import ActionView, DecisionStory, EventView, Explanation
+from belated.wire import ActionView, DecisionStory, EventView, Explanation, ForgettingView
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -59,7 +60,12 @@ def story_of(events: list[Event]) -> DecisionStory:
 
 def _view(event: Event) -> EventView:
     received = None if event.received is None else iso(event.received)
-    return EventView(event.kind.name.lower(), iso(event.time), event.value, received)
+    view = EventView(event.kind.name.lower(), iso(event.time), event.value, received)
+    if event.body and event.kind in (Kind.REWARDED, Kind.REVISED):
+        reward = msgspec.msgpack.decode(event.body, type=Reward)
+        view.event_id = reward.event_id or None
+        view.part = reward.value if event.kind == Kind.REVISED else None
+    return view
 
 
 class Explaining:
@@ -90,6 +96,16 @@ class Explaining:
         except TooManyCallsError:
             raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
 
+    async def forgetting(self, bandit: str, now: int) -> ForgettingView:
+        """Returns whether forgetting would help a bandit; see ``ledger/tools/half_lives.py``."""
+        try:
+            if self._url is None:
+                return await asyncio.to_thread(would_forgetting_help, self._ledger, bandit, now)
+            said = await self._beside.call(forgetting_view, self._url, bandit, now)
+        except TooManyCallsError:
+            raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
+        return msgspec.convert(said, ForgettingView)
+
     def stop(self) -> None:
         """Give up what is under way."""
         self._beside.stop()
@@ -113,9 +129,15 @@ def explanation_of(url: str, folder: str | None, id: str) -> Any:
         return msgspec.to_builtins(explanation(ledger, folder, first))
 
 
+def forgetting_view(url: str, bandit: str, now: int) -> Any:
+    """The answer to whether forgetting would help a bandit, as JSON can hold it."""
+    with closing(open_ledger(url)) as ledger:
+        return msgspec.to_builtins(would_forgetting_help(ledger, bandit, now))
+
+
 def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Explanation:
     """Rebuild what was known when a decision was made, from the log alone."""
-    from belated.learner.action_intervals import interval_width
+    from belated.learner.action_intervals import interval_width, score_deviations
 
     body = msgspec.msgpack.decode(first.body, type=Decided)
     fold = _fold_at(ledger, folder, first.bandit, body.version)
@@ -128,6 +150,7 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
         body = msgspec.structs.replace(body, x=present.earlier.present(body.x), matrix=b"")
     names, matrix, complete = _options(fold, body)
     learner = fold.learner
+    sds = score_deviations(learner, matrix)
     views = [
         ActionView(
             name,
@@ -135,8 +158,9 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
             float(x @ learner.state.theta),
             finite(interval_width(learner, x)),
             learner.mean(float(x @ learner.state.theta)),
+            None if sds is None else finite(float(sds[k])),
         )
-        for name, x in zip(names, matrix, strict=True)
+        for k, (name, x) in enumerate(zip(names, matrix, strict=True))
     ]
     return Explanation(
         n_decided=learner.n_decided,
@@ -145,7 +169,22 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
         theta=learner.state.theta.tolist(),
         actions=views,
         complete=complete,
+        rule=_rule(fold, body),
     )
+
+
+def _rule(fold: "Fold", body: Decided) -> str:
+    """Says how the action was chosen."""
+    from belated.learner.action_intervals import rule_of
+
+    if body.policy == IMPORTED:
+        return "another program chose: the decision was imported"
+    if body.proposal:
+        return f"the caller chose; the bandit, in shadow mode, would have played {body.proposal!r}"
+    if fold.spreads:
+        return "nothing was learnt yet: every action had the same probability"
+    share, rule = fold.spec.exploration, rule_of(fold.learner)
+    return f"drawn uniformly with probability {share:g}; otherwise {rule}" if share else rule
 
 
 def _fold_at(ledger: Ledger, folder: Path | str | None, name: str, version: int) -> "Fold":

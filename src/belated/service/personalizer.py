@@ -17,7 +17,7 @@ from belated.core.arguments import shown, wrong
 from belated.core.events import Status
 from belated.ledger.events import Decided, Draft, Event, Kind
 from belated.ledger.protocol import StoreUnavailableError
-from belated.ledger.replica import Proposal
+from belated.ledger.replica import Proposal, reward_draft
 from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, made_of, without_store
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Api, Call
@@ -279,11 +279,13 @@ async def reward(service: Service, bandit: str, event_id: str, value: float) -> 
     if event is None:
         raise Problem(NO_EVENT, f"There is no event {event_id!r}.")
     now = service.replica.clock()
-    (outcome,) = await service.write([Draft(Kind.REWARDED, bandit, event.id, now, value)])
+    # Personalizer has no ids of rewards: where they are combined, every call is one of its own.
+    own = "" if fold.spec.combine is None else str(uuid4())
+    draft = reward_draft(bandit, now, event.id, value, event_id=own)
+    (outcome,) = await service.write([draft])
     service.tally.reward(bandit, service.replica.answer(outcome), now)
     if outcome.status == Status.INVALID:
-        expected = fold.support
-        raise Problem(INVALID, f"value = {shown(value)}: expected {expected}.")
+        raise Problem(INVALID, f"{service.replica.refusal(draft, outcome)}.")
     if outcome.status == Status.CONFLICT:
         raise await _conflict(service, event, event_id)
 
@@ -312,6 +314,7 @@ async def activate(service: Service, bandit: str, event_id: str) -> None:
         now,
         due=due,
         closes=closes,
+        combine=fold.spec.combine,
         body=msgspec.msgpack.encode(msgspec.structs.replace(body, request=request)),
         request=request,
     )

@@ -1,9 +1,8 @@
 """The HTTP operations of the service."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -12,10 +11,9 @@ from belated import wire
 from belated.core.arguments import wrong
 from belated.core.events import Status
 from belated.core.ranking import Ranking
-from belated.core.times import EXPECTED, moment
 from belated.ledger import snapshots
-from belated.ledger.events import NOBODY, Draft, KeyChange, Kind, Outcome
-from belated.ledger.ids import all_from_texts, from_text, to_text
+from belated.ledger.events import NOBODY, Draft, KeyChange, Kind
+from belated.ledger.ids import from_text, to_text
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
@@ -31,6 +29,7 @@ from belated.service.http.openapi import Link
 from belated.service.http.paging import NO_PAGE, page_of
 from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.ranking import rank
+from belated.service.rewarding import FILES, reward, take_file
 from belated.service.service import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
 
@@ -131,7 +130,24 @@ def _add_loop(api: Api, service: Service) -> None:
         They may come in any order, late, or twice: each is answered with what became of it. An
         invalid one is answered with the reason, too.
         """
-        return await _reward(service, body.rewards, _bandit_of(call))
+        return await reward(service, body.rewards, _bandit_of(call))
+
+    @api.route(
+        "POST",
+        "/v1/bandits/{name}/rewards",
+        needs="reward",
+        problems=[NO_BANDIT],
+        takes=tuple(FILES),
+    )
+    async def send_reward_file(path: wire.BanditPath, call: Call) -> wire.RewardsTaken:
+        """Hand in a file of rewards.
+
+        The columns are ``decision_id`` and ``reward`` and, if wanted, ``at`` and ``event_id``, in
+        CSV with a header, in JSON lines or in Parquet. The answer says what became of the rows, and
+        which ones could not be used. A file may be sent again: what is in the log already is a
+        duplicate.
+        """
+        return await take_file(service, path.name, call.raw, call.media_type)
 
     @api.route(
         "GET",
@@ -188,51 +204,6 @@ def _bandit_of(call: Call) -> str:
     return "" if call.key is None else call.key.bandit
 
 
-NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
-NO_TIME = Outcome(Status.INVALID)  # what a reward gets whose time is no time
-
-
-async def _reward(
-    service: Service, items: Sequence[wire.RewardItem], bandit: str
-) -> wire.RewardAnswer:
-    """Each status in turn; ids that cannot be ids are unknown."""
-    now = service.replica.clock()
-    ids = all_from_texts([item.decision_id for item in items])
-    drafts = [
-        NO_ID if id is None else _reward_draft(item, id, bandit, now)
-        for item, id in zip(items, ids, strict=True)
-    ]
-    well = [draft for draft in drafts if isinstance(draft, Draft)]
-    written = iter(await service.write(well) if well else [])
-    outcomes = [next(written) if isinstance(draft, Draft) else draft for draft in drafts]
-    statuses: list[Status] = []
-    for outcome, alike in groupby(outcomes):
-        status, count = service.replica.answer(outcome), len(list(alike))
-        service.tally.reward(outcome.bandit, status, now, count)
-        statuses += [status] * count
-    if Status.INVALID not in statuses:
-        return wire.RewardAnswer(statuses)
-    reasons = [
-        ""
-        if outcome.status is not Status.INVALID
-        else service.replica.refusal(draft, outcome)
-        if isinstance(draft, Draft)
-        else str(wrong("at", item.at, EXPECTED))
-        for item, draft, outcome in zip(items, drafts, outcomes, strict=True)
-    ]
-    return wire.RewardAnswer(statuses, reasons)
-
-
-def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
-    """The draft of a reward, or what a reward gets whose time cannot be understood."""
-    kind = Kind.REVISED if item.revise else Kind.REWARDED
-    try:
-        at = now if item.at is None else moment("at", item.at)
-    except ValueError:
-        return NO_TIME
-    return Draft(kind, bandit, id, at, item.reward, received=now)
-
-
 # ------------------------------------------------------------------------------------ bandits
 
 
@@ -257,6 +228,15 @@ def _add_bandits(api: Api, service: Service) -> None:
     async def read_bandit(path: wire.BanditPath) -> wire.BanditState:
         """Show a bandit's settings and what it knows."""
         return state_of(service.fold(path.name), service.replica.clock())
+
+    @api.route("GET", "/v1/bandits/{name}/forgetting", needs="read", problems=[NO_BANDIT, TOO_MANY])
+    async def judge_forgetting(path: wire.BanditPath) -> wire.ForgettingView:
+        """Say whether a half-life would have predicted the rewards of the last day better.
+
+        This is worked out from the log and takes the longer the longer the log is.
+        """
+        service.fold(path.name)
+        return await service.explaining.forgetting(path.name, service.replica.clock())
 
     @api.route("POST", "/v1/bandits/{name}/ranking", needs="read", problems=[NO_BANDIT])
     async def rank_actions(path: wire.BanditPath, body: wire.RankingRequest, call: Call) -> Ranking:
@@ -289,7 +269,9 @@ def _add_bandits(api: Api, service: Service) -> None:
             learner = await asyncio.to_thread(checked_learner, spec)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
-        if learner.is_compiled:
+        if not is_new and not learner.is_compiled:  # it decides on while the kernels to forget come
+            await asyncio.to_thread(service.compiling.compile, path.name, spec, learner)
+        elif learner.is_compiled:
             await asyncio.to_thread(learner.warm_up)  # loads what is on disk
         await service.settled()
         try:

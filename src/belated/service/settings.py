@@ -49,9 +49,22 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
 
 def _features(settings: FeatureSettings, max_norm: float) -> Features:
     """Features that need no fitting: their ranges and categories are given."""
-    for column, (low, high) in settings.numeric.items():
-        if not low <= high:
-            raise wrong(f"features.numeric[{column!r}]", [low, high], "[lowest, highest]")
+    by_quantiles = {column for column, how in settings.scale.items() if how == "quantile"}
+    for column, ends in settings.numeric.items():
+        expected = "ascending quantiles" if column in by_quantiles else "[lowest, highest]"
+        if sorted(ends) != ends or (len(ends) != 2 and column not in by_quantiles):
+            raise wrong(f"features.numeric[{column!r}]", ends, expected)
+    numbers = settings.numeric.items()
+    quantiles = [[column, ends] for column, ends in numbers if column in by_quantiles]
+    learned = {
+        "ranges": [[column, *ends] for column, ends in numbers if column not in by_quantiles],
+        "categories": [
+            [column, list(values)]
+            for column, values in {**settings.categorical, **settings.tags}.items()
+        ],
+        # Left out where there are none, as in the features of earlier logs.
+        **({"quantiles": quantiles} if quantiles else {}),
+    }
     return Features.from_dict(
         {
             "kind": "features",
@@ -64,10 +77,11 @@ def _features(settings: FeatureSettings, max_norm: float) -> Features:
             "ignore": settings.ignore,
             "optional": settings.optional,
             "strict": settings.strict,
-            "fitted": {
-                "ranges": [[column, *ends] for column, ends in settings.numeric.items()],
-                "categories": [[column, list(v)] for column, v in settings.categorical.items()],
-            },
+            "missing": settings.missing,
+            "tags": list(settings.tags),
+            "scale": list(settings.scale.items()),
+            "other": settings.other,
+            "fitted": learned,
         }
     )
 

@@ -66,7 +66,7 @@ def test_damaged_exports_are_refused_and_nothing_is_written(shop, tmp_path, bela
             b"".join(lines[:9] + lines[10:]),
             whole.replace(b'"time":17', b'"time":18', 1),
             whole.replace(b'"kind":"rewarded"', b'"kind":"awarded"', 1),
-            whole.replace(b'"version":1', b'"version":9', 1),
+            whole.replace(b'"version":2', b'"version":9', 1),
         ]
     else:
         middle = len(whole) // 3

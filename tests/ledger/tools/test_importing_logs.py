@@ -19,8 +19,9 @@ from belated.ledger.ids import Ids, from_text, time_of, to_text
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.ledger.tools import importing_logs
 from belated.ledger.tools.importing_logs import in_time_order
-from belated.ledger.tools.mapping import Imported, decision_id
+from belated.ledger.tools.mapping import Imported, Translator, decision_id
 from support.shop_ledger import (
     BEGIN,
     HOUR,
@@ -357,3 +358,31 @@ def test_rewards_and_windows_come_between_decisions_when_they_came():
     assert [e for e in explicit if e[0] == "E"] == [("E", b"1", 18), ("E", b"2", 28)]
     assert explicit.index(("E", b"1", 18)) < explicit.index(("R", b"1", 19))
     assert [e[2] for e in order(rows, conversion=True) if e[0] == "E"] == [8, 18, 28]
+
+
+@pytest.mark.parametrize(("room", "times"), [(importing_logs.ROOM, 1), (30_000, 2)])
+def test_a_row_is_translated_once_where_there_is_room(tmp_path, ask, monkeypatch, room, times):
+    """Both ways write the same log; also where some rows are bad, or contradict each other."""
+    rows = sample_rows()
+    rows[7]["p"] = 2.0
+    rows.append({**rows[10], "bought": 1 - rows[10]["bought"]})
+    file, translated, logs = write_csv(tmp_path / "log.csv", rows), [], []
+    translate = Translator.translate
+    monkeypatch.setattr(importing_logs, "BATCH", 100)
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, some: translated.extend(some) or translate(self, some)
+    )
+    for name, given in (("a", room), ("b", 0)):
+        monkeypatch.setattr(importing_logs, "ROOM", given)
+        url = f"sqlite:///{tmp_path}/{name}.db"
+        make_bandit(url, window=3600.0)
+        translated.clear()
+        code, said = ask("import", url, file, *options(), "--skip-bad")
+        assert (code, said["rows_ok"], said["rows_bad"]) == (0, 299, 2)
+        if name == "a":
+            assert len(translated) == times * len(rows)
+        ledger = open_ledger(url)
+        logs.append([(e.kind, e.id, e.time, e.value, e.due, e.body) for e in log_of(ledger)][2:])
+        ledger.close()
+    assert logs[0] == logs[1]
+    assert len(logs[0]) > 450

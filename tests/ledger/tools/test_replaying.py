@@ -1,16 +1,22 @@
 """`belated ledger replay`, with the policy that decided and with another one."""
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
 
-from belated import Bernoulli, DelayedOFUGLM
+from belated import Bernoulli, DelayedOFUGLM, Features
+from belated.core.sparse import dense
+from belated.learner.learner import Learner
+from belated.learner.rows import rows_between
 from belated.ledger import open_ledger
 from belated.ledger.events import Decided, Kind
 from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
-from belated.ledger.spec import Spec
+from belated.ledger.spec import Spec, vectors_in
 from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.policies import AdaptiveThompson
 from support.shop_ledger import DIM, content, log_of, rebuilt
 
 
@@ -79,3 +85,66 @@ def test_logged_matrices_can_be_compared(tmp_path, ask):
         replica.reward([(draft.id, float(rng.integers(2)))])
     _, said = ask("replay", f"sqlite:///{tmp_path}/a.db", "--policy", "delayed-ofu-glm")
     assert (said["compared"], said["chosen_differently"]) == (20, 0)
+
+
+ADS = [{"ad": name, "price": price} for name, price in [("a", 1.0), ("b", 2.0), ("c", 4.0)]]
+
+
+def played(path, spec, asks, actions=None):
+    """Writes the decisions of a default policy, each with a reward, into a new file."""
+    replica = Replica(SQLiteLedger(path), seed=1)
+    replica.configure("shop", spec)
+    if actions:
+        replica.register("shop", actions)
+    rng = np.random.default_rng(2)
+    for ask in asks:
+        draft = replica.propose("shop", ask).draft
+        replica.commit([draft])
+        replica.reward([(draft.id, float(rng.integers(2)))])
+    return replica.fold("shop").learner
+
+
+def test_a_policy_with_a_bound_replays_the_log_of_one_without(tmp_path, ask):
+    features = Features(numeric=["price"], categorical=["ad", "device"], max_norm=0.8)
+    features.fit(ADS, [{"device": device} for device in ("phone", "desk", "phone")])
+    spec = Spec.of(
+        *(features.dim, Bernoulli(), AdaptiveThompson()),
+        max_norm=0.8,
+        features=features.unbounded().to_dict(),
+    )
+    contexts = [{"device": device} for device in ("phone", "desk")] * 10
+    asks = [Ask(context, msgspec.json.encode(context)) for context in contexts]
+    actions = {row["ad"]: row for row in ADS}
+    learner = played(tmp_path / "a.db", spec, asks, actions)
+    _, said = ask("replay", f"sqlite:///{tmp_path}/a.db", "--policy", "delayed-ofu-glm:m1=1")
+    assert said["compared"] == 20
+    assert said["vectors_shrunk_by"] == pytest.approx(0.4)  # of four blocks
+    # A bandit that had the bounded features from the start has the same estimate.
+    twin = Learner(features.dim, Bernoulli(), DelayedOFUGLM(m1=1.0), 0.8)
+    for x, y in zip(dense_rows(learner), learner.history.y[:20], strict=True):
+        decision = twin.decide(0.4 * x[np.newaxis], None)
+        twin.learn({decision.id - 1: float(y)})
+    shown = said["bandits"][1]["theta"]
+    assert shown == pytest.approx(twin.state.theta[: len(shown)], abs=1e-4)
+
+
+def dense_rows(learner):
+    return dense(rows_between(learner.history, 0, learner.n_decided), learner.dim)
+
+
+def test_vectors_without_features_are_shrunk_to_the_longest_of_the_log(tmp_path, ask):
+    spec = Spec.of(2, Bernoulli(), AdaptiveThompson(), features=vectors_in({"a": 1, "b": 1}))
+    played(tmp_path / "a.db", spec, [Ask()] * 6, {"x": [3.0, 4.0], "y": [0.0, 1.0]})
+    _, said = ask("replay", f"sqlite:///{tmp_path}/a.db", "--policy", "delayed-ofu-glm:m1=1")
+    assert (said["compared"], said["vectors_shrunk_by"]) == (6, 0.2)
+    _, same = ask("replay", f"sqlite:///{tmp_path}/a.db", "--policy", "adaptive-thompson")
+    assert (same["compared"], same["vectors_shrunk_by"]) == (6, 1.0)
+    assert same["bandits"][0]["digest"] == same["bandits"][1]["digest"]
+
+
+def test_no_row_of_tags_is_longer_than_longest():
+    features = Features(categorical=["ad"], tags=["likes"], interactions=[("ad", "likes")])
+    rows = [{"ad": "a", "likes": ["sea", "snow", "wind"]}, {"ad": "b", "likes": []}]
+    free = features.fit(rows).unbounded()
+    assert np.linalg.norm(free.transform(rows), axis=1).max() == pytest.approx(free.longest)
+    assert free.longest == pytest.approx(math.sqrt(1 + 3 + 3 + 1))

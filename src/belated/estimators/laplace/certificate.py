@@ -15,7 +15,9 @@ mode by
     ||theta - mode|| <= -log(1 - k e) / k     if k e < 1, in the norm of the Hessian at theta
 
 (F. Bach: Self-concordant analysis for logistic regression. EJS 2010). The prior is
-in H and in F alike, so it adds nothing. Rounding is not covered.
+in H and in F alike, so it adds nothing. Rounding is not covered. With silent rows all of this holds
+while x'theta stays below ``RARE`` for each of them, from center to the mode; elsewhere no
+distance is certified (``silence.py``).
 """
 
 import math
@@ -25,14 +27,26 @@ import numpy as np
 
 from belated.core.jit import allocating_kernel, kernel
 from belated.core.types import Vector
-from belated.estimators.laplace.fit import PASSED, RENEWED, VARIANCE, Laplace, far
+from belated.estimators.laplace.fit import (
+    HIGHEST,
+    NARROW,
+    PASSED,
+    RENEWED,
+    SILENT,
+    VARIANCE,
+    Laplace,
+    far,
+)
 from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
-from belated.model.protocols import refit, self_concordance
+from belated.model.protocols import RARE, refit, remake, self_concordance
 from belated.model.state import ERROR, OBSERVED, SLACK, State
 
 RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
 EARLY_GROWTH = 1.02  # the same where the center is so far off that steps would be cut short
 UNCERTAIN_GROWTH = 1.1  # the same where it is so far off that nothing is certified
+# A new center costs as much as taking in one reward per feature or per reward known, whichever is
+# less. Where it is dear and nothing is certified, there must be new rewards for half of that.
+DEAR_SHARE = 2
 MOST_PASSES = 3  # in one refit
 # A pass reads all rewards and the whole covariance: it is worth while when one reward in so many is
 # new, and when there are as many new rewards as it has features, divided by the same number.
@@ -72,6 +86,11 @@ def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     _refit_with_room(estimator, family, state, history)
 
 
+@remake.case(Laplace)
+def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None:
+    renew(estimator, family, state, history)
+
+
 @allocating_kernel
 def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     fit, n = state.fit, state.counts[OBSERVED]
@@ -88,11 +107,25 @@ def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any
             error, _ = _land(family, state, peaks, origin)
             if error <= estimator.tol or 0.5 * before <= error < math.inf:
                 break
-    if error == math.inf and _has_grown(state, UNCERTAIN_GROWTH):
+    dear = (min(n, state.theta.shape[0]) - NARROW) // DEAR_SHARE
+    pays = n - fit.scalars[RENEWED] >= dear
+    if error == math.inf and pays and _has_grown(state, UNCERTAIN_GROWTH):
         renew(estimator, family, state, history)
         error, _ = _land(family, state, peaks, origin)
-    state.scalars[ERROR] = error
+    state.scalars[ERROR] = error if _is_rare(state, error, peaks) else math.inf
     state.scalars[SLACK] = math.nan  # no matrix W is kept
+
+
+@kernel
+def _is_rare(state: State, error: float, peaks: Vector) -> bool:
+    """Return whether x'theta is below ``RARE`` for silent rows, on the way to the mode, too."""
+    fit = state.fit
+    if fit.scalars[SILENT] == 0.0 or error == math.inf:
+        return True
+    off = max(far(fit, state.theta, fit.center, peaks), far(fit, fit.ref, fit.center, peaks))
+    # the error is in the norm of the Hessian at theta, which is at least e^-off of that at center
+    rest = math.sqrt(fit.scalars[VARIANCE] * math.exp(min(off, 700.0))) * error
+    return fit.scalars[HIGHEST] + off + rest <= RARE
 
 
 @kernel

@@ -2,9 +2,11 @@
 
 The prior is theta_j ~ N(0, 1 / precision of its group). With phi the dispersion, the mode minimises
 
-    F(theta) = sum over returned rounds of [b(x'theta) - y x'theta] / phi
-               + sum over features of precision_j theta_j^2 / 2.
+    F(theta) = sum over returned rounds of w [b(x'theta) - y x'theta] / phi
+               + sum over features of precision_j theta_j^2 / 2,
 
+w the weight of a round, 1 where nothing is forgotten. Open rounds, too, have terms if their silence
+says something (``silence.py``).
 Two points are kept. ``center`` is where the Hessian is taken, over *all* returned rewards: S is
 its inverse. ``ref`` is where the gradient is known, over all returned rewards, too. The mode is
 taken to be ref + step with step = -S gradient, Newton's step from ref with the Hessian at center. A
@@ -30,13 +32,14 @@ import numpy as np
 from belated.core.jit import inlined_kernel, kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
-from belated.model.state import State
+from belated.model.state import State, end_silence, silence_of, weight_of
 from belated.numerics.sparse import entry, n_entries
-from belated.numerics.symmetric import add_column, subtract_squares
+from belated.numerics.symmetric import subtract_squares
 
 # slots of LaplaceFit.scalars
-WAITING, DISPERSION, VARIANCE, RENEWED, PASSED, UNIT = 0, 1, 2, 3, 4, 5
+WAITING, DISPERSION, VARIANCE, RENEWED, PASSED, UNIT, SILENT, HIGHEST = 0, 1, 2, 3, 4, 5, 6, 7
 BLOCK = 64  # terms that wait, where the matrix is too large for the cache
 NARROW = 256  # features up to which each term is taken in at once
 
@@ -76,6 +79,11 @@ class Laplace(NamedTuple):
         return True
 
     @property
+    def hears_silence(self) -> bool:
+        """True: open decisions have terms, too."""
+        return True
+
+    @property
     def unit(self) -> float:
         """The unit of the prior's standard deviations before any reward: the known noise."""
         return math.sqrt(self.dispersion)
@@ -96,7 +104,7 @@ class Laplace(NamedTuple):
             precision=np.full(1, precision),
             learnt=np.ones(1),
             longest=np.zeros(1),
-            scalars=np.array([0.0, self.dispersion, 0.0, 0.0, 0.0, self.unit]),
+            scalars=np.array([0.0, self.dispersion, 0.0, 0.0, 0.0, self.unit, 0.0, 0.0]),
             place=np.zeros(dim, np.int32),
         )
 
@@ -125,9 +133,10 @@ class LaplaceFit(NamedTuple):
     group: Integers  # (d,) the group of each feature
     precision: Vector  # (G,) of the prior, one for each group
     learnt: Vector  # (G,) 1 where it is learnt, 0 for the constant
-    longest: Vector  # (G,) largest sum of |x_j| over the features of a group, of returned rows
-    # (6,) terms that wait, dispersion, largest x'S x of returned rows, rewards when center and when
-    # ref last moved, the unit of the prior's standard deviations
+    longest: Vector  # (G,) largest sum of |x_j| over the features of a group, of rows that count
+    # (8,) terms that wait, dispersion, largest x'S x of rows that count, rewards when center and
+    # when ref last moved, the unit of the prior's standard deviations, rows whose silence counts,
+    # largest x'center of those when center last moved
     scalars: Vector
     place: Integers  # (d,) scratch: zeros
 
@@ -144,13 +153,26 @@ def inner(rows: Any, row: int, vector: Vector) -> float:
 
 @kernel
 def covariance_times(fit: LaplaceFit, rows: Any, row: int, out: Vector) -> None:
-    """``out`` becomes S x, the terms that wait included, for a row x."""
+    """``out`` becomes S x, the terms that wait included, for a row x.
+
+    Only the upper half of S is there. What is above the diagonal is read row by row, for all
+    entries of x at once: down one column after the other, every number would be in another page of
+    memory.
+    """
+    S = fit.S
     for i in range(out.shape[0]):
-        out[i] = 0.0
+        total = 0.0
+        for k in range(n_entries(rows, row)):
+            j, value = entry(rows, row, k)
+            if j > i:
+                total += value * S[i, j]
+        out[i] = total
     for k in range(n_entries(rows, row)):
         j, value = entry(rows, row, k)
         if value != 0.0:
-            add_column(fit.S, j, value, out)
+            half, rest = S[j, j:], out[j:]
+            for i in range(half.shape[0]):
+                rest[i] += value * half[i]
     for t in range(int(fit.scalars[WAITING])):
         term = fit.terms[t]
         weight = -fit.scales[t] * inner(rows, row, term)
@@ -204,7 +226,7 @@ def add_square(fit: LaplaceFit, rows: Any, row: int, weight: float) -> tuple[int
 
 @kernel
 def note_length(fit: LaplaceFit, rows: Any, row: int) -> None:
-    """Notes how long the parts of a returned row are, group by group."""
+    """Notes how long the parts of a row that counts are, group by group."""
     longest, group = fit.longest, fit.group
     for k in range(n_entries(rows, row)):
         j, value = entry(rows, row, k)
@@ -224,8 +246,15 @@ def _take_in_row(
     fit = state.fit
     phi = fit.scalars[DISPERSION]
     note_length(fit, history, row)
-    weight = derivatives(family, inner(history, row, fit.center))[1] / phi
-    residual = (derivatives(family, inner(history, row, fit.ref))[0] - y) / phi
+    own = weight_of(history, row)
+    weight = own * (derivatives(family, inner(history, row, fit.center))[1] / phi)
+    residual = own * ((derivatives(family, inner(history, row, fit.ref))[0] - y) / phi)
+    due = silence_of(history, row)
+    if due > 0.0:  # the row counted before: its reward takes the place of its silence
+        weight -= own * (silent_weight(family, inner(history, row, fit.center), due) / phi)
+        residual -= own * (silent_pull(family, inner(history, row, fit.ref), due) / phi)
+        end_silence(history, row)
+        fit.scalars[SILENT] -= 1.0
     for k in range(n_entries(history, row)):
         j, value = entry(history, row, k)
         fit.gradient[j] += residual * value
@@ -242,7 +271,7 @@ def _revise_row(
     estimator: Laplace, family: Any, state: State, history: Any, row: int, old: float, new: float
 ) -> None:
     fit = state.fit
-    change = (new - old) / fit.scalars[DISPERSION]
+    change = weight_of(history, row) * ((new - old) / fit.scalars[DISPERSION])
     for k in range(n_entries(history, row)):
         j, value = entry(history, row, k)
         fit.gradient[j] -= change * value
@@ -254,7 +283,7 @@ def _revise_row(
 
 @kernel
 def far(fit: LaplaceFit, a: Vector, b: Vector, peaks: Vector) -> float:
-    """Returns a bound on |x'(a - b)| for all returned rows x, from the peak in each group."""
+    """Returns a bound on |x'(a - b)| for all rows x that count, from the peak in each group."""
     total = 0.0
     for g in range(peaks.shape[0]):
         peaks[g] = 0.0

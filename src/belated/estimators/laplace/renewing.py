@@ -24,8 +24,10 @@ import numpy as np
 from belated.core.jit import allocating_kernel, kernel
 from belated.estimators.laplace.fit import (
     DISPERSION,
+    HIGHEST,
     PASSED,
     RENEWED,
+    SILENT,
     UNIT,
     VARIANCE,
     WAITING,
@@ -34,12 +36,24 @@ from belated.estimators.laplace.fit import (
     add_square,
     far,
     inner,
+    note_length,
     take_terms,
     variance_of,
 )
+from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, refit_exactly, self_concordance
-from belated.model.state import DECIDED, OBSERVED, PASSES, ROWS, State
+from belated.model.state import (
+    DECIDED,
+    OBSERVED,
+    PASSES,
+    ROWS,
+    State,
+    counts_for,
+    silence_of,
+    weight_of,
+)
 from belated.numerics.linalg import copy
+from belated.numerics.lowered.products import dot
 from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import invert, multiply
 
@@ -52,18 +66,23 @@ LEAST_PRECISION, MOST_PRECISION = 1e-6, 1e12  # of a prior, in its unit
 
 @kernel
 def gradient_at_ref(family: Any, state: State, history: Any) -> None:
-    """Computes the gradient at ``ref`` from all returned rewards: a pass over the data."""
+    """Computes the gradient at ``ref`` from all rows that count: a pass over the data."""
     fit = state.fit
     phi, gradient, ref = fit.scalars[DISPERSION], fit.gradient, fit.ref
     for j in range(ref.shape[0]):
         gradient[j] = fit.precision[fit.group[j]] * ref[j]
     for row in range(state.counts[DECIDED]):
-        y = history.y[row]
-        if y == y:  # returned
-            residual = (derivatives(family, inner(history, row, ref))[0] - y) / phi
-            for k in range(n_entries(history, row)):
-                j, value = entry(history, row, k)
-                gradient[j] += residual * value
+        due, pull = silence_of(history, row), 0.0
+        if counts_for(history, row):
+            pull = derivatives(family, inner(history, row, ref))[0] - history.y[row]
+        elif due > 0.0:
+            pull = silent_pull(family, inner(history, row, ref), due)
+        else:
+            continue
+        residual = weight_of(history, row) * (pull / phi)
+        for k in range(n_entries(history, row)):
+            j, value = entry(history, row, k)
+            gradient[j] += residual * value
     state.counts[PASSES] += 1
     state.counts[ROWS] += state.counts[OBSERVED]
     fit.scalars[PASSED] = state.counts[OBSERVED]
@@ -71,16 +90,21 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
 
 @kernel
 def step_from_ref(fit: LaplaceFit) -> None:
-    """``step = -S gradient``; no term may wait."""
-    multiply(fit.S, fit.gradient, fit.step)
-    for i in range(fit.step.shape[0]):
-        fit.step[i] = -fit.step[i]
+    """``step = -S gradient``, the terms that wait included."""
+    gradient, step = fit.gradient, fit.step
+    multiply(fit.S, gradient, step)
+    for i in range(step.shape[0]):
+        step[i] = -step[i]
+    for t in range(int(fit.scalars[WAITING])):
+        term = fit.terms[t]
+        weight = fit.scales[t] * dot(term, gradient)
+        for i in range(step.shape[0]):
+            step[i] += weight * term[i]
 
 
 @kernel
 def move_ref(family: Any, state: State, history: Any) -> None:
     """Moves ``ref`` to the present estimate, and takes Newton's step from there."""
-    take_terms(state.fit)
     copy(state.theta, state.fit.ref)
     gradient_at_ref(family, state, history)
     step_from_ref(state.fit)
@@ -88,11 +112,11 @@ def move_ref(family: Any, state: State, history: Any) -> None:
 
 @kernel
 def _invert_hessian(family: Any, state: State, history: Any) -> None:
-    """Computes S at ``center`` from all returned rewards."""
+    """Computes S at ``center`` from all rows that count."""
     fit = state.fit
     S, center, phi = fit.S, fit.center, fit.scalars[DISPERSION]
-    d, n = center.shape[0], state.counts[OBSERVED]
-    few = 2 * n < d  # then taking in one reward after the other is cheaper than an inverse
+    d, n = center.shape[0], state.counts[OBSERVED] + fit.scalars[SILENT]
+    few = 2 * n < d  # then taking in one row after the other is cheaper than an inverse
     fit.scalars[WAITING] = 0.0
     for i in range(d):
         precision, row = fit.precision[fit.group[i]], S[i, i:]
@@ -100,12 +124,18 @@ def _invert_hessian(family: Any, state: State, history: Any) -> None:
             row[j] = 0.0
         row[0] = 1.0 / precision if few else precision
     for row in range(state.counts[DECIDED]):
-        if history.y[row] == history.y[row]:
-            weight = derivatives(family, inner(history, row, center))[1] / phi
-            if few:
-                add_square(fit, history, row, weight)
-            else:
-                _add_to_hessian(S, history, row, weight)
+        due, slope = silence_of(history, row), 0.0
+        if counts_for(history, row):
+            slope = derivatives(family, inner(history, row, center))[1]
+        elif due > 0.0:
+            slope = silent_weight(family, inner(history, row, center), due)
+        else:
+            continue
+        weight = weight_of(history, row) * (slope / phi)
+        if few:
+            add_square(fit, history, row, weight)
+        else:
+            _add_to_hessian(S, history, row, weight)
     if few:
         take_terms(fit)
     else:
@@ -124,13 +154,26 @@ def _add_to_hessian(H: Any, history: Any, row: int, weight: float) -> None:
 
 
 @kernel
-def _largest_variance(fit: LaplaceFit, history: Any, n: int) -> float:
-    """Returns the largest x'S x of returned rows."""
-    largest = 0.0
+def _note_extremes(fit: LaplaceFit, history: Any, n: int) -> None:
+    """Notes the largest x'S x of rows that count, and the largest x'center of silent ones."""
+    variance, highest = 0.0, -math.inf
     for row in range(n):
-        if history.y[row] == history.y[row]:
-            largest = max(largest, variance_of(fit, history, row))
-    return largest
+        silent = silence_of(history, row) > 0.0
+        if silent:
+            highest = max(highest, inner(history, row, fit.center))
+        if silent or counts_for(history, row):
+            variance = max(variance, variance_of(fit, history, row))
+    fit.scalars[VARIANCE], fit.scalars[HIGHEST] = variance, highest
+
+
+@kernel
+def _note_silent(fit: LaplaceFit, history: Any, n: int) -> None:
+    """Counts silent rows, and notes how long their parts are, group by group."""
+    fit.scalars[SILENT] = 0.0
+    for row in range(n):
+        if silence_of(history, row) > 0.0:
+            fit.scalars[SILENT] += 1.0
+            note_length(fit, history, row)
 
 
 @allocating_kernel
@@ -169,16 +212,17 @@ def _learn_dispersion(
     estimator: Laplace, family: Any, state: State, history: Any, determined: float
 ) -> None:
     """Learns phi from the residuals, and the unit of the prior from the spread of the rewards."""
-    fit, n, total, square, residuals = state.fit, 0, 0.0, 0.0, 0.0
+    fit, n, total, square, residuals = state.fit, 0.0, 0.0, 0.0, 0.0  # n: the sum of weights
     for row in range(state.counts[DECIDED]):
-        y = history.y[row]
-        if y == y:
-            n += 1
+        if counts_for(history, row):
+            y, weight = history.y[row], weight_of(history, row)
+            n += weight
             change = y - total
-            total += change / n  # Welford's mean
-            square += change * (y - total)
-            residuals += (y - derivatives(family, inner(history, row, state.theta))[0]) ** 2
-    if n < 2 or square <= 0.0:
+            total += weight * (change / n)  # Welford's mean
+            square += weight * (change * (y - total))
+            error = y - derivatives(family, inner(history, row, state.theta))[0]
+            residuals += weight * error**2
+    if n < 2.0 or square <= 0.0:
         return
     spread = square / (n - 1.0)
     fit.scalars[UNIT] = math.sqrt(spread)
@@ -200,9 +244,10 @@ def renew(estimator: Laplace, family: Any, state: State, history: Any) -> None:
 def settle(family: Any, state: State, history: Any, close: float) -> None:
     """Moves center and ref to the mode by damped steps of Newton's, until one is short enough.
 
-    The length of a step is a bound on M x'step over returned rows x.
+    The length of a step is a bound on M x'step over rows x that count.
     """
     fit = state.fit
+    _note_silent(fit, history, state.counts[DECIDED])
     peaks, origin = np.empty(fit.precision.shape[0]), np.zeros(state.theta.shape[0])
     before = math.inf
     for _ in range(MOST_CENTERS):
@@ -219,7 +264,7 @@ def settle(family: Any, state: State, history: Any, close: float) -> None:
         if length <= close or (length < 1e-6 and length >= before):  # else rounding decides
             break
         before = length
-    fit.scalars[VARIANCE] = _largest_variance(fit, history, state.counts[DECIDED])
+    _note_extremes(fit, history, state.counts[DECIDED])
     fit.scalars[RENEWED] = state.counts[OBSERVED]
 
 

@@ -15,7 +15,8 @@ mu'''(z + v h) over [0, 1], and ``|mu'''(z + v h)| <= N mu'(z + v h) <= N e^{M v
 The gap is T3[step, step] - T3[anchor, anchor] = T3[step - anchor, step + anchor], bounded by |mu''|
 <= M mu' and Cauchy-Schwarz. r is the residual of the model's optimality condition, rounding of the
 solve included: its gradient plus, on the ball, the multiplier times theta (add the variational
-inequalities of the two minimisers). lmin is a lower bound on the eigenvalues of H: the larger of
+inequalities of the two minimisers). Weights of the rewards are in H as they are in F, so that they
+change none of these bounds. lmin is a lower bound on the eigenvalues of H: the larger of
 rho and the inverse of an upper bound on those of H^-1. It may be a little stale, because H only
 grows between passes. The one error not covered is rounding in the sums behind gradient and Hessian.
 """
@@ -49,7 +50,18 @@ from belated.estimators.newton.fit import (
 )
 from belated.estimators.newton.sphere import minimise_quadratic
 from belated.model.protocols import concordance, cumulant, refit, refit_exactly, self_concordance
-from belated.model.state import DECIDED, ERROR, OBSERVED, PASSES, ROWS, SLACK, History, State
+from belated.model.state import (
+    DECIDED,
+    ERROR,
+    OBSERVED,
+    PASSES,
+    ROWS,
+    SLACK,
+    History,
+    State,
+    counts_for,
+    weight_of,
+)
 from belated.numerics.linalg import copy
 from belated.numerics.lowered.products import dot, inner_products, matvec, quadratic
 
@@ -150,10 +162,9 @@ def _objective(
     """Returns F(theta)."""
     total = 0.5 * estimator.lam * estimator.kappa * dot(theta, theta)
     for row in range(n):
-        y = history.y[row]
-        if y == y:
+        if counts_for(history, row):
             z = dot(history.x[row], theta)
-            total += cumulant(family, z) - y * z
+            total += weight_of(history, row) * (cumulant(family, z) - history.y[row] * z)
     return total
 
 

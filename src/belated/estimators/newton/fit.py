@@ -3,8 +3,9 @@
 The exact penalised MLE of a generalised linear model, without recomputing it. The estimate
 minimises, over all theta or over a ball of radius m1,
 
-    F(theta) = sum over returned rounds of [b(x'theta) - y x'theta] + (rho / 2) ||theta||^2.
+    F(theta) = sum over returned rounds of w [b(x'theta) - y x'theta] + (rho / 2) ||theta||^2,
 
+w the weight of a round, 1 where nothing is forgotten.
 A reference point ``ref`` is kept together with the gradient, the Hessian and, for order 3, the
 third derivative of F there, over *all* returned rewards; a new reward changes each by a rank-one
 term. The estimate is ``ref + step``, the minimiser of a model of F (``sphere.py``),
@@ -24,8 +25,26 @@ import numpy as np
 
 from belated.core.jit import allocating_kernel, inlined_kernel, kernel
 from belated.core.types import Matrix, Vector
-from belated.model.protocols import derivatives, factor_precision, revise, take_in
-from belated.model.state import OBSERVED, REFACTOR_EVERY, History, State
+from belated.model.protocols import (
+    derivatives,
+    factor_precision,
+    remake,
+    revise,
+    revise_row,
+    take_in,
+    take_in_row,
+)
+from belated.model.state import (
+    DECIDED,
+    OBSERVED,
+    PASSES,
+    REFACTOR_EVERY,
+    ROWS,
+    History,
+    State,
+    counts_for,
+    weight_of,
+)
 from belated.numerics.linalg import (
     LARGE_UPDATE,
     cholesky,
@@ -136,13 +155,19 @@ def invert(fit: NewtonFit) -> None:
 
 @inlined_kernel
 def _sum_up(
-    estimator: LazyNewton, family: Any, fit: NewtonFit, x: Vector, y: float
+    estimator: LazyNewton, family: Any, fit: NewtonFit, x: Vector, y: float, weight: float
 ) -> tuple[float, float]:
-    """Adds a reward to the gradient, for order 3 to those that wait; returns mu', mu'' at ref."""
+    """Adds a reward to the gradient, for order 3 to those that wait.
+
+    Returns mu' and mu'' at ref, times the weight.
+    """
     mu, slope, bend = derivatives(family, dot(x, fit.ref))
+    pull = weight * (mu - y)
     for i in range(x.shape[0]):
-        fit.gradient[i] += (mu - y) * x[i]
+        fit.gradient[i] += pull * x[i]
     fit.scalars[LEAST_SLOPE] = min(fit.scalars[LEAST_SLOPE], slope)
+    slope *= weight
+    bend *= weight
     if estimator.order == 3:
         waiting = int(fit.scalars[WAITING])
         copy(x, fit.waiting[waiting])
@@ -153,8 +178,23 @@ def _sum_up(
 
 @take_in.case(LazyNewton)
 def _take_in(estimator: LazyNewton, family: Any, state: State, x: Vector, y: float) -> None:
+    _take_in_weighted(estimator, family, state, x, y, 1.0)
+
+
+@take_in_row.case(LazyNewton)
+def _take_in_row(
+    estimator: LazyNewton, family: Any, state: State, history: History, row: int, y: float
+) -> None:
+    weight = weight_of(history, row)
+    _take_in_weighted(estimator, family, state, history.x[row], y, weight)
+
+
+@inlined_kernel
+def _take_in_weighted(
+    estimator: LazyNewton, family: Any, state: State, x: Vector, y: float, weight: float
+) -> None:
     fit = state.fit
-    slope, bend = _sum_up(estimator, family, fit, x, y)
+    slope, bend = _sum_up(estimator, family, fit, x, y, weight)
     fit.scalars[LONGEST] = max(fit.scalars[LONGEST], math.sqrt(dot(x, x)))
     if estimator.order == 3:
         z = dot(x, fit.anchor)
@@ -177,6 +217,27 @@ def _revise(
 ) -> None:
     for i in range(x.shape[0]):  # nothing else of F depends on the rewards
         state.fit.gradient[i] -= (new - old) * x[i]
+
+
+@revise_row.case(LazyNewton)
+def _revise_row(
+    estimator: LazyNewton,
+    family: Any,
+    state: State,
+    history: History,
+    row: int,
+    old: float,
+    new: float,
+) -> None:
+    revise(estimator, family, state, history.x[row], 0.0, weight_of(history, row) * (new - old))
+
+
+@remake.case(LazyNewton)
+def _remake(estimator: LazyNewton, family: Any, state: State, history: History) -> None:
+    copy(state.theta, state.fit.ref)
+    pass_over_data(estimator, family, state.fit, history, state.counts[DECIDED])
+    state.counts[PASSES] += 1
+    state.counts[ROWS] += state.counts[OBSERVED]
 
 
 @allocating_kernel
@@ -206,9 +267,9 @@ def _sum_over_data(
 ) -> None:
     """Adds all returned rewards to gradient, Hessian and T3; for T3 some may wait."""
     for row in range(n):
-        x, y = history.x[row], history.y[row]
-        if y == y:  # returned
-            slope, _ = _sum_up(estimator, family, fit, x, y)
+        if counts_for(history, row):
+            x, y = history.x[row], history.y[row]
+            slope, _ = _sum_up(estimator, family, fit, x, y, weight_of(history, row))
             if estimator.order == 2:
                 add_outer(fit.H, slope, x)
                 continue

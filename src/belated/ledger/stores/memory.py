@@ -32,8 +32,7 @@ class MemoryLedger(Ledger):
         known = Known()
         for id in mentioned(drafts):
             for event in self.story(id):
-                window = event.due, event.closes
-                known.add(id, event.kind, event.bandit, event.time, *window, event.value)
+                known.add_event(event)
             if id in self._parked:
                 known.parked[id] = self._parked[id]
         for draft in drafts:

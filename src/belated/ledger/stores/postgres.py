@@ -39,19 +39,24 @@ from belated.ledger.stores.postgres_upkeep import blank_old, drop_parked, proble
 from belated.ledger.upkeep import Retained, erasure
 
 TRIES = 10  # to settle a batch while others write about the same decisions
-_COLUMNS: LiteralString = "tx, seq, kind, bandit, id, time, value, due, body, received, closes"
+_COLUMNS: LiteralString = (
+    "tx, seq, kind, bandit, id, time, value, due, body, received, closes, combine"
+)
 _DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds decisions
 _KINDS = list(Kind)
 
-# Commits share a lock that parking and forgetting hold alone: otherwise a reward could be parked
-# while its decision is being written, or arrive while its decision is being erased.
+# Commits share a lock that parking, combining and forgetting hold alone: otherwise a reward could
+# be parked while its decision is being written, be combined with too few of the others, or arrive
+# while its decision is being erased.
 _SHARE = "select pg_advisory_xact_lock_shared('events'::regclass::oid::bigint)"
 _ALONE = "select pg_advisory_xact_lock('events'::regclass::oid::bigint)"
 _FACTS = """
-    select id, kind, bandit, time, due, closes, value from events
+    select id, kind, bandit, time, due, closes, value, received, combine,
+        case kind when 0 then null else body end
+    from events
     where id = any(%b::bytea[]) and id <> '' order by tx, seq
 """
-_PARKED = "select id, time, value, received from parked where id = any(%b::bytea[])"
+_PARKED = "select * from parked where id = any(%b::bytea[])"
 _REQUESTS: LiteralString = f"""
     select r.bandit, request, digest, {_COLUMNS.replace("bandit, id", "e.bandit, e.id")}
     from unnest(%b::text[], %b::text[]) as asked (bandit, request)
@@ -61,12 +66,13 @@ _REQUESTS: LiteralString = f"""
 _INSERT: LiteralString = f"""
     insert into events ({_COLUMNS})
     select log.tx + 1 + batch, log.seq + place, kind, bandit, id, time, value, due, body,
-        received, closes
+        received, closes, combine
     from end_of_log() as log, unnest(
         %b::bigint[], %b::smallint[], %b::text[], %b::bytea[],
-        %b::bigint[], %b::float8[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[]
+        %b::bigint[], %b::float8[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[],
+        %b::text[]
     ) with ordinality as new (
-        batch, kind, bandit, id, time, value, due, body, received, closes, place
+        batch, kind, bandit, id, time, value, due, body, received, closes, combine, place
     )
 """
 _FOLLOW: LiteralString = f"""
@@ -111,7 +117,8 @@ class PostgresLedger(Ledger):
                         settle(part, known, batch, repeat(0), self.park_for, follower)
                         for batch, part in enumerate(batches)
                     ]
-                    if lock == _ALONE or not any(part.park for part in parts):
+                    alone = any(part.park or part.combined for part in parts)
+                    if lock == _ALONE or not alone:
                         with db.pipeline():
                             self._write(db, parts)
                             db.execute("commit")
@@ -165,7 +172,7 @@ class PostgresLedger(Ledger):
         )
         insert(
             "insert into parked select * from unnest("
-            "%b::bytea[], %b::bigint[], %b::float8[], %b::bigint[])",
+            "%b::bytea[], %b::bigint[], %b::float8[], %b::bigint[], %b::text[])",
             chain.from_iterable(part.park for part in parts),
         )
         unpark = list(chain.from_iterable(part.unpark for part in parts))
@@ -210,7 +217,7 @@ class PostgresLedger(Ledger):
             )
             db.execute(
                 "update events set id = '', value = null, due = null, body = '', received = null, "
-                "closes = null where id = any(%b::bytea[]) and id <> ''",
+                "closes = null, combine = null where id = any(%b::bytea[]) and id <> ''",
                 [ids],
             )
             db.execute("delete from subjects where bandit = %s and subject = %s", [bandit, subject])

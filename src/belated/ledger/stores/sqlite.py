@@ -36,18 +36,19 @@ BUSY_MS = 10_000  # wait this long for another process to finish writing
 LONGEST_TAIL = 100_000
 RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
 TOGETHER = 64  # rows of one statement: faster than one by one
-_COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body, received, closes"
+_COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body, received, closes, combine"
 _KINDS = list(Kind)
-_ROW = "(?,?,?,?,?,?,?,?,?,?,?)"
+_ROW = "(?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERT = f"insert into events ({_COLUMNS}) values {_ROW}"
 _INSERT_TOGETHER = _INSERT + f", {_ROW}" * (TOGETHER - 1)
 # cross join: each id is looked up, whatever the planner thinks of the sizes
-_FACTS = """select e.id, e.kind, e.bandit, e.time, e.due, e.closes, e.value
+_FACTS = """select e.id, e.kind, e.bandit, e.time, e.due, e.closes, e.value, e.received, e.combine,
+        case e.kind when 0 then null else e.body end
     from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
 _NEWEST = """select max(
     coalesce((select max(id) from events), x''), coalesce((select max(id) from parked), x''))"""
 _ERASE = """update events set id = x'', value = null, due = null, body = x'', received = null,
-    closes = null where id = ?"""
+    closes = null, combine = null where id = ?"""
 _PARKED = "select p.* from carray(?) as given cross join parked as p on p.id = given.value"
 
 
@@ -147,7 +148,7 @@ class SQLiteLedger(Ledger):
         if settled.subjects:
             write("insert into subjects values (?,?,?)", settled.subjects)
         if settled.park:
-            write("insert into parked values (?,?,?,?)", settled.park)
+            write("insert into parked values (?,?,?,?,?)", settled.park)
         if settled.unpark:
             write("delete from parked where id = ?", [(id,) for id in settled.unpark])
 

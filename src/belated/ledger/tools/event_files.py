@@ -21,7 +21,7 @@ from belated.ledger.tools.progress import Share
 from belated.ledger.tools.tables import part_read
 
 FORMAT, VERSION = "belated-events", 2
-READABLE = (1, 2)  # version 1, of belated 0.1, has neither ``received`` nor ``closes``
+READABLE = (1, 2)  # version 1, of belated 0.1, has no fields after ``digest``
 SUFFIXES = (".jsonl", ".parquet")
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 _NAMES = [kind.name.lower() for kind in Kind]
@@ -42,6 +42,7 @@ class EventRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False
     digest: bytes | None = None
     received: int | None = None
     closes: int | None = None
+    combine: str | None = None
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +78,7 @@ def event_of(row: EventRow) -> Event:
     if id is None:
         raise wrong("id", row.id, "the id of a decision, or nothing")
     kind = _KINDS[row.kind]
-    about = row.time, row.value, row.due, row.body, row.received, row.closes
+    about = row.time, row.value, row.due, row.body, row.received, row.closes, row.combine
     return Event(row.tx, row.seq, kind, row.bandit, id, *about)
 
 
@@ -177,6 +178,7 @@ def _schema() -> Any:
         "digest": pa.binary(),
         "received": pa.int64(),
         "closes": pa.int64(),
+        "combine": pa.string(),
     }
     return pa.schema(types.items(), {FORMAT: str(VERSION)})
 

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from belated.ledger import Ledger, LedgerError
 from belated.ledger.events import START, Decided, Draft, Event, Kind, Outcome
 from belated.ledger.replica import system_clock
-from belated.ledger.rules import WRITTEN
+from belated.ledger.rules import WRITTEN, handed_in
 from belated.ledger.tools.event_files import DamagedFileError, EventRow, event_of, read_events
 from belated.ledger.tools.invariants import Rules
 from belated.ledger.tools.progress import Share, progress
@@ -122,12 +122,12 @@ def _event(path: Path, line: int, row: EventRow) -> Event:
 
 
 def _draft(event: Event, digest: bytes | None) -> Draft:
-    _, _, kind, bandit, id, time, value, due, body, received, closes = astuple(event)
+    if event.id and event.kind in (Kind.REWARDED, Kind.REVISED):
+        return handed_in(event)
+    _, _, kind, bandit, id, time, value, due, body, *later = astuple(event)
     request = subject = ""
     if kind == Kind.DECIDED and id:
         decided = _decided.decode(body)
         subject = decided.subject
         request = "" if digest is None else decided.request
-    return Draft(
-        kind, bandit, id, time, value, due, body, request, digest or b"", subject, received, closes
-    )
+    return Draft(kind, bandit, id, time, value, due, body, request, digest or b"", subject, *later)

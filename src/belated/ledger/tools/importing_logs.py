@@ -1,11 +1,14 @@
 """Somebody else's log into a bandit: decisions, and rewards at the time they came."""
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+
+import msgspec
 
 from belated.core.events import Status
 from belated.ledger import Ledger
@@ -21,6 +24,9 @@ from belated.ledger.tools.writing import without_collector, written_behind
 
 BATCH = 5000  # rows at a time, and drafts in a transaction
 SHOWN = 20  # bad rows that are shown
+ROOM = 1_000_000_000  # bytes for checked rows: beyond, the file is read and translated again
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[Imported]).decode
 
 
 class Options(NamedTuple):
@@ -60,22 +66,28 @@ def import_log(ledger: Ledger, path: Path, mapping: Mapping, options: Options) -
     name = only_bandit(bandits, options.bandit)
     translator = Translator(name, bandits[name], mapping, system_clock())
     share = Share()
-    with progress("checking rows", share=share) as told, without_collector():
-        ok, refusal = _check_log(file, translator, told, share)
-    zeros = _zeros(translator)  # counted now, because the file is read again to be written
-    report: dict[str, Any] = {
-        "bandit": name,
-        "rows_ok": ok,
-        "rows_bad": refusal.bad,
-        "bad_rows": refusal.described("row" if file.format == "parquet" else "line"),
-        f"bad_rows{NOT_SHOWN}": refusal.bad - len(refusal.rows),
-        **zeros,
-    }
-    if options.dry_run or (refusal.bad and not options.skip_bad):
-        return report | {"written": False}
-    with progress("importing rows", share=share) as told, without_collector():
-        counts = _write_log(ledger, file, translator, told, share)
-    return report | {"written": True, **counts}
+    with tempfile.TemporaryFile() as room:
+        checked = Checked(room)
+        with progress("checking rows", share=share) as told, without_collector():
+            ok, refusal = _check_log(file, translator, told, share, checked)
+        zeros = _zeros(translator)  # counted now, because the file may be read again to be written
+        report: dict[str, Any] = {
+            "bandit": name,
+            "rows_ok": ok,
+            "rows_bad": refusal.bad,
+            "bad_rows": refusal.described("row" if file.format == "parquet" else "line"),
+            f"bad_rows{NOT_SHOWN}": refusal.bad - len(refusal.rows),
+            **zeros,
+        }
+        if options.dry_run or (refusal.bad and not options.skip_bad):
+            return report | {"written": False}
+        with progress("importing rows", share=share) as told, without_collector():
+            if checked.is_complete:
+                chunks = checked.chunks(told, share)
+            else:
+                chunks = (imported for imported, _ in file.chunks(translator, told, share))
+            counts = _write_log(ledger, translator, chunks)
+        return report | {"written": True, **counts}
 
 
 def _zeros(translator: Translator) -> dict[str, Any]:
@@ -118,8 +130,39 @@ class _Seen:
         return known is not None and row.reward not in (None, known)
 
 
+class Checked:
+    """Decisions of checked rows in a temporary file, so that no row is translated twice."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._lengths: list[int] = []
+        self.is_complete = True
+
+    def add(self, imported: list[Imported]) -> None:
+        """Keep some decisions, or none from now on where all of them take too much room."""
+        if self.is_complete:
+            packed = _pack(imported)
+            self.is_complete = self._file.tell() + len(packed) <= ROOM
+            if self.is_complete:
+                self._file.write(packed)
+                self._lengths.append(len(packed))
+            else:
+                self._file.truncate(0)
+
+    def chunks(self, told: Told, share: Share) -> Iterator[list[Imported]]:
+        """Yields what was added; ``share`` tells from then on what part has been read."""
+        size, done = max(1, self._file.tell()), 0
+        share.position = lambda: done / size
+        self._file.seek(0)
+        for length in self._lengths:
+            imported = _unpack(self._file.read(length))
+            yield imported
+            done += length
+            told(len(imported))
+
+
 def _check_log(
-    file: LogFile, translator: Translator, told: Told, share: Share
+    file: LogFile, translator: Translator, told: Told, share: Share, checked: Checked
 ) -> tuple[int, Refusal]:
     """Read the whole file; returns the number of decisions, and the rows that are refused."""
     ok, n_bad, seen = 0, 0, _Seen()
@@ -130,22 +173,19 @@ def _check_log(
         ok += len(imported) - sum(reason == said for _, reason in bad)
         n_bad += len(bad)
         first += sorted(bad)[: SHOWN - len(first)]
+        checked.add(imported)
     return ok, Refusal(n_bad, first)
 
 
 def _write_log(
-    ledger: Ledger, file: LogFile, translator: Translator, told: Told, share: Share
+    ledger: Ledger, translator: Translator, chunks: Iterable[list[Imported]]
 ) -> dict[str, Any]:
     seen, counts = _Seen(), {kind: Counter[str]() for kind in ("decisions", "rewards")}
 
-    def rows() -> Iterator[Imported]:
-        for imported, _ in file.chunks(translator, told, share):
-            yield from (row for row in imported if not seen.contradicted(row))
-
     importer = Importer(lambda bandit, kind, reward: translator.support.contains(reward))
-    drafts = in_time_order(
-        rows(), conversion=translator.spec.loop == "conversion", now=system_clock()
-    )
+    rows = (row for imported in chunks for row in imported if not seen.contradicted(row))
+    is_conversion = translator.spec.loop == "conversion"
+    drafts = in_time_order(rows, conversion=is_conversion, now=system_clock())
     batches = iter(lambda: list(islice(drafts, BATCH)), [])
     for batch, outcomes in written_behind(lambda batch: ledger.commit(batch, importer), batches):
         for draft, outcome in zip(batch, outcomes, strict=True):
@@ -166,7 +206,8 @@ def in_time_order(rows: Iterable[Imported], *, conversion: bool, now: int) -> It
         while later and later[0][0] <= row.draft.time:
             yield heappop(later)[2]
         yield row.draft
-        id, due, closes = row.draft.id, row.draft.due, row.draft.closes
+        id, due = row.draft.id, row.draft.due
+        closes = row.draft.closes or due
         in_time = row.reward is not None and (due is None or row.reward_time <= due)
         if row.reward is not None:
             reward = Draft(Kind.REWARDED, row.draft.bandit, id, row.reward_time, row.reward)

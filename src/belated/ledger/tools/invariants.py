@@ -25,7 +25,7 @@ from belated.ledger.events import (
     Position,
 )
 from belated.ledger.ids import time_of
-from belated.ledger.rules import WRITTEN, Known, judge, misdated
+from belated.ledger.rules import WRITTEN, Known, as_written, handed_in, judge, misdated
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import dim_of, entries_of
 
@@ -160,23 +160,21 @@ class Rules:
                 return "has no reward" if needs_value else "has a reward"
             if event.time < min(_made(event.id, event.time), self._earliest) - DAY:
                 return "comes long before its decision"
-            draft = Draft(
-                event.kind,
-                event.bandit,
-                event.id,
-                event.time,
-                event.value,
-                received=event.received,
-            )
+            draft = handed_in(event)
             if misdated(draft, facts):
                 return f"has a wrong time: {misdated(draft, facts)}"
             possible = self._limits[facts.bandit].possible
             status = judge(draft, facts, None, 0, lambda bandit, kind, reward: possible(reward))
+            if status in WRITTEN and not _is_as_written(event, as_written(draft, facts, status)):
+                return "does not combine the rewards of its decision"
         if status in WRITTEN:
-            window = event.due, event.closes
-            self._known.add(event.id, event.kind, event.bandit, event.time, *window, event.value)
+            self._known.add_event(event)
             return ""
         return _SAID[status]
+
+
+def _is_as_written(event: Event, draft: Draft) -> bool:
+    return (event.kind, event.value, event.body) == (draft.kind, draft.value, draft.body)
 
 
 def _made(id: bytes, otherwise: int) -> int:

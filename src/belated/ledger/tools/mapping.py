@@ -14,7 +14,7 @@ from belated.core.arguments import NORM_ROUNDING, any_number, wrong
 from belated.core.times import DAY, microseconds, plausible
 from belated.features import Features, UnmatchedCounts
 from belated.learner import files
-from belated.ledger.events import Decided, Draft, Kind
+from belated.ledger.events import IMPORTED, Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledger.tools.reading import Bandit
 from belated.ledger.tools.tables import Row, is_missing
@@ -22,7 +22,6 @@ from belated.ledger.vectors import as_sparse, packed
 
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
 TEXTS = ("id", "action", "subject")
-IMPORTED = "imported"  # in place of the policy's name
 _VERSION, _VARIANT = 8 << 76, 2 << 62  # RFC 9562: for an id made by a rule of our own
 
 
@@ -114,7 +113,7 @@ class Translator:
         self.name, self.spec, self.actions = name, bandit.spec, bandit.actions
         self.mapping, self.latest = mapping, now + DAY
         self.support = files.rebuild("FAMILIES", self.spec.family, []).support
-        self._is_sparse = self.spec.is_sparse
+        self._is_sparse, self._bound = self.spec.is_sparse, self.spec.bound
         self.places = {action: place for place, action in enumerate(self.actions.listed)}
         self.unmatched = UnmatchedCounts(by_row=True)  # features of rows that became zeros
         self.actions.count_in(self.unmatched)
@@ -140,8 +139,7 @@ class Translator:
                 f"features of {self.name!r}: the log does not hold them; name the columns of the "
                 "finished vector with --vector"
             )
-        listed = [*features.numeric, *features.categorical, *features.hashed]
-        return self.mapping.context or tuple(map(str, listed))
+        return self.mapping.context or tuple(map(str, features.columns))
 
     def translate(self, rows: Sequence[Row]) -> tuple[list[Imported], list[Bad]]:
         """Returns the decisions of these rows, and the rows that are not decisions."""
@@ -217,15 +215,15 @@ class Translator:
             return [_or_reason(self._transformed_vector, row) for row in rows]
 
     def _given_vector(self, row: _Cells) -> bytes:
-        columns, spec = self.mapping.vector, self.spec
+        columns, dim = self.mapping.vector, self.spec.dim
         values: Any = [row.row.get(column) for column in columns]
         if len(columns) == 1 and hasattr(values[0], "__len__"):
             (values,) = values  # a column of lists
-        if len(values) != spec.dim:
-            raise wrong("--vector", values, f"{spec.dim} numbers")
+        if len(values) != dim:
+            raise wrong("--vector", values, f"{dim} numbers")
         x = array("d", values)
-        if not math.hypot(*x) <= spec.bound * NORM_ROUNDING:
-            raise wrong("--vector", values, f"finite numbers, of norm {spec.bound:g} at most")
+        if not math.hypot(*x) <= self._bound * NORM_ROUNDING:
+            raise wrong("--vector", values, f"finite numbers, of norm {self._bound:g} at most")
         return x.tobytes()
 
     def _registered_vector(self, row: _Cells) -> bytes:
@@ -278,6 +276,7 @@ class Translator:
             row.time,
             due=due,
             closes=closes,
+            combine=self.spec.combine,
             body=msgspec.msgpack.encode(body),
             subject=row.subject,
         )

@@ -115,7 +115,7 @@ class NoFeatures:
     @classmethod
     def for_spec(cls, spec: Spec) -> "NoFeatures | None":
         """Returns a stand-in for a bandit's features if its settings do not hold them."""
-        readable = spec.features is None or spec.features.get("kind") == "features"
+        readable = spec.features is None or spec.features.get("kind") in ("features", "vectors")
         return None if readable else cls(spec.dim)
 
 

@@ -1,7 +1,8 @@
 """Rebuilding state from the log, and the choices of another policy on the same log."""
 
+import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +12,15 @@ import numpy as np
 from belated import registry
 from belated.core.times import iso
 from belated.core.types import Matrix
+from belated.features import Features
 from belated.learner import files
 from belated.ledger import Ledger
-from belated.ledger.events import START, Decided, Event, Kind
+from belated.ledger.events import START, ActionsChange, Decided, Event, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.spec import Spec
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import NoFeatures, events_of, only_bandit, rebuilt
-from belated.ledger.vectors import dim_of
+from belated.ledger.vectors import dim_of, vector_of
 
 COMPARED = 10_000  # decisions for which the other policy is asked
 THETA = 5  # components of theta that are shown
@@ -78,8 +80,9 @@ def compare(
     with progress("replaying", events) as told:
         replica = rebuilt(ledger, told)
     live = replica.fold(only_bandit(replica.folds, bandit))
-    other_spec(live.spec, policy, family)  # raises where they do not fit together
-    other = Other(_first_fold(ledger, live.name, policy, family), policy, family)
+    spec = other_spec(live.spec, policy, family)  # raises where they do not fit together
+    shrink = 1.0 if spec.is_sparse or not live.spec.is_sparse else _shrink(ledger, live)
+    other = Other(_first_fold(ledger, live.name, policy, family), policy, family, shrink)
     stride = max(1, events // COMPARED)
     with progress("replaying the other", events) as told:
         for transaction in transactions(events_of(ledger, told), live.name):
@@ -92,10 +95,40 @@ def compare(
             {"model": "other", **described(other.fold)},
         ],
         "until": None if until is None else iso(until),
+        "vectors_shrunk_by": shrink,
         "compared": other.compared,
         "chosen_differently": other.different,
         "share": other.different / other.compared if other.compared else None,
     }
+
+
+def _shrink(ledger: Ledger, live: Fold) -> float:
+    """Returns the factor that brings all vectors of a bandit to its ``max_norm``, 1 at most.
+
+    Vectors of a policy with sparse rows have no bound on the norm, and the other policy needs one.
+    """
+    features = live.actions.features
+    if isinstance(features, Features):
+        longest = features.longest
+    else:
+        longest = max(
+            (_longest(e) for e in events_of(ledger) if e.bandit == live.name), default=0.0
+        )
+    return min(1.0, live.spec.max_norm / longest) if longest else 1.0
+
+
+def _longest(event: Event) -> float:
+    """Returns the norm of the longest vector that an event holds, 0 if it holds none."""
+    if event.kind == Kind.ACTIONS:
+        rows = list(msgspec.msgpack.decode(event.body, type=ActionsChange).put.values())
+    elif event.kind == Kind.DECIDED and event.id:
+        body = _decided.decode(event.body)
+        rows = [vector_of(body.x)]
+        if body.matrix:
+            rows += list(np.frombuffer(body.matrix).reshape(-1, dim_of(body.x)))
+    else:
+        return 0.0
+    return max((math.hypot(*row) for row in rows if not isinstance(row, Mapping)), default=0.0)
 
 
 def _first_fold(ledger: Ledger, name: str, policy: str | None, family: str | None) -> Fold:
@@ -122,12 +155,14 @@ def transactions(events: Iterable[Event], bandit: str) -> Iterator[list[Event]]:
 class Other:
     """A model beside the live one, asked now and then what it would have chosen.
 
-    It is asked before it takes in the transaction of a decision, as the live one was.
+    It is asked before it takes in the transaction of a decision, as the live one was. Every vector
+    is multiplied by ``shrink``.
     """
 
     fold: Fold
     policy: str | None
     family: str | None
+    shrink: float = 1.0
     compared: int = 0
     different: int = 0
     _decisions: int = 0
@@ -150,6 +185,10 @@ class Other:
 
     def _seen(self, event: Event) -> Event:
         """Returns the event; settings that it changes keep the other policy and family."""
+        if event.kind == Kind.DECIDED and event.id and self.shrink < 1.0:
+            body = _decided.decode(event.body)
+            shrunk = msgspec.structs.replace(body, x=(self.shrink * vector_of(body.x)).tobytes())
+            return msgspec.structs.replace(event, body=msgspec.msgpack.encode(shrunk))
         if event.kind != Kind.CONFIGURED:
             return event
         spec = msgspec.json.decode(event.body, type=Spec)
@@ -161,7 +200,7 @@ class Other:
         matrix = self._options(body)
         if matrix is None:
             return
-        choice = self.fold.learner.choose(matrix, self._rng)
+        choice = self.fold.learner.choose(self.shrink * matrix, self._rng)
         self.compared += 1
         self.different += choice.index != body.index
 

@@ -53,35 +53,43 @@ def rows_of(path: Path, format: str, texts: Collection[str], share: Share) -> It
 
     ``share`` tells from then on what part of the file has been read.
     """
+    with path.open("rb") as file:
+        share.position = part_read(path, file)
+        yield from rows_in(file, str(path), format, texts, share)
+
+
+def rows_in(
+    file: IO[bytes], name: str, format: str, texts: Collection[str], share: Share | None = None
+) -> Iterator[Row]:
+    """Yields the rows of an open file, as ``rows_of``; ``name`` is what errors call it."""
     if format == "csv":
-        return _csv_rows(path, texts, share)
+        return _csv_rows(file, name, texts)
     if format == "parquet":
-        return _parquet_rows(path, share)
-    return _json_rows(path, format == "dsjson", share)
+        return _parquet_rows(file, name, share or Share())
+    return _json_rows(file, format == "dsjson")
 
 
-def _csv_rows(path: Path, texts: Collection[str], share: Share) -> Iterator[Row]:
-    with path.open("rb") as raw:
-        share.position = part_read(path, raw)
-        file = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-        reader = csv.reader(file, strict=True)
-        try:
-            names = next(reader, [])
-            plain = [name in texts for name in names]
-            first = reader.line_num + 1  # a row may have several lines, in quotes
-            for values in reader:
-                line, first = first, reader.line_num + 1
-                if len(values) != len(names):
-                    said = f"{len(values)} cells: expected {len(names)}, as in the first line"
-                    yield Row(line, {}, said)
-                    continue
-                cells = {
-                    name: value if is_text else typed(value)
-                    for name, value, is_text in zip(names, values, plain, strict=True)
-                }
-                yield Row(line, cells)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
+def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row]:
+    file = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+    reader = csv.reader(file, strict=True)
+    try:
+        names = next(reader, [])
+        plain = [(place, name) for place, name in enumerate(names) if name in texts]
+        first = reader.line_num + 1  # a row may have several lines, in quotes
+        for values in reader:
+            line, first = first, reader.line_num + 1
+            if len(values) != len(names):
+                said = f"{len(values)} cells: expected {len(names)}, as in the first line"
+                yield Row(line, {}, said)
+                continue
+            cells = dict(zip(names, map(typed, values), strict=True))
+            for place, name in plain:
+                cells[name] = values[place]
+            yield Row(line, cells)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
+    finally:
+        file.detach()  # else it would close the file of the caller
 
 
 def part_read(path: Path, file: IO[bytes]) -> Callable[[], float]:
@@ -108,11 +116,11 @@ def typed(text: str) -> Any:
     return WORDS.get(text.lower(), text)
 
 
-def _parquet_rows(path: Path, share: Share) -> Iterator[Row]:
+def _parquet_rows(opened: IO[bytes], path: str, share: Share) -> Iterator[Row]:
     pa, pq = arrow()
     number = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(opened) as file:
             total = max(1, file.metadata.num_rows)
             share.position = lambda: number / total
             for batch in file.iter_batches(10_000):
@@ -124,18 +132,16 @@ def _parquet_rows(path: Path, share: Share) -> Iterator[Row]:
         raise ValueError(f"{path}, after row {number}: {said}") from None
 
 
-def _json_rows(path: Path, flat: bool, share: Share) -> Iterator[Row]:
+def _json_rows(file: IO[bytes], flat: bool) -> Iterator[Row]:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    with path.open("rb") as file:
-        share.position = part_read(path, file)
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                cells = decode(line)
-                yield Row(number, _cells_of_dsjson(cells) if flat else cells)
-            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-                yield Row(number, {}, str(error))
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            cells = decode(line)
+            yield Row(number, _cells_of_dsjson(cells) if flat else cells)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            yield Row(number, {}, str(error))
 
 
 def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:

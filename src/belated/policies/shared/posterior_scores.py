@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from belated.core.jit import allocating_kernel, kernel
+from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace import LaplaceFit
 from belated.estimators.laplace.fit import WAITING, inner
 from belated.model.protocols import score_law
 from belated.model.state import State
 from belated.numerics.gaussian_scores import highest_draw
-from belated.numerics.linalg import cholesky
+from belated.numerics.linalg import cholesky, copy
 from belated.numerics.sparse import entry, n_entries, n_rows
 
 
@@ -28,9 +29,11 @@ def _draw(
     policy: Any, state: State, actions: Any, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
     K = n_rows(actions)
-    mean, root = np.empty(K), np.empty((K, K))
+    mean, root, z = np.empty(K), np.empty((K, K)), np.empty(K)
+    for a in range(K):  # as many as ``play_sparse_step`` is given, whether all are needed or not
+        z[a] = rng.standard_normal()
     r = score_law(policy, state, actions, mean, root)
-    index, score = highest_draw(mean, root, r, rng)
+    index, score = highest_draw(mean, root, r, z)
     return index, score, mean[index], 0.0
 
 
@@ -40,96 +43,116 @@ def fill_posterior_scores(
 ) -> int:
     """Fills in the law of the scores, by a root of X S X' or of S, whichever is smaller.
 
-    The entries of S that count are gathered first: those of the columns that any action has.
+    An entry that all actions share adds the same number to every score. It decides nothing, so it
+    counts in the mean alone: X has the other entries, and S their columns.
     """
-    K, total = mean.shape[0], 0
+    fit, K, width = state.fit, mean.shape[0], n_entries(actions, 0)
+    differs, count = np.empty(width, np.bool_), 0
+    for k in range(width):
+        differs[k] = not _is_shared(actions, k)
+        count += 1 if differs[k] else 0
+    own = SparseRows(np.zeros((K, count), np.int32), np.zeros((K, count)))
+    used = np.empty(K * count, np.int64)
+    u = _number_columns(fit, actions, differs, own, used)
+    r = min(u, K)
+    S, covariance, U = np.empty((u, u)), np.empty((r, r)), np.zeros((r, r))
+    _gather(fit.S, used, S)
+    if u < K:
+        for p in range(u):
+            copy(S[p], covariance[p])
+    else:
+        _fill_covariance(own, S, np.empty(u), covariance)
+    _subtract_terms(fit, own, used, u < K, np.empty(u), np.empty(r), covariance)
+    cholesky(covariance, 0.0, U)
     for a in range(K):
         mean[a] = inner(actions, a, state.theta)
-        total += n_entries(actions, a)
-    used = np.empty(total, np.int64)
-    u = _number_columns(state.fit, actions, used)
-    S, products = np.empty((u, u)), np.zeros((K, u))
-    _gather(state.fit, used, S)
-    if u < K:
-        _take_root(S)
-    for a in range(K):
-        out = products[a]
-        for k in range(n_entries(actions, a)):
-            j, value = entry(actions, a, k)
-            if value != 0.0:
-                row = S[state.fit.place[j] - 1]
-                for q in range(u):
-                    out[q] += value * row[q]
-    if u >= K:
-        _root_of_scores(state.fit, actions, products, root)
-    for p in range(u):
-        state.fit.place[used[p]] = 0
-    r = min(u, K)
-    for a in range(K):
-        for b in range(r):
-            root[a, b] = scale * (products[a, b] if u < K else root[a, b])
+        for q in range(r):
+            root[a, q] = scale * (inner(own, a, U[q]) if u < K else U[q, a] if q <= a else 0.0)
     return r
 
 
 @kernel
-def _number_columns(fit: LaplaceFit, actions: Any, used: Integers) -> int:
-    """Numbers the columns that any action has, from 1, in ``fit.place``; returns how many."""
-    count = 0
-    for a in range(n_rows(actions)):
-        for k in range(n_entries(actions, a)):
-            j, value = entry(actions, a, k)
-            if value != 0.0 and fit.place[j] == 0:
-                used[count] = j
-                count += 1
-                fit.place[j] = count
-    return count
+def _is_shared(actions: Any, k: int) -> bool:
+    """Returns whether entry ``k`` is the same in all rows."""
+    j, value = entry(actions, 0, k)
+    for a in range(1, n_rows(actions)):
+        i, other = entry(actions, a, k)
+        if i != j or other != value:
+            return False
+    return True
 
 
 @kernel
-def _gather(fit: LaplaceFit, used: Integers, out: Matrix) -> None:
-    """Gathers the covariance of these columns, the terms that wait included."""
-    u = out.shape[0]
-    for p in range(u):
-        for q in range(p, u):
-            i, j = min(used[p], used[q]), max(used[p], used[q])
-            out[p, q] = fit.S[i, j]
-    for t in range(int(fit.scalars[WAITING])):
-        term = fit.terms[t]
-        for p in range(u):
-            weight = fit.scales[t] * term[used[p]]
-            for q in range(p, u):
-                out[p, q] -= weight * term[used[q]]
-    for p in range(u):
-        for q in range(p):
-            out[p, q] = out[q, p]
+def _number_columns(
+    fit: LaplaceFit, actions: Any, differs: Any, own: SparseRows, used: Integers
+) -> int:
+    """Fills in the entries that differ, with the columns that any action uses numbered from 0.
 
-
-@allocating_kernel
-def _take_root(S: Matrix) -> None:
-    """S becomes its lower root L, S = L L': then X L z has the law of X theta."""
-    u = S.shape[0]
-    U = np.empty((u, u))
-    cholesky(S, 0.0, U)
-    for p in range(u):
-        for q in range(u):
-            S[p, q] = U[q, p] if q <= p else 0.0
-
-
-@allocating_kernel
-def _root_of_scores(fit: LaplaceFit, actions: Any, products: Matrix, root: Matrix) -> None:
-    """``root`` becomes the lower root of X S X', from the products X S."""
-    K = products.shape[0]
-    covariance = np.empty((K, K))
-    for b in range(K):
-        for a in range(b + 1):
-            total = 0.0
-            for k in range(n_entries(actions, b)):
-                j, value = entry(actions, b, k)
+    Returns the number of these columns; ``used`` lists them.
+    """
+    u, place = 0, fit.place
+    for a in range(n_rows(actions)):
+        at = 0
+        for k in range(differs.shape[0]):
+            if differs[k]:
+                j, value = entry(actions, a, k)
                 if value != 0.0:
-                    total += value * products[a, fit.place[j] - 1]
-            covariance[a, b] = total
-            covariance[b, a] = total
-    _take_root(covariance)
-    for a in range(K):
-        for b in range(K):
-            root[a, b] = covariance[a, b]
+                    if place[j] == 0:
+                        used[u] = j
+                        u += 1
+                        place[j] = u
+                    own.columns[a, at], own.values[a, at] = place[j] - 1, value
+                at += 1
+    for p in range(u):
+        place[used[p]] = 0
+    return u
+
+
+@kernel
+def _gather(S: Matrix, used: Integers, out: Matrix) -> None:
+    """``out`` becomes the part of S of these columns, from the upper half of S."""
+    for p in range(out.shape[0]):
+        for q in range(p, out.shape[0]):
+            i, j = min(used[p], used[q]), max(used[p], used[q])
+            out[p, q] = S[i, j]
+            out[q, p] = S[i, j]
+
+
+@kernel
+def _fill_covariance(own: SparseRows, S: Matrix, product: Vector, out: Matrix) -> None:
+    """The upper half of ``out`` becomes that of X S X'; ``product`` is scratch."""
+    for a in range(out.shape[0]):
+        for q in range(product.shape[0]):
+            product[q] = 0.0
+        for k in range(n_entries(own, a)):
+            j, value = entry(own, a, k)
+            row = S[j]
+            for q in range(row.shape[0]):
+                product[q] += value * row[q]
+        for b in range(a, out.shape[0]):
+            out[a, b] = inner(own, b, product)
+
+
+@kernel
+def _subtract_terms(
+    fit: LaplaceFit,
+    own: SparseRows,
+    used: Integers,
+    of_columns: bool,
+    term: Vector,
+    product: Vector,
+    out: Matrix,
+) -> None:
+    """Subtracts the terms that wait from the covariance of columns, or from that of scores.
+
+    ``term`` and ``product`` are scratch, as long as there are columns and as ``out`` is wide.
+    """
+    for t in range(int(fit.scalars[WAITING])):
+        for p in range(term.shape[0]):
+            term[p] = fit.terms[t, used[p]]
+        for a in range(product.shape[0]):
+            product[a] = term[a] if of_columns else inner(own, a, term)
+        for a in range(product.shape[0]):
+            weight, row, rest = fit.scales[t] * product[a], out[a, a:], product[a:]
+            for q in range(row.shape[0]):
+                row[q] -= weight * rest[q]

@@ -9,12 +9,10 @@ const page = { data: null, chosen: null, updated: null, failed: false, timer: 0 
 async function poll() {
   clearTimeout(page.timer);
   const asked = page.chosen;
-  const headers = {};
   const key = sessionStorage.getItem("belated-key");
-  if (key) headers["X-API-Key"] = key;
   try {
     const query = asked === null ? "" : "?bandit=" + encodeURIComponent(asked);
-    const options = { headers, cache: "no-store", signal: AbortSignal.timeout(10000) };
+    const options = { headers: keyHeader(), cache: "no-store", signal: AbortSignal.timeout(10000) };
     const answer = await fetch("v1/dashboard" + query, options);
     if (answer.status === 401) return askForKey(Boolean(key));
     if (answer.status === 404 && asked !== null) page.chosen = null;  // deleted meanwhile
@@ -31,6 +29,25 @@ async function poll() {
   }
   showState();
   page.timer = setTimeout(poll, INTERVAL);
+}
+
+function keyHeader() {
+  const key = sessionStorage.getItem("belated-key");
+  return key ? { "X-API-Key": key } : {};
+}
+
+async function judgeForgetting() {
+  const asked = page.data.bandit.name;
+  let words = "This could not be worked out now.";
+  $("judge").disabled = true;
+  setText("forgetting-words", "Reading the log, which may take a while.");
+  try {
+    const path = "v1/bandits/" + encodeURIComponent(asked) + "/forgetting";
+    const answer = await fetch(path, { headers: keyHeader(), cache: "no-store" });
+    if (answer.ok) words = (await answer.json()).sentence;
+  } catch { /* the words say so */ }
+  $("judge").disabled = false;
+  setText("forgetting-words", asked === page.data.bandit?.name ? words : "");
 }
 
 function askForKey(refused) {
@@ -250,7 +267,12 @@ $("theme").addEventListener("click", () => {
   setTheme(next);
   localStorage.setItem("belated-theme", next);
 });
-$("bandit").addEventListener("change", (event) => { page.chosen = event.target.value; poll(); });
+$("bandit").addEventListener("change", (event) => {
+  page.chosen = event.target.value;
+  setText("forgetting-words", "");
+  poll();
+});
+$("judge").addEventListener("click", judgeForgetting);
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("belated-key", $("key").value);

@@ -22,7 +22,14 @@ from belated.core.arguments import wrong
 from belated.ledger.events import KeyChange
 from belated.service.http.access import SCOPES, Headers
 from belated.service.http.access_log import KEY
-from belated.service.http.decoding import check_media_type, decoded, parameters, query_of, read
+from belated.service.http.decoding import (
+    check_media_type,
+    decoded,
+    file_type,
+    parameters,
+    query_of,
+    read,
+)
 from belated.service.http.limits import MAX_BODY
 from belated.service.http.openapi import Link, Operation, document
 from belated.service.http.problems import (
@@ -62,6 +69,7 @@ class Call(NamedTuple):
     scope: Scope
     key: KeyChange | None  # None: the service has no keys
     raw: bytes  # the body as it came
+    media_type: str = ""  # of a body that is a file
 
     @property
     def state(self) -> dict[str, Any]:
@@ -117,6 +125,7 @@ class Api:
         problems: Sequence[ProblemType] = (),
         links: Sequence[Link] = (),
         checks_bandit: bool = False,
+        takes: Sequence[str] = (),
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated function the handler of a method of a path.
 
@@ -136,6 +145,8 @@ class Api:
         checks_bandit
             The handler looks itself at the bandit of ``call.key``. Otherwise that is the path
             parameter ``name``; and where there is none, only keys for all bandits are let in.
+        takes
+            Media types of a body that is a file. The handler finds it in ``call.raw``.
         """
 
         def declare(handler: Handler) -> Handler:
@@ -157,6 +168,7 @@ class Api:
                 needs=needs,
                 max_bytes=self.max_body,
                 links=tuple(links),
+                takes=tuple(takes),
             )
             _check(operation, handler, hints)
             if any(operation.id == other.id for other in self.operations):
@@ -322,16 +334,20 @@ class Endpoint:
         headers = dict(scope["headers"])
         key = await self._admitted(headers, scope)
         arguments = self._parameters(scope)
-        raw = b""
-        if self._decoder is not None:
-            check_media_type(headers)
+        raw, media_type, takes = b"", "", self.operation.takes
+        if takes or self._decoder is not None:
+            if takes:
+                media_type = file_type(headers, takes)
+            else:
+                check_media_type(headers)
             received = await read(receive, headers, self.operation.max_bytes)
             if received is None:
                 return  # nobody is left to be answered
             raw = received
-            arguments["body"] = decoded(self._decoder, raw)
+            if self._decoder is not None:
+                arguments["body"] = decoded(self._decoder, raw)
         if self._wants_call:
-            arguments["call"] = Call(scope, key, raw)
+            arguments["call"] = Call(scope, key, raw, media_type)
         await self._settled()
         result = await self._handler(**arguments)
         scope[STARTED] = True

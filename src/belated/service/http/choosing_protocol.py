@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from belated.service.http import door
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
 
@@ -61,7 +62,10 @@ def http_options(limits: Limits) -> dict[str, Any]:
             "limit_concurrency": limits.max_connections + 1,  # it counts the one that asks
         }
     os.environ[LIMITS] = msgspec.json.encode(limits).decode()
-    return {**shared, "http": f"{__name__}:{new_protocol.__name__}"}
+    named = {"http": f"{__name__}:{new_protocol.__name__}"}
+    if door.IS_POSSIBLE:
+        named["loop"] = f"{__name__}:{new_loop.__name__}"
+    return {**shared, **named}
 
 
 def new_protocol(
@@ -78,6 +82,11 @@ def new_protocol(
     return _guarded(_connections())(
         config=config, server_state=server_state, app_state=app_state, _loop=_loop
     )
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Make the event loop of a process; called by uvicorn, which knows it by its name."""
+    return door.DoorLoop(_connections())
 
 
 @cache

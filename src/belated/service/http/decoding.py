@@ -1,7 +1,7 @@
 """Requests as typed values: what does not fit is refused, saying where."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 from urllib.parse import parse_qsl
@@ -51,6 +51,18 @@ def parameters(texts: Mapping[str, str], type: Any) -> Any:
 def _invalid_parameter(name: str, what: str) -> Problem:
     detail = f"{what} - in the parameter {shown(name)}." if name else f"{what}."
     return Problem(problems.INVALID, detail, errors=[Fault(what, parameter=name)])
+
+
+def file_type(headers: Headers, allowed: Sequence[str]) -> str:
+    """The media type of a body that is a file, one of those allowed."""
+    sent = headers.get(b"content-type", b"").decode("latin-1")
+    plain = sent.partition(";")[0].strip().lower()
+    if plain not in allowed:
+        expected = f"expected {', '.join(allowed)}"
+        raise Problem(problems.NO_FILE, f"The body came as {shown(sent)}: {expected}.")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Problem(problems.NO_FILE, "The body came compressed, which is not supported.")
+    return plain
 
 
 def check_media_type(headers: Headers) -> None:

@@ -53,6 +53,7 @@ class Operation:
     needs: str | None  # scope of the key; None: no key
     max_bytes: int
     links: tuple[Link, ...]
+    takes: tuple[str, ...] = ()  # media types of a body that is a file
 
     @property
     def parameter_types(self) -> list[tuple[str, Any]]:
@@ -77,6 +78,8 @@ class Operation:
         }
         if self.body_type is not None:
             found |= {kinds.MALFORMED, kinds.BODY_TOO_LARGE, kinds.NOT_JSON}
+        if self.takes:
+            found |= {kinds.BODY_TOO_LARGE, kinds.NO_FILE}
         if secured and self.needs is not None:
             found |= {kinds.NO_KEY, kinds.FORBIDDEN, kinds.TOO_MANY_REQUESTS}
         return sorted(found)
@@ -128,6 +131,9 @@ def _described(
         result["parameters"] = parameters
     if operation.body_type is not None:
         content = {"application/json": {"schema": schemas[operation.body_type]}}
+        result["requestBody"] = {"required": True, "content": content}
+    if operation.takes:
+        content = {name: {"schema": {"type": "string"}} for name in operation.takes}
         result["requestBody"] = {"required": True, "content": content}
     if secured and operation.needs is not None:
         result["security"] = [{scheme: [operation.needs]} for scheme in SECURITY_SCHEMES]

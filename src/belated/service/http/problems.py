@@ -44,6 +44,7 @@ METHOD_NOT_ALLOWED = ProblemType(405, "method-not-allowed", "The address has no 
 BODY_TOO_LARGE = ProblemType(413, "body-too-large", "The body is too large")
 ADDRESS_TOO_LONG = ProblemType(414, "address-too-long", "The address is too long")
 NOT_JSON = ProblemType(415, "unsupported-media-type", "The body must be sent as application/json")
+NO_FILE = ProblemType(415, "unsupported-file-type", "The body must be a file of another type")
 INVALID = ProblemType(422, "invalid-request", "The request is not what is expected here")
 TOO_MANY_REQUESTS = ProblemType(429, "too-many-requests", "Too many requests with this API key")
 HEADERS_TOO_LARGE = ProblemType(431, "headers-too-large", "The headers are too large")

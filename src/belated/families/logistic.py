@@ -15,6 +15,7 @@ from belated.model.protocols import (
     reward_of_luck,
     reward_quantile,
     self_concordance,
+    silence_derivatives,
 )
 from belated.numerics.special import logit, sigmoid
 
@@ -172,6 +173,21 @@ def _self_concordance(family: Bernoulli, bound: float) -> float:
 def _concordance(family: Bernoulli, bound: float) -> tuple[float, float]:
     # mu'' = -tanh(z / 2) mu'; mu''' = (1 - 6 sigma') mu', from -1/2 at zero to 1 far away
     return math.tanh(0.5 * bound), max(0.5, 1.0 - 6.0 * _logistic(bound)[1])
+
+
+@silence_derivatives.case(Bernoulli)
+def _silence_derivatives(family: Bernoulli, z: float, F: float) -> tuple[float, float]:
+    """Of -log(1 - p F), with ``later`` and ``never`` what silence makes of p and 1 - p.
+
+    The third derivative is the second times 1 - t - (p (1 - p) + later (1 - later)) / (1 - t) with
+    t = p + later: below 1, and above -1 where 2 - 4 t + 3 t^2 / 2 >= 0, that is t <= 2 / 3.
+    """
+    p, fails = _logistic(z)[0], _logistic(-z)[0]
+    silent = fails + p * (1.0 - F)
+    never = fails / silent if silent > 0.0 else 1.0  # fails may be zero, to rounding
+    later = p * (1.0 - F) / silent if silent > 0.0 else 0.0
+    first = F * p * never
+    return first, first * (fails - later)
 
 
 @luck.case(Bernoulli)

@@ -1,0 +1,281 @@
+"""What silence is worth: a shop where only buyers report, learnt from in several ways.
+
+    python benchmarks/silence.py lift [SEEDS] [SHOP ...]    # 3 seeds, conversions, slow-conversions
+    python benchmarks/silence.py logs [SEEDS]               # 40 seeds
+
+``lift`` prints, for each way to count a decision without a conversion, the share of what is possible that
+was earned (the lift), over the run and over its last tenth, and in how many of the seeds, and by
+how much on average, it was above holding. Every way sees the same visitors with the same luck, and
+learns every 250 decisions.
+
+``logs`` prints, for logs of which some of the conversions are still to come, whether estimates from
+silence are right: how far x'theta is off on average over all banners and devices, in multiples of
+the standard error over logs, and how often the truth lies within the posterior's 90 per cent
+interval; the same for differences to the average over banners and devices; beside it all of
+that where a decision is a failure until it converts. A fifth of the decisions are older than the
+window. In a fresh log none is: how many conversions come later than the oldest decision is then a
+guess, which no interval has in it, and only differences can be told.
+"""
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+import numpy as np
+
+from belated import Bernoulli
+from belated.core.sparse import SparseRows
+from belated.core.types import Integers, Vector
+from belated.learner.learner import Learner
+from belated.model.protocols import posterior_variances
+from belated.model.steps import DECIDE, REVISE
+from belated.monitoring.delay_law import CELLS, DelayLaw, delay_law
+from belated.numerics.sparse import sparse
+from belated.policies import AdaptiveThompson
+from belated.worlds.shops.lateness import Conversions, SlowBanners
+from belated.worlds.shops.shop import Visit
+from belated.worlds.shops.sizes import FewBanners
+
+REFIT = 250  # decisions
+
+
+class SlowConversions(Conversions):
+    """The shop where only buyers report, with mean delays from 0.2 to 3 days by banner."""
+
+    draw_waits = SlowBanners.draw_waits
+    fastest, slowest = SlowBanners.fastest, SlowBanners.slowest
+
+    def expected(self, scores: Vector) -> Vector:
+        """Return the chance to buy within the window, which slow banners lose part of."""
+        rates = 1.0 / (1.0 + np.exp(-scores))
+        return np.asarray(rates * -np.expm1(-self.window / self.mean_waits))
+
+
+SHOPS = {"conversions": Conversions, "slow-conversions": SlowConversions}
+
+
+def delay_of(world: Conversions, visit: Visit, index: int) -> float:
+    """Returns the delay of a conversion, given that it comes within the window."""
+    mean = visit.waits[index]
+    return float(-mean * math.log1p(visit.luck[1] * math.expm1(-world.window / mean)))
+
+
+class Log(NamedTuple):
+    """The decisions made so far: when, of which banner, and when each converted, if ever."""
+
+    made: Vector
+    banner: Integers
+    converts: Vector  # the time of the conversion; infinite if there is none
+
+    def conversions(self, now: float) -> tuple[Vector, Vector, Integers]:
+        """Returns delay, age and banner of the conversions seen."""
+        seen = self.converts <= now
+        return self.converts[seen] - self.made[seen], now - self.made[seen], self.banner[seen]
+
+
+Judge = Callable[[Conversions, Log, float], DelayLaw]
+
+
+def one_law(world: Conversions, log: Log, now: float) -> DelayLaw:
+    return delay_law(*log.conversions(now)[:2], world.window)
+
+
+def law_by_banner(world: Conversions, log: Log, now: float) -> DelayLaw:
+    return delay_law(*log.conversions(now)[:2], world.window, log.conversions(now)[2], world.items)
+
+
+def true_law(world: Conversions, log: Log, now: float) -> DelayLaw:
+    ages = world.window * (np.arange(CELLS + 1) / CELLS) ** 2
+    means = np.append(world.mean_waits, world.mean_waits.mean())[:, np.newaxis]
+    return DelayLaw(world.window, np.expm1(-ages / means) / np.expm1(-world.window / means), 0)
+
+
+class Holding:
+    """Nothing is learnt of a decision before its window closes."""
+
+    def __init__(self, learner: Learner, world: Conversions) -> None:
+        self.learner, self.world, self.closed = learner, world, 0
+
+    def learn(self, log: Log, now: float) -> None:
+        end = int(np.searchsorted(log.made, now - self.world.window, side="right"))
+        rows = range(self.closed, end)
+        self.learner.learn({row: float(log.converts[row] < math.inf) for row in rows})
+        self.closed = end
+
+
+class FailingAtOnce:
+    """A decision is a failure until it converts."""
+
+    def __init__(self, learner: Learner, world: Conversions) -> None:
+        self.learner, self.known = learner, np.zeros(0, bool)
+
+    def learn(self, log: Log, now: float) -> None:
+        seen, n = log.converts <= now, len(self.known)
+        self.learner.learn({n + k: float(came) for k, came in enumerate(seen[n:])})
+        late = np.flatnonzero(seen[:n] & ~self.known)
+        if len(late):
+            last = np.zeros(len(late), np.int64)
+            last[-1] = 1
+            nothing = SparseRows(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
+            moves = np.full(len(late), REVISE)
+            self.learner.fold(moves, nothing, late, np.ones(len(late)), last)
+        self.known = seen
+
+
+class Hearing:
+    """Conversions are learnt at once, and open decisions say what their age makes of silence."""
+
+    def __init__(self, learner: Learner, world: Conversions, judge: Judge) -> None:
+        self.learner, self.world, self.judge = learner, world, judge
+        self.known = np.zeros(0, bool)
+
+    def learn(self, log: Log, now: float) -> None:
+        seen, ages = log.converts <= now, now - log.made
+        closed = seen | (ages >= self.world.window)
+        before = np.append(self.known, np.zeros(len(closed) - len(self.known), bool))
+        new = np.flatnonzero(closed & ~before)
+        self.learner.learn({int(row): float(seen[row]) for row in new})
+        self.known = closed
+        law, waiting = self.judge(self.world, log, now), np.flatnonzero(~closed)
+        group = log.banner[waiting] if len(law.within) > 1 else np.zeros(len(waiting), int)
+        self.learner.hear(waiting, law.within_at(ages[waiting], group))
+
+
+WAYS: dict[str, Callable[[Learner, Conversions], Any]] = {
+    "nothing until its window closes": Holding,
+    "a failure at once, corrected by a later conversion": FailingAtOnce,
+    "silence, one estimated law": lambda learner, world: Hearing(learner, world, one_law),
+    "silence, a law by banner": lambda learner, world: Hearing(learner, world, law_by_banner),
+    "silence, the true law": lambda learner, world: Hearing(learner, world, true_law),
+}
+
+
+def played(world: Conversions, way: Callable[[Learner, Conversions], Any], decisions: int) -> Any:
+    """Returns (decisions, 3): expected rewards of what was played, of uniform play, of the best."""
+    names = ["x".join(group) for group in world.groups] + ["intercept"]
+    groups = dict(zip(names, [*world.lengths, 1], strict=True))
+    learner = Learner(world.dim, Bernoulli(), AdaptiveThompson(), 1.0, groups)
+    learns, rng = way(learner, world), np.random.default_rng([world.seed, 9])
+    banner, converts = np.zeros(decisions, np.int64), np.full(decisions, math.inf)
+    made, earned = np.arange(float(decisions)), np.empty((decisions, 3))
+    for t, visit in zip(range(decisions), world.visits(), strict=False):
+        if t % REFIT == 0 and t > 0:
+            learns.learn(Log(made[:t], banner[:t], converts[:t]), float(t))
+        rows = SparseRows(visit.places.astype(np.int32), np.ones(visit.places.shape))
+        index = learner.decide(rows, rng).index
+        banner[t] = index
+        if visit.luck[0] < visit.expected[index]:
+            converts[t] = t + delay_of(world, visit, index)
+        earned[t] = visit.expected[index], visit.expected.mean(), visit.expected.max()
+    return earned
+
+
+def lift(earned: Any) -> float:
+    own, uniform, best = earned.sum(axis=0)
+    return float((own - uniform) / (best - uniform))
+
+
+# ------------------------------------------------------------------------------------ one log
+
+
+class Banners(FewBanners):
+    """Five banners on three devices at 5 per cent, for logs of uniform play."""
+
+    rate = 0.05
+
+
+ROWS = 20_000  # decisions in a log
+WINDOW, MEAN = 4.0, 1.0  # days
+OLD = 0.2  # share of decisions older than the window, but in fresh logs
+SPANS = {
+    "all closed": 0.0,
+    "some open": 2.4,
+    "most open": 0.27,
+    "fresh": 0.76,
+}  # days of the others
+
+
+def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
+    """Returns errors of x'theta, its posterior deviations, and the share still to come.
+
+    Errors and deviations have two rows, one for x'theta and one for differences to the average.
+    """
+    rng = np.random.default_rng([world.seed, 7])
+    banner, device = rng.integers(5, size=ROWS), rng.integers(3, size=ROWS)
+    places = np.array([world.places_of(np.arange(5), {"device": d}) for d in range(3)])
+    columns = places[device, banner].astype(np.int32)
+    ages = rng.uniform(0.0, SPANS[kind] or 1.0, ROWS) + (WINDOW if kind == "all closed" else 0.0)
+    ages[: int(OLD * ROWS) if kind != "fresh" else 0] += WINDOW
+    p = 1.0 / (1.0 + np.exp(-world.theta[columns].sum(axis=1)))
+    delays = -MEAN * np.log1p(rng.random(ROWS) * math.expm1(-WINDOW / MEAN))
+    converts = rng.random(ROWS) < p
+    seen = converts & (delays <= ages)
+    groups = dict(zip(("banner", "device", "both", "intercept"), [*world.lengths, 1], strict=True))
+    learner = Learner(world.dim, Bernoulli(), AdaptiveThompson(), 1.0, groups)
+    zeros = np.zeros(ROWS, np.int64)
+    rows = SparseRows(columns, np.ones(columns.shape))
+    learner.fold(np.full(ROWS, DECIDE), rows, zeros, np.zeros(ROWS), zeros)
+    closed = seen | (ages >= WINDOW) | (not hears)
+    for part in np.array_split(np.flatnonzero(closed), 8):  # the prior is learnt now and then
+        learner.learn({int(row): float(seen[row]) for row in part})
+    if hears:
+        law, waiting = delay_law(delays[seen], ages[seen], WINDOW), np.flatnonzero(~closed)
+        learner.hear(waiting, law.within_at(ages[waiting]))
+    cells = places.reshape(15, -1).astype(np.int32)
+    x = np.zeros((2, 15, world.dim))
+    x[0, np.arange(15)[:, np.newaxis], cells] = 1.0
+    x[1] = x[0] - x[0].mean(axis=0)
+    variances = np.empty((2, 15))
+    for k in range(2):
+        posterior_variances(learner.state.fit, sparse(x[k]), variances[k])
+    errors = x @ (learner.state.theta - world.theta)
+    return errors, np.sqrt(variances), 1.0 - seen.sum() / converts.sum()
+
+
+def print_logs(seeds: int) -> None:
+    print("| log, still to come | learnt from | mean error | in standard errors | 90 per cent "
+          "interval | of differences |\n|---|---|---|---|---|---|")  # fmt: skip
+    for kind in SPANS:
+        for hears in (True, False):
+            logs = [estimated(Banners(seed), kind, hears) for seed in range(seeds)]
+            errors, deviations = (np.array([log[k] for log in logs]) for k in (0, 1))
+            means = errors[:, 0].mean(axis=1)
+            off = means.mean() / (means.std(ddof=1) / math.sqrt(seeds))
+            inside = np.abs(errors) <= NormalDist().inv_cdf(0.95) * deviations
+            whole, differences = inside.mean(axis=(0, 2))
+            share = np.mean([log[2] for log in logs])
+            way = "silence" if hears else "failures at once"
+            print(f"| {kind}, {share:.0%} | {way} | {means.mean():.3f} | {off:.1f} | {whole:.1%} | "
+                  f"{differences:.1%} |", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    what, *rest = sys.argv[1:] or ["lift"]
+    if what == "logs":
+        print_logs(int(rest[0]) if rest else 40)
+        return
+    seeds = int(rest[0]) if rest else 3
+    for name in rest[1:] or SHOPS:
+        lifts: dict[str, list[list[float]]] = {}
+        for way, make in WAYS.items():
+            for seed in range(seeds):
+                world = SHOPS[name](seed)
+                earned = played(world, make, world.decisions)
+                tenths = [lift(part) for part in np.array_split(earned, 10)]
+                lifts.setdefault(way, []).append([lift(earned), tenths[-1]])
+                print(f"{name} {way} {seed}: {lifts[way][-1]}", file=sys.stderr, flush=True)
+        held = np.array(lifts["nothing until its window closes"])[:, 0]
+        print(f"\n| {name}, {seeds} seeds: a decision without a conversion counts as | lift | "
+              "last tenth | above holding |\n|---|---|---|---|")  # fmt: skip
+        for way, values in lifts.items():
+            whole, last = np.array(values).T
+            above = f"{(whole > held).sum()} of {seeds}, by {(whole - held).mean():.3f}"
+            print(f"| {way} | {whole.mean():.3f} | {last.mean():.3f} | {above} |")
+
+
+if __name__ == "__main__":
+    main()

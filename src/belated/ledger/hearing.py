@@ -1,0 +1,161 @@
+"""Learning from silence: what a conversion loop takes in before its windows close, and when.
+
+Nothing is learnt between two ticks. At a tick the rewards that have come since the last one and
+the ages of all open decisions are taken in together: to learn conversions on arrival and let the
+others wait would overstate the rate of whatever is new. A tick begins with a decision, before that
+is recorded: with the first one in another 64th of the window, and sooner where enough decisions
+were made since the last tick that taking in all open ones again costs each of them little. So the
+estimate depends on the log alone.
+
+How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``).
+A conversion counts by when it was handed in: that is what ended the silence. Each decision costs
+three bytes.
+"""
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from belated.core.types import Integers
+from belated.learner.learner import Learner
+from belated.model.steps import LEARN, REVISE
+from belated.monitoring.delay_law import (
+    CELLS,
+    DelayLaw,
+    cells_of_ages,
+    cells_of_delays,
+    law_of_cells,
+)
+
+TICKS = 64  # in a window
+SHARE = 32  # a tick begins when one in so many open decisions is new, ...
+LEAST = 16  # ... but not before so many, ...
+PER_FEATURE = 4  # ... nor before the number of features divided by this
+MOST_GROUPS = 1_024  # actions with a law of their own; all further ones share the last
+NEVER = 255  # the code of a decision that was cancelled
+
+
+class Hearing:
+    """The silence of one bandit's decisions, row by row of the history.
+
+    Parameters
+    ----------
+    window
+        How long a conversion is waited for, grace included, in microseconds.
+    """
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        # The cell of the delay of a conversion, from 1; 0 where none has come; or NEVER.
+        self.codes = bytearray()
+        self.groups = array("H")  # the place of the action in ``actions``
+        self.actions: dict[str, int] = {}
+        self.rewards: dict[int, float] = {}  # by row: not yet learnt
+        self.tick = -1
+        self.since = 0  # decisions since the last tick
+        self.n_open = 0  # silent decisions at the last tick
+
+    def decided(self, action: str) -> None:
+        """Note a decision, in the next row."""
+        place = min(len(self.actions), MOST_GROUPS - 1)
+        self.codes.append(0)
+        self.groups.append(self.actions.setdefault(action, place))
+        self.since += 1
+
+    def rewarded(self, row: int, reward: float, delay: int) -> None:
+        """Note the reward of an open decision, and how late it was handed in, in microseconds."""
+        self.rewards[row] = reward
+        if reward != 0.0:
+            share = np.array(min(max(delay, 0), self.window), np.float64)
+            self.codes[row] = int(cells_of_delays(share, float(self.window), CELLS))
+
+    def closed(self, row: int, reward: float) -> None:
+        """Note that a window closed without a reward, or that another reward is to be learnt."""
+        self.rewards[row] = reward
+        if reward == 0.0 and self.codes[row] != NEVER:
+            self.codes[row] = 0
+
+    def cancelled(self, row: int) -> None:
+        """Note that no reward is waited for."""
+        self.codes[row] = NEVER
+        self.rewards.pop(row, None)
+
+    def begins(self, time: int, dim: int) -> bool:
+        """Return whether a tick begins with a decision at this time."""
+        enough = max(LEAST, dim // PER_FEATURE, self.n_open // SHARE)
+        return self.tick_of(time) > self.tick or self.since >= enough
+
+    def tick_of(self, time: int) -> int:
+        """Returns the number of the 64th of a window in which a time lies."""
+        return time * TICKS // self.window
+
+    def take_in(self, learner: Learner, times: Integers, now: int) -> None:
+        """Let a tick begin: learn the rewards that have come, and hear what is silent.
+
+        ``times`` are those of all decisions, in microseconds.
+        """
+        self.tick, self.since = max(self.tick, self.tick_of(now)), 0
+        n = learner.n_decided
+        if n == 0:
+            return
+        self._learn(learner)
+        codes, groups = np.frombuffer(self.codes, np.uint8), np.array(self.groups, np.int64)
+        ages = np.maximum(now - times, 0).astype(np.float64)
+        waiting = np.flatnonzero((codes == 0) & np.isnan(learner.history.y[:n]))
+        law = self._law(codes, groups, ages)
+        self.n_open = len(waiting)
+        learner.hear(waiting, law.within_at(ages[waiting], groups[waiting]))
+
+    def _learn(self, learner: Learner) -> None:
+        if not self.rewards:
+            return
+        rows = np.array(list(self.rewards), np.int64)
+        known = ~np.isnan(learner.history.y[rows])
+        last = np.zeros(len(rows), np.int64)
+        last[-1] = 1
+        nothing = np.zeros((0, learner.dim))
+        values = np.array(list(self.rewards.values()))
+        learner.fold(np.where(known, REVISE, LEARN), nothing, rows, values, last)
+        self.rewards = {}
+
+    def _law(self, codes: Any, groups: Integers, ages: Any) -> DelayLaw:
+        came = np.flatnonzero((codes > 0) & (codes < NEVER))
+        cells = cells_of_ages(ages[came], float(self.window), CELLS)
+        n_groups = max(self.actions.values()) + 1
+        delays = codes[came].astype(np.int64)
+        within = law_of_cells(delays, cells, groups[came], n_groups, CELLS)
+        return DelayLaw(float(self.window), within, len(came))
+
+    def hear_again(self, learner: Learner, old: Learner) -> None:
+        """Let a learner that took over the history of another hear what that one has heard."""
+        silence = old.history.silence[: old.n_decided]
+        rows = np.flatnonzero(silence > 0.0)
+        if len(rows):
+            learner.hear(rows, silence[rows])
+
+    # ------------------------------------------------------------------------------- snapshots
+
+    def header(self) -> dict[str, Any]:
+        """Returns everything but the arrays, as JSON can hold it."""
+        return {
+            "actions": self.actions,
+            "rewards": list(self.rewards.items()),
+            "counts": [self.tick, self.since, self.n_open],
+        }
+
+    def arrays(self) -> dict[str, Any]:
+        """Returns the arrays, by name."""
+        return {
+            "hearing.codes": np.frombuffer(bytes(self.codes), np.uint8),
+            "hearing.groups": np.array(self.groups, np.uint16),
+        }
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on where a snapshot was taken."""
+        self.actions = dict(header["actions"])
+        self.rewards = {int(row): float(reward) for row, reward in header["rewards"]}
+        self.tick, self.since, self.n_open = header["counts"]
+        self.codes = bytearray(arrays["hearing.codes"].tobytes())
+        self.groups = array("H", arrays["hearing.groups"].tobytes())

@@ -1,0 +1,193 @@
+"""Files of rewards: their rows, how they are handed in, and what is put aside."""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from belated.core.arguments import any_number, wrong
+from belated.core.events import Status
+from belated.core.times import microseconds
+from belated.ledger import Ledger
+from belated.ledger.ids import all_from_texts
+from belated.ledger.protocol import Importer
+from belated.ledger.replica import reward_draft, system_clock
+from belated.ledger.rules import refusal
+from belated.ledger.tools.progress import Share, progress
+from belated.ledger.tools.reading import bandits_of, only_bandit
+from belated.ledger.tools.tables import Row, format_of, is_missing, rows_of
+
+FIELDS = ("decision_id", "reward", "at", "event_id")
+NEEDED, TEXTS = ("decision_id", "reward"), ("decision_id", "event_id")
+COLUMNS = {field: field for field in FIELDS}
+LONGEST_EVENT_ID = 200  # characters
+BATCH = 1000  # rewards that are handed in together: others must not wait for many
+IN_THE_LOG = (Status.ACCEPTED, Status.DUPLICATE, Status.EXPIRED, Status.PARKED)
+REASONS = {
+    Status.UNKNOWN: "this bandit has no decision of that id",
+    Status.CONFLICT: "the decision has another reward, or was cancelled",
+}
+
+
+class Given(NamedTuple):
+    """A reward of a file; ``at`` is in microseconds since 1970, None for now."""
+
+    line: int
+    decision_id: str
+    reward: float
+    at: int | None
+    event_id: str
+
+
+class Bad(NamedTuple):
+    """A row that could not be used, and why."""
+
+    line: int
+    status: Status
+    reason: str
+
+
+class Taken(NamedTuple):
+    """What became of rewards that were handed in together."""
+
+    statuses: Mapping[Status, int]
+    bad: Sequence[Bad]
+
+
+Send = Callable[[Sequence[Given]], Taken]
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Returns the column of each field, by what ``--map`` says.
+
+    >>> parse_columns("decision_id=decision,at=sold_at")["at"]
+    'sold_at'
+    """
+    columns = dict(COLUMNS)
+    for part in filter(None, text.split(",")):
+        field, _, column = (piece.strip() for piece in part.partition("="))
+        if field not in FIELDS or not column:
+            raise wrong("--map", part, f"field=column, with a field of {', '.join(FIELDS)}")
+        columns[field] = column
+    return columns
+
+
+def texts(columns: Mapping[str, str]) -> frozenset[str]:
+    """Returns the columns that hold names: 007 and 7 are different names."""
+    return frozenset(columns[field] for field in TEXTS)
+
+
+def given_or_bad(
+    rows: Iterable[Row], columns: Mapping[str, str] = COLUMNS
+) -> Iterator[Given | Bad]:
+    """Yields a reward for each row, or the reason why it has none."""
+    for row in rows:
+        try:
+            yield _given(row, columns)
+        except ValueError as error:
+            yield Bad(row.line, Status.INVALID, str(error))
+
+
+def _given(row: Row, columns: Mapping[str, str]) -> Given:
+    if row.problem:
+        raise ValueError(row.problem)
+    cells = {field: row.cells.get(column) for field, column in columns.items()}
+    for field in NEEDED:
+        if is_missing(cells[field]):
+            there = ", ".join(row.cells) or "none"
+            raise wrong(columns[field], None, f"a value; the columns are {there}")
+    try:
+        reward = any_number(cells["reward"])
+    except (TypeError, ValueError, OverflowError):
+        reward = math.nan
+    if not math.isfinite(reward):
+        raise wrong("reward", cells["reward"], "a finite number")
+    at, event_id = cells["at"], "" if is_missing(cells["event_id"]) else str(cells["event_id"])
+    if len(event_id) > LONGEST_EVENT_ID or "\0" in event_id:
+        raise wrong("event_id", event_id, f"{LONGEST_EVENT_ID} characters at most, without NUL")
+    time = None if is_missing(at) else microseconds("at", at)
+    return Given(row.line, str(cells["decision_id"]), reward, time, event_id)
+
+
+def into_ledger(ledger: Ledger, bandit: str | None) -> tuple[str, Send]:
+    """Returns the name of the bandit, and a function that writes rewards into its ledger."""
+    bandits = bandits_of(ledger)
+    name = only_bandit(bandits, bandit)
+    spec = bandits[name].spec
+    support, family = spec.support(), spec.family["type"]
+    importer = Importer(lambda bandit, kind, reward: support.contains(reward))
+
+    def send(rewards: Sequence[Given]) -> Taken:
+        now, statuses, bad = system_clock(), Counter[Status](), []
+        ids = all_from_texts([given.decision_id for given in rewards])
+        pairs = list(zip(rewards, ids, strict=True))
+        drafts = [
+            reward_draft(name, now, id, given.reward, given.at, given.event_id)
+            for given, id in pairs
+            if id is not None
+        ]
+        judged = zip(drafts, ledger.commit(drafts, importer), strict=True)
+        for given, id in pairs:
+            status, reason = Status.UNKNOWN, ""
+            if id is not None:
+                draft, outcome = next(judged)
+                status = outcome.status
+                if status is Status.INVALID:
+                    reason = refusal(draft, outcome.facts, support, family)
+            statuses[status] += 1
+            if status not in IN_THE_LOG:
+                bad.append(Bad(given.line, status, reason or REASONS[status]))
+        return Taken(statuses, bad)
+
+    return name, send
+
+
+def hand_in(
+    path: Path, send: Send, *, columns: str = "", format: str | None = None, aside: Path
+) -> dict[str, Any]:
+    """Hand in all rewards of a file; returns what became of them.
+
+    Run again, it goes on where it stopped: what is in the log already changes nothing. Rows that
+    could not be used are in ``aside``, which every run writes anew.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"file = {str(path)!r}: there is none of that name")
+    kind, named, share = format_of(path, format), parse_columns(columns), Share()
+    rows = given_or_bad(rows_of(path, kind, texts(named), share), named)
+    statuses, n_rows, n_bad = Counter[Status](), 0, 0
+    aside.unlink(missing_ok=True)
+    with progress("handing in rewards", share=share) as told:
+        while chunk := list(islice(rows, BATCH)):
+            rewards = [row for row in chunk if isinstance(row, Given)]
+            bad = [row for row in chunk if isinstance(row, Bad)]
+            statuses[Status.INVALID] += len(bad)
+            if rewards:
+                taken = send(rewards)
+                statuses.update(taken.statuses)
+                bad += taken.bad
+            _put_aside(aside, sorted(bad))
+            n_rows, n_bad = n_rows + len(chunk), n_bad + len(bad)
+            told(len(chunk))
+    late = Status.EXPIRED
+    counts = {"late" if s is late else str(s): n for s, n in statuses.items() if n}
+    return {
+        "rows": n_rows,
+        "rewards": counts,
+        "rows_bad": n_bad,
+        "bad_rows_are_in": str(aside) if n_bad else None,
+    }
+
+
+def _put_aside(path: Path, bad: Sequence[Bad]) -> None:
+    """Append bad rows to a CSV file, with a header if it is new."""
+    if not bad:
+        return
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        if is_new:
+            writer.writerow(Bad._fields)
+        writer.writerows(bad)

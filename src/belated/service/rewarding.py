@@ -1,0 +1,115 @@
+"""Rewards that come over HTTP: one by one, in batches, or as the body of a file."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from itertools import groupby
+
+from belated import wire
+from belated.core.arguments import wrong
+from belated.core.events import Status
+from belated.core.times import EXPECTED, moment
+from belated.ledger.events import Draft, Kind, Outcome
+from belated.ledger.ids import all_from_texts
+from belated.service.http.problems import INVALID, Problem
+from belated.service.service import Service
+
+NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
+NO_TIME = Outcome(Status.INVALID)  # what a reward gets whose time is no time
+FILES = {  # formats by media type
+    "text/csv": "csv",
+    "application/x-ndjson": "jsonl",
+    "application/vnd.apache.parquet": "parquet",
+}
+
+
+async def reward(
+    service: Service, items: Sequence[wire.RewardItem], bandit: str
+) -> wire.RewardAnswer:
+    """Each status in turn; ids that cannot be ids are unknown."""
+    now = service.replica.clock()
+    ids = all_from_texts([item.decision_id for item in items])
+    drafts = [
+        NO_ID if id is None else _reward_draft(item, id, bandit, now)
+        for item, id in zip(items, ids, strict=True)
+    ]
+    well = [draft for draft in drafts if isinstance(draft, Draft)]
+    written = iter(await service.write(well) if well else [])
+    outcomes = [next(written) if isinstance(draft, Draft) else draft for draft in drafts]
+    statuses: list[Status] = []
+    for outcome, alike in groupby(outcomes):
+        status, count = service.replica.answer(outcome), len(list(alike))
+        service.tally.reward(outcome.bandit, status, now, count)
+        statuses += [status] * count
+    if Status.INVALID not in statuses:
+        return wire.RewardAnswer(statuses)
+    reasons = [
+        ""
+        if outcome.status is not Status.INVALID
+        else service.replica.refusal(draft, outcome)
+        if isinstance(draft, Draft)
+        else str(wrong("at", item.at, EXPECTED))
+        for item, draft, outcome in zip(items, drafts, outcomes, strict=True)
+    ]
+    return wire.RewardAnswer(statuses, reasons)
+
+
+def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
+    """The draft of a reward, or what a reward gets whose time cannot be understood."""
+    kind, event_id = Kind.REVISED if item.revise else Kind.REWARDED, item.event_id or ""
+    try:
+        at = now if item.at is None else moment("at", item.at)
+    except ValueError:
+        return NO_TIME
+    return Draft(kind, bandit, id, at, item.reward, received=now, event_id=event_id)
+
+
+async def take_file(
+    service: Service, bandit: str, raw: bytes, media_type: str
+) -> wire.RewardsTaken:
+    """Hand in the rewards of a file, some at a time: decisions come in between."""
+    from belated.ledger.tools.rewarding import (
+        BATCH,
+        COLUMNS,
+        IN_THE_LOG,
+        REASONS,
+        Bad,
+        Given,
+        given_or_bad,
+        texts,
+    )
+    from belated.ledger.tools.tables import rows_in
+
+    service.fold(bandit)
+
+    def read() -> list[Given | Bad]:
+        rows = rows_in(BytesIO(raw), "the body", FILES[media_type], texts(COLUMNS))
+        return list(given_or_bad(rows))
+
+    try:
+        rows = await asyncio.to_thread(read)
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        raise Problem(INVALID, f"{error}.") from None
+    bad = [row for row in rows if isinstance(row, Bad)]
+    statuses = Counter({Status.INVALID: len(bad)})
+    given = [row for row in rows if isinstance(row, Given)]
+    for start in range(0, len(given), BATCH):
+        part = given[start : start + BATCH]
+        items = [
+            wire.RewardItem(
+                row.decision_id,
+                row.reward,
+                at=None if row.at is None else row.at / 1e6,
+                event_id=row.event_id or None,
+            )
+            for row in part
+        ]
+        answer = await reward(service, items, bandit)
+        statuses.update(answer.statuses)
+        reasons = answer.reasons or [""] * len(part)
+        for row, status, reason in zip(part, answer.statuses, reasons, strict=True):
+            if status not in IN_THE_LOG:
+                bad.append(Bad(row.line, status, reason or REASONS[status]))
+    counts = {status: n for status, n in statuses.items() if n}
+    return wire.RewardsTaken(len(rows), counts, [wire.BadReward(*row) for row in sorted(bad)])

@@ -1,0 +1,141 @@
+"""A conversion loop that learns from silence, as a fold over its log."""
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, Gaussian
+from belated.core.sparse import dense
+from belated.learner.learner import Learner
+from belated.learner.rows import rows_between
+from belated.ledger.events import START, Draft, Kind
+from belated.ledger.fold import Fold
+from belated.ledger.spec import Spec
+from belated.model.state import ERROR
+from belated.policies import AdaptiveThompson, Thompson
+from support.replicas import DIM, HOUR, SECOND, decide, new_replica, replayed, same
+
+POLICY = AdaptiveThompson(strength=1e12)  # a prior that is learnt depends on when it was learnt
+SETTINGS = {"loop": "conversion", "window": 3600.0}
+
+
+def silent(open="silence", policy=POLICY, family=None, **more):
+    return Spec.of(DIM, family or Bernoulli(), policy, **SETTINGS, open=open, **more)
+
+
+def lived(spec, n=60, seed=1, minutes=3):
+    """A replica that decided every few minutes; every fourth decision converts, soon."""
+    rng, replica = np.random.default_rng(seed), new_replica(spec)
+    to_come = []
+    for k in range(n):
+        replica.clock.now += minutes * 60 * SECOND
+        now = replica.clock.now
+        replica.expire()
+        due = [id for time, id in to_come if time <= now]
+        to_come = [(time, id) for time, id in to_come if time > now]
+        if due:
+            replica.reward([(id, 1.0) for id in due])
+        id = decide(replica, rng)
+        if k % 4 == 0:
+            to_come.append((now + int(rng.exponential(600)) * SECOND, id))
+    return replica
+
+
+def test_learns_before_the_first_window_closes():
+    replica = lived(silent(), n=15)
+    fold = replica.folds["shop"]
+    assert fold.counts.expired == 0
+    y, silence = fold.learner.history.y[:15], fold.learner.history.silence[:15]
+    assert (y == 1.0).any()
+    open_rows = np.isnan(y[:14])
+    assert (silence[:14][open_rows] > 0.0).all()  # the last one was just made
+    held = lived(silent(open="hold"), n=15).folds["shop"]
+    assert held.learner.n_observed == 0
+    assert same(replica, replayed(replica))
+
+
+def test_live_is_replay_bit_for_bit_in_batches_of_any_size():
+    replica = lived(silent())
+    fold, (events, _) = replica.folds["shop"], replica.ledger.follow(START)
+    assert same(replica, replayed(replica))
+    for size in (1, 7, 1000):
+        again = Fold("shop", silent())
+        mine = [event for event in events if event.bandit == "shop"]
+        start = 0
+        while start < len(mine):
+            end = min(start + size, len(mine))
+            while end < len(mine) and mine[end].tx == mine[end - 1].tx:
+                end += 1  # whole transactions
+            again.apply(mine[start:end])
+            start = end
+        assert again.digest() == fold.digest()
+
+
+def test_a_snapshot_goes_on_bit_for_bit():
+    replica = lived(silent(), n=40)
+    fold = replica.folds["shop"]
+    again = Fold("shop", silent())
+    again.restore(fold.header(), fold.arrays(), np.zeros((0, DIM)))
+    assert again.digest() == fold.digest()
+
+
+def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
+    replica = lived(silent(), n=50)
+    replica.clock.now += HOUR + SECOND
+    replica.expire()
+    decide(replica, np.random.default_rng(0))  # begins a tick
+    learner = replica.folds["shop"].learner
+    assert learner.n_observed == 50
+    ordinary = Learner(DIM, Bernoulli(), POLICY, 1.0)
+    for row in dense(rows_between(learner.history, 0, 50), DIM):
+        ordinary.decide(row[np.newaxis], np.random.default_rng(0))
+    ordinary.learn(dict(enumerate(learner.history.y[:50].tolist())))
+    np.testing.assert_allclose(learner.exact_theta(), ordinary.exact_theta(), atol=1e-9)
+    assert learner.state.scalars[ERROR] <= POLICY.tol
+    assert same(replica, replayed(replica))
+
+
+def test_cancelled_and_revised_decisions():
+    replica = lived(silent(late="revise"), n=20)
+    fold, rng = replica.folds["shop"], np.random.default_rng(3)
+    one, two = decide(replica, rng), decide(replica, rng)
+    row = fold.pending[one].row
+    replica.commit([Draft(Kind.CANCELLED, "", one, replica.clock())])
+    replica.reward([(two, 1.0)])
+    replica.clock.now += 300 * SECOND
+    decide(replica, rng)
+    assert fold.learner.history.silence[row] == 0.0
+    assert np.isnan(fold.learner.history.y[row])
+    assert fold.learner.history.y[row + 1] == 1.0
+    replica.clock.now += HOUR + SECOND
+    replica.expire()
+    replica.commit([Draft(Kind.REVISED, "", two, replica.clock(), 0.0)])
+    decide(replica, rng)
+    assert fold.learner.history.y[row + 1] == 0.0
+    assert same(replica, replayed(replica))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: silent(policy=Thompson()), "open = 'silence': expected 'hold': Thompson of"),
+        (lambda: silent(family=Gaussian(sd=1.0)), "AdaptiveThompson of Gaussian rewards learns"),
+        (lambda: silent(default_reward=1.0), "default_reward = 1.0: expected 0 where open"),
+        (
+            lambda: Spec.of(DIM, Bernoulli(), POLICY, window=60.0, open="silence"),
+            "open = 'silence': expected 'hold' in a loop with explicit rewards",
+        ),
+        (lambda: silent(open="loud"), "open = 'loud': expected 'hold' or 'silence'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make().learner()
+
+
+def test_the_window_stays():
+    with pytest.raises(ValueError, match=r"window = 60.0: expected 3600.0, as the log has it"):
+        silent().changed_to(
+            Spec.of(DIM, Bernoulli(), POLICY, **SETTINGS | {"window": 60.0}, open="silence")
+        )
+    with pytest.raises(ValueError, match="open = 'hold': expected 'silence'"):
+        silent().changed_to(silent(open="hold"))

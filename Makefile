@@ -98,7 +98,8 @@ published: $(VENV)/ready
 	$(BIN)/python benchmarks/published.py published > docs/published.new
 	mv docs/published.new docs/published.md
 
-# Ours beside other libraries: hours on two quiet cores; what was played is kept in league/.
+# Ours beside other libraries: ours are played, peers where benchmarks/data/league.parquet lacks them; what was played
+# is kept in league/, too, so that it goes on where it was stopped.
 league: $(VENV)/ready
 	$(BIN)/python benchmarks/league.py league > docs/league.new
 	mv docs/league.new docs/league.md

@@ -11,15 +11,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from heapq import heappop, heappush
 from itertools import islice
 from statistics import NormalDist
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
-from belated import Bandit, Bernoulli, Features
+from belated import Bandit, Bernoulli, Features, registry
 from belated.core.sparse import SparseRows
+from belated.experiments.league import playing
+from belated.experiments.league.players import Ours
 from belated.learner.learner import Learner
 from belated.model.intervals import Z
 from belated.policies import AdaptiveThompson
@@ -127,39 +128,27 @@ def growth() -> None:
         done = end
 
 
-def calibration(worlds: int = 20) -> None:
+def coverage(worlds: int) -> float:
     """How often 90 per cent posterior intervals of action means hold the truth, in the shop."""
-    z = NormalDist().inv_cdf(0.95)
-    inside = total = 0
+    z, inside = NormalDist().inv_cdf(0.95), []
     for seed in range(worlds):
         shop = Shop(seed)
-        bandit = Bandit(
-            family=Bernoulli(),
-            features=Features(categorical=shop.categorical(), interactions=shop.interactions()).fit(
-                shop.rows()
-            ),
-            seed=seed,
-        )
-        due: list[tuple[float, int, float]] = []
-        for t, visit in enumerate(islice(shop.visits(), shop.decisions)):
-            while due and due[0][0] <= t:
-                _, id, reward = heappop(due)
-                bandit.learn(id, reward)
-            decision = bandit.decide(visit.actions, visit.context)
-            outcome = shop.outcome(visit, decision.index)
-            heappush(due, (t + outcome.wait, decision.id, outcome.reward))
+        player = Ours(registry.DEFAULT_POLICY, shop)
+        playing.play(shop, player, np.array([shop.decisions]))
         for visit in islice(shop.visits(), 15):
-            ranking = bandit.ranking(visit.actions, visit.context)
-            for row in ranking.actions:
+            for row in player.bandit.ranking(visit.actions, visit.context).actions:
                 low, middle, high = (logit(p) for p in (row.low, row.mean, row.high))
                 half = (high - low) / 2.0 * z / Z
-                truth = logit(visit.expected[row.index])
-                inside += abs(truth - middle) <= half
-                total += 1
-        print(f"{seed + 1} of {worlds} worlds: {inside / total:.3f}", file=sys.stderr, flush=True)
+                inside.append(abs(logit(visit.expected[row.index]) - middle) <= half)
+        share = np.mean(inside)
+        print(f"{seed + 1} of {worlds} worlds: {share:.3f}", file=sys.stderr, flush=True)
+    return float(np.mean(inside))
+
+
+def calibration(worlds: int = 20) -> None:
     print("| 90 per cent posterior intervals of action means | hold the truth |")
     print("|---|---|")
-    print(f"| after 20,000 decisions, {worlds} shops, 15 visitors each | {inside / total:.3f} |")
+    print(f"| after 20,000 decisions, {worlds} shops, 15 visitors each | {coverage(worlds):.3f} |")
 
 
 def logit(p: float | None) -> float:

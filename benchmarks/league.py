@@ -1,103 +1,203 @@
 """Prints docs/league.md and draws docs/league.png: the default beside every peer, in every world.
 
-What was played is kept in a folder, so that a run that was stopped goes on.
+The README shows the shop alone, docs/league-shop.png.
 
-    python benchmarks/league.py league > docs/league.md
-    python benchmarks/league.py league --world shop --world rare > docs/league.md    # some of them
-    python benchmarks/league.py league --seeds 2 --decisions 1000    # a rehearsal
+The results behind the page are in benchmarks/data/league.parquet, one row per world, player, seed
+and checkpoint: peers take hours and do not change with belated, so what they played is kept in the
+repository. A peer plays again where the version of its library is another than the kept one; ours
+play in every new folder. The folder keeps each match, so that a run that was stopped goes on.
+
+    python benchmarks/league.py league > docs/league.md    # plays what is missing, keeps it, prints
+    python benchmarks/league.py league --so-far > docs/league.md    # plays nothing more
+    python benchmarks/league.py > docs/league.md    # prints the page again from what is kept
+    python benchmarks/league.py /tmp/rehearsal --seeds 2 --decisions 1000 > /tmp/rehearsal.md
 """
 
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from belated import registry
 from belated.experiments.judging.lift import in_short, standings
-from belated.experiments.league.league import League, new_league, play_league
-from belated.experiments.league.peers import PEERS, settings_of
-from belated.experiments.league.playing import world_named
+from belated.experiments.league.league import League, new_league, open_folder, play_league
+from belated.experiments.league.peers import PEERS, library_of, settings_of
+from belated.experiments.league.playing import SCHEMA, world_named
 from belated.experiments.reporting.league import league_lines, short_lines
 from belated.experiments.reporting.lift_figure import draw_lifts
 
 DOCS = Path(__file__).parent.parent / "docs"
+KEPT = Path(__file__).parent / "data" / "league.parquet"
 FIRST_SEED = 1000  # nothing was chosen by a look at these worlds
 ENOUGH = 20  # copies of each world
 PER_ACTION = "a model per action: tens of milliseconds a decision with 500 of them"
+LINES = "a line of text per action: ten milliseconds a decision with 500 of them"
 CUBIC = "time that grows with the cube of the number of features"
 SLOW = {
     ("many-products", "mabwiser-lints"): PER_ACTION,
     ("many-products", "river-linucb"): PER_ACTION,
-    ("wide", "thompson"): CUBIC,
-    ("wide", "delayed-ofu-glm"): CUBIC,
+    ("many-products", "vw-squarecb"): LINES,
     ("wide", "mabwiser-linucb"): CUBIC,
+    ("wide", "mabwiser-lints"): CUBIC,
 }
+# Beside the default, in the shop alone: how far it explores, its prior, exact propensities, proof.
+IN_THE_SHOP = ("adaptive-thompson:scale=1", "thompson", "inverse-gap", "delayed-ofu-glm")
 
 
 def planned(worlds: list[str], seeds: int, decisions: int | None) -> League:
-    league = new_league(worlds, seeds=seeds, decisions=decisions, seed=FIRST_SEED)
-    return replace(league, left_out=league.left_out | SLOW)
+    ours = (registry.DEFAULT_POLICY, *IN_THE_SHOP)
+    league = new_league(worlds, ours, seeds=seeds, decisions=decisions, seed=FIRST_SEED)
+    elsewhere = {
+        (world, player): "it plays in the shop alone"
+        for world in worlds
+        for player in IN_THE_SHOP
+        if world != "shop"
+    }
+    return replace(league, left_out=league.left_out | elsewhere | SLOW)
 
 
-def world_lines(league: League) -> Iterator[str]:
+def version_of(player: str) -> str:
+    """Returns the version of a player's library, or of belated."""
+    return version(library_of(player) if player in PEERS else "belated")
+
+
+def put_kept_into(folder: Path, league: League) -> None:
+    """Adds what is kept of peers, with the versions of their libraries that are installed."""
+    if not KEPT.exists() or league.decisions is not None:
+        return
+    matches = [match for match in league.matches() if match.player in PEERS]
+    versions = {player: version_of(player) for player in {match.player for match in matches}}
+    kept = pd.read_parquet(KEPT)
+    kept = kept[kept["version"] == kept["player"].map(versions)]
+    played = dict(list(kept.groupby(["world", "player", "seed"])))
+    with open_folder(league, folder) as parts:
+        there = parts.finished(match.name for match in matches)
+        for match in matches:
+            rows = played.get(match[:3])
+            if match.name in there or rows is None or rows["t"].max() != match.decisions:
+                continue
+            table = pa.Table.from_pandas(rows[SCHEMA.names], SCHEMA, preserve_index=False)
+            parts.write_part(match.name, table)
+
+
+def finished(league: League, folder: Path) -> pd.DataFrame:
+    """Returns what is in the folder, of copies that the default and somebody else have played."""
+    with open_folder(league, folder) as parts:
+        names = [match.name for match in league.matches()]
+        there = parts.finished(names)
+        frame = parts.write_results([name for name in names if name in there]).to_pandas()
+    players = frame.groupby(["world", "seed"])["player"]
+    ours = players.transform(lambda names: league.players[0] in set(names))
+    return frame[ours & (players.transform("nunique") > 1)]
+
+
+def keep(frame: pd.DataFrame) -> None:
+    """Writes what the page is printed from: sums in single precision, which is seven digits."""
+    sums = dict.fromkeys(("earned", "uniform", "best", "seconds"), np.float32)
+    versions = {player: version_of(player) for player in frame["player"].unique()}
+    kept = frame.assign(version=frame["player"].map(versions)).astype(sums)
+    own = ["earned", "seconds"]  # the other columns have the same values again and again
+    KEPT.parent.mkdir(exist_ok=True)
+    kept.to_parquet(
+        KEPT,
+        index=False,
+        compression="zstd",
+        compression_level=19,
+        use_byte_stream_split=own,
+        use_dictionary=[name for name in kept if name not in own],
+    )
+
+
+def world_lines(league: League, table: pd.DataFrame) -> Iterator[str]:
     """One row per world: what is special about it, and its numbers."""
-    yield "| world | what it is | actions | features | decisions |"
-    yield "|---|---|---|---|---|"
+    yield "| world | what it is | actions | features | decisions | copies |"
+    yield "|---|---|---|---|---|---|"
+    lengths, copies = table.groupby("world")["t"].max(), table.groupby("world")["seeds"]
     for name, summary in registry.summaries(registry.WORLDS).items():
-        if name not in league.worlds:
+        if name not in lengths:
             continue
         world = world_named(name, FIRST_SEED)
-        decisions = league.decisions or world.decisions
-        actions = len(world.offered(0))
-        yield f"| {name} | {summary} | {actions} | {world.dim} | {decisions:,} |"
+        least, most = copies.min()[name], copies.max()[name]
+        yield (
+            f"| {name} | {summary} | {len(world.offered(0))} | {world.dim} | {lengths[name]:,} "
+            f"| {most if least == most else f'{least} to {most}'} |"
+        )
 
 
 def setting_lines(league: League) -> Iterator[str]:
     """One item per peer, and one per player that is left out."""
     for peer in PEERS:
         yield f"- **{peer}**: {settings_of(peer)}"
-    left_out = {pair: why for pair, why in league.left_out.items() if pair[0] in league.worlds}
+    left_out = {pair: why for pair, why in league.left_out.items() if pair[1] in PEERS}
     if left_out:
         yield "\nLeft out:\n"
     for (world, player), reason in left_out.items():
         yield f"- {player} in {world}: {reason}"
 
 
+def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
+    """Yields docs/league.md, paragraph by paragraph."""
+    reference, peers = league.players[0], [name for name in league.players if name in PEERS]
+    table = standings(frame, reference)
+    worlds = [name for name in league.worlds if name in set(table["world"])]
+    yield INTRODUCTION.format(figure=figure)
+    missing = [name for name in registry.WORLDS if name not in worlds]
+    if missing:
+        yield f"> Not played for this page yet: {', '.join(missing)}.\n"
+    if table["seeds"].min() < ENOUGH:
+        yield f"> Not all has been played for this page: a full one has {ENOUGH} copies of each world.\n"
+    if league.decisions is not None:
+        yield f"> A rehearsal with {league.decisions:,} decisions in each world.\n"
+    yield from short_lines(in_short(table, reference, peers))
+    yield READING
+    yield WORLDS
+    yield from world_lines(league, table)
+    yield SETTINGS
+    yield from setting_lines(league)
+    for world in worlds:
+        yield f"\n## {world}\n"
+        yield from league_lines(table, world, reference)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print docs/league.md.")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="without one, nothing is played")
+    parser.add_argument("--so-far", action="store_true", help="print what is in the folder")
     parser.add_argument("--world", action="append", choices=list(registry.WORLDS))
     parser.add_argument("--seeds", type=int, default=ENOUGH)
-    parser.add_argument("--decisions", type=int)
+    parser.add_argument("--decisions", type=int, help="for a rehearsal, of which nothing is kept")
+    parser.add_argument("--workers", type=int)
     parser.add_argument("--figure", type=Path, default=DOCS / "league.png")
     asked = parser.parse_args()
     league = planned(asked.world or list(registry.WORLDS), asked.seeds, asked.decisions)
-    frame = play_league(league, asked.folder)
-    reference, peers = league.players[0], [name for name in league.players if name in PEERS]
-    table = standings(frame, reference)
-    draw_lifts(frame).savefig(asked.figure, dpi=150, metadata={"Software": None})
-    print(INTRODUCTION.format(seeds=len(league.seeds), figure=asked.figure.name))
-    if asked.decisions or asked.seeds < ENOUGH:
-        print(REHEARSAL)
-    if asked.world:
-        missing = [name for name in registry.WORLDS if name not in asked.world]
-        print(f"> Not played for this page yet: {', '.join(missing)}.\n")
-    print(*short_lines(in_short(table, reference, peers)), sep="\n")
-    print(READING)
-    print(WORLDS, *world_lines(league), sep="\n")
-    print(SETTINGS, *setting_lines(league), sep="\n")
-    for world in league.worlds:
-        print(f"\n## {world}\n", *league_lines(table, world, reference), sep="\n")
+    if asked.folder is None:
+        frame = pd.read_parquet(KEPT)
+    else:
+        put_kept_into(asked.folder, league)
+        if not asked.so_far:
+            play_league(league, asked.folder, asked.workers)
+        frame = finished(league, asked.folder)
+        if league.decisions is None:
+            keep(frame)
+            frame = pd.read_parquet(KEPT)  # what is printed now is what is printed again
+    shop = frame[frame["world"] == "shop"]
+    for name, part in {"": frame, "-shop": shop}.items():
+        figure = asked.figure.with_stem(asked.figure.stem + name)
+        draw_lifts(part).savefig(figure, dpi=150, metadata={"Software": None})
+    print(*page(league, frame, asked.figure.name), sep="\n")
 
 
-REHEARSAL = """> A rehearsal, with fewer or shorter runs than `make league` plays: the numbers say nothing yet.
-"""
 INTRODUCTION = """# The league
 
 Printed by `make league` (benchmarks/league.py): policies of belated and of other libraries in simulated shops, each
-alone in its copy of the same world, with the same visitors and the same luck. {seeds} copies of each world. **Lift** is
-the share of what is possible, (earned - uniform play) / (best action of every visit - uniform play), in expected
-rewards. `belated compare --world shop` plays one of them.
+alone in its copy of the same world, with the same visitors and the same luck. **Lift** is the share of what is
+possible, (earned - uniform play) / (best action of every visit - uniform play), in expected rewards. `belated compare
+--world shop` plays one of them.
 
 ![Lift over decisions in every world]({figure})
 
@@ -109,16 +209,17 @@ of these copies, so the interval is unkind to the default. Higher, even, lower: 
 higher or lower lift with 95 per cent confidence, and against how many neither; with so many comparisons about one in
 twenty of those that are even in truth will not say so.
 
-How far the default explores (`scale`) was chosen in the shop, on copies with other seeds than those played here. Peers
-were not tuned: they have the settings below, where the linear ones are told the standard deviation of a reward, which
-nobody knows beforehand. The same search over their exploration could lift them, too, so the like-for-like row is
-`adaptive-thompson:scale=1`, the default without that choice. In a trial on three other copies of the shop, LinUCB of
-mabwiser with a quarter of its alpha had a lift of 0.82 where the default had 0.78.
+How far the default explores (`scale`) was chosen in the shop, on copies with other seeds than those played here;
+`adaptive-thompson:scale=1` is the default without that choice. Peers were not tuned: they have the settings below, where
+the linear ones are told the standard deviation of a reward, which nobody knows beforehand. The same search over their
+exploration could lift them, too.
 """
 WORLDS = """
 ## The worlds
 
-Time is counted in decisions, 5,000 to a day. Every reward is handed over as soon as it is known.
+Time is counted in decisions, 5,000 to a day. Rewards that are known are delivered every ten decisions, three minutes
+of such a day, to all players alike. The shop is played for four days, the other worlds for a day or two, a short time
+for so few rewards: lifts would be higher after longer runs. A copy is a world with another seed.
 """
 SETTINGS = """
 ## The peers

@@ -83,16 +83,22 @@ BY_FEATURES = {
     "vw-squarecb": (lambda K: vw("--squarecb"), Bernoulli()),
 }
 REFITTED = {"contextualbandits-refitted": (refitted, Bernoulli())}
+SLOW = "bayesianbandits-sparse"  # builds and factorises a sparse matrix at every reward
+
+
+def marked(peers):
+    """Returns the names as parameters of a test, the slow one with its mark."""
+    return [pytest.param(p, marks=pytest.mark.slow if p == SLOW else ()) for p in peers]
 
 
 @pytest.mark.parametrize("check", checks.OWN_POLICY_CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("peer", {**BY_POSITION, **BY_FEATURES, **REFITTED})
+@pytest.mark.parametrize("peer", marked({**BY_POSITION, **BY_FEATURES, **REFITTED}))
 def test_shared_checks(peer, check):
     make, family = {**BY_POSITION, **BY_FEATURES, **REFITTED}[peer]
     check(make(ACTIONS), family)
 
 
-@pytest.mark.parametrize("peer", {**BY_POSITION, **BY_FEATURES})
+@pytest.mark.parametrize("peer", marked({**BY_POSITION, **BY_FEATURES}))
 def test_beside_ours_behind_delays(peer):
     """Better than chance with late rewards; and the same again with the same seed."""
     make, family = {**BY_POSITION, **BY_FEATURES}[peer]

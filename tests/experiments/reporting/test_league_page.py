@@ -1,14 +1,17 @@
-"""docs/league.md and its script."""
+"""docs/league.md, its script and the results that it is printed from."""
 
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from belated import registry
-from belated.experiments.league.league import new_league
+from belated.experiments.league.league import new_league, open_folder
 from belated.experiments.league.peers import PEERS
+from belated.experiments.league.playing import Match, play_match
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,29 +24,66 @@ def script():
     return module
 
 
-def test_the_page_has_the_paragraphs_of_the_script(script):
+@pytest.fixture(scope="module")
+def everything(script):
+    return script.planned(list(registry.WORLDS), script.ENOUGH, None)
+
+
+def test_the_page_is_printed_from_what_is_kept(script, everything):
     page = (ROOT / "docs" / "league.md").read_text("utf-8")
-    opening = script.INTRODUCTION.split("{seeds}")[0]
-    for text in (opening, script.READING, script.WORLDS, script.SETTINGS):
-        assert text.strip() in page
+    kept = pd.read_parquet(script.KEPT)
+    assert page == "\n".join(script.page(everything, kept, "league.png")) + "\n"
+    assert script.KEPT.stat().st_size < 600_000
     later = re.search(r"> Not played for this page yet: (.*)\.\n", page)
     missing = later[1].split(", ") if later else []
     for world in registry.WORLDS:
         assert (f"\n## {world}\n" in page) != (world in missing)
-    for peer in PEERS:
-        assert f"- **{peer}**: " in page
 
 
-def test_who_is_left_out_for_its_time_is_a_player_of_that_world(script):
-    players = new_league(["few-banners"], seeds=1).players
+def test_who_is_left_out_for_its_time_is_a_peer_of_that_world(script, everything):
+    could_play = new_league(list(registry.WORLDS), ["greedy"], seeds=1).left_out
     for world, player in script.SLOW:
         assert world in registry.WORLDS
-        assert player in players
+        assert player in PEERS
+        assert (world, player) not in could_play
+    played = {(match.world, match.player) for match in everything.matches()}
+    assert not played & set(script.SLOW)
 
 
-def test_rows_of_worlds(script):
-    league = new_league(list(registry.WORLDS), ["greedy"], [], seeds=1)
-    rows = list(script.world_lines(league))
-    assert len(rows) == 2 + len(registry.WORLDS)
-    (shop,) = (row for row in rows if row.startswith("| shop |"))
-    assert shop.endswith("| 20 | 89 | 20,000 |")
+def test_only_matches_of_peers_with_these_versions_are_taken_from_what_is_kept(
+    script, everything, tmp_path, monkeypatch
+):
+    pytest.importorskip("river")
+    monkeypatch.setattr(script, "KEPT", tmp_path / "kept.parquet")
+    monkeypatch.setattr(registry.load(registry.WORLDS, "few-banners"), "decisions", 20)
+    pairs = [("river-linucb", 1000), ("river-linucb", 1001), ("greedy", 1000)]
+    tables = [play_match(Match("few-banners", *pair, 20), float).to_pandas() for pair in pairs]
+    script.keep(pd.concat(tables))
+    kept = pd.read_parquet(script.KEPT)
+    kept.loc[kept["seed"] == 1001, "version"] = "0.1"
+    kept.to_parquet(script.KEPT)
+    league = script.planned(["few-banners"], 2, None)
+    script.put_kept_into(tmp_path / "run", league)
+    with open_folder(league, tmp_path / "run") as folder:
+        assert [part.stem for part in folder.parts.iterdir()] == ["few-banners.river-linucb.1000"]
+        again = folder.read_part("few-banners.river-linucb.1000").to_pandas()
+    assert again["t"].equals(tables[0]["t"])
+    assert again["earned"].to_numpy() == pytest.approx(tables[0]["earned"].to_numpy(), rel=1e-6)
+
+
+def test_copies_that_the_default_has_not_played_are_not_shown(script, tmp_path):
+    pytest.importorskip("river")
+    league = replace(script.planned(["few-banners"], 2, 20), players=("uniform", "river-linucb"))
+    with open_folder(league, tmp_path) as folder:
+        for player, seed in [("uniform", 1000), ("river-linucb", 1000), ("river-linucb", 1001)]:
+            match = Match("few-banners", player, seed, 20)
+            folder.write_part(match.name, play_match(match, float))
+    frame = script.finished(league, tmp_path)
+    assert set(zip(frame["player"], frame["seed"], strict=True)) == {
+        ("uniform", 1000),
+        ("river-linucb", 1000),
+    }
+    page = "\n".join(script.page(league, frame, "league.png"))
+    assert "| few-banners | Five banners" in page
+    assert "| 5 | 24 | 20 | 1 |" in page
+    assert "> A rehearsal with 20 decisions" in page

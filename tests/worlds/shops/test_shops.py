@@ -28,14 +28,14 @@ CLAIMED = {
     "rare": (0.005, 20, 89, 2500),
     "frequent": (0.3, 20, 89, 2500),
     "few-banners": (0.02, 5, 24, 2500),
-    "many-products": (0.05, 500, 94, 2500),
+    "many-products": (0.05, 500, 94, 5000 / 24),
     "wide": (0.1, 20, 1008, 2500),
-    "new-banners": (0.02, 12, 95, 2500),
+    "new-banners": (0.05, 12, 70, 2500),
     "drift": (0.05, 20, 89, 2500),
-    "hours": (0.02, 20, 89, 5000 / 24),
-    "days": (0.02, 20, 89, 10_000),
-    "slow-banners": (0.02, 20, 89, None),
-    "conversions": (0.02, 20, 89, 20_000),
+    "hours": (0.05, 20, 89, 5000 / 24),
+    "days": (0.05, 20, 89, 5000),
+    "slow-banners": (0.05, 20, 89, None),
+    "conversions": (0.05, 20, 89, 5000),
     "revenue": (None, 20, 89, 2500),
 }
 
@@ -144,9 +144,9 @@ def test_slow_banners_are_slow_whether_good_or_not():
 
 
 def test_conversions_are_known_when_the_window_closes():
-    world, shop = Conversions(1), Shop(1)
-    mine, plain = visits(world, 1)[0], visits(shop, 1)[0]
-    assert mine.expected / plain.expected == pytest.approx(1.0 - math.exp(-4.0))
+    world = Conversions(1)
+    ever = Shop.expected(world, np.array([0.0, 1.0]))
+    assert world.expected(np.array([0.0, 1.0])) / ever == pytest.approx(1.0 - math.exp(-4.0))
     assert {world.outcome(visit, 0).wait for visit in visits(world, 50)} == {world.window}
 
 
@@ -156,17 +156,20 @@ def test_new_banners_replace_the_oldest():
     assert (world.offered(399) == first).all()
     assert set(first) - set(later) == {first[0]}
     assert set(later) - set(first) == {first[-1] + 1}
-    assert len(set(np.concatenate([world.offered(t) for t in range(world.decisions)]))) >= 61
+    assert (
+        len(set(np.concatenate([world.offered(t) for t in range(world.decisions)])))
+        == world.items - 1
+    )
 
 
 def test_drift_leaves_nothing_of_the_start_but_the_rate():
     worlds = [Drift(seed) for seed in range(200)]
     start, middle, end = (
-        np.array([world.theta_at(t)[:88] for world in worlds]) for t in (0, 10_000, 20_000)
+        np.array([world.theta_at(t)[:88] for world in worlds]) for t in (0, 5_000, 10_000)
     )
     assert np.corrcoef(start.ravel(), end.ravel())[0, 1] == pytest.approx(0.0, abs=0.04)
     assert middle.std() == pytest.approx(start.std(), rel=0.04)
-    assert worlds[0].theta_at(20_000)[-1] == worlds[0].theta_at(0)[-1]
+    assert worlds[0].theta_at(10_000)[-1] == worlds[0].theta_at(0)[-1]
 
 
 def test_noise_of_revenue_is_shared_and_normal():

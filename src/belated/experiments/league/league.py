@@ -114,6 +114,11 @@ def new_league(
     )
 
 
+def open_folder(league: League, out: str | os.PathLike[str]) -> Folder:
+    """Return the folder in which the matches of a league are kept, one part each."""
+    return Folder(Path(out), {"kind": "league", "decisions": league.decisions}, SCHEMA)
+
+
 def play_league(
     league: League,
     out: str | os.PathLike[str],
@@ -126,9 +131,8 @@ def play_league(
     A folder may grow: more worlds, players and seeds are added to what is there. Players are
     written in Python and would wait for each other in threads, so processes are the default.
     """
-    settings = {"kind": "league", "decisions": league.decisions}
     with (
-        Folder(Path(out), settings, SCHEMA) as folder,
+        open_folder(league, out) as folder,
         open_executor(executor or "processes", whole("threads", workers or os.cpu_count())) as pool,
     ):
         table = run(league.matches(), play_match, folder, pool, progress=progress)

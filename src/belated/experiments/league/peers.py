@@ -95,6 +95,12 @@ def settings_of(peer: str) -> str:
     return " ".join((getdoc(PEERS[peer]) or "").split())
 
 
+def library_of(peer: str) -> str:
+    """Return the name of the library that a peer comes from, as it is installed and imported."""
+    first = peer.split("-")[0]
+    return {"vw": "vowpalwabbit"}.get(first, first)
+
+
 def noise(world: Shop) -> float:
     """Return the standard deviation of a reward at the base rate: what a linear peer is told."""
     return float(getattr(world, "noise", math.sqrt(world.rate * (1.0 - world.rate))))

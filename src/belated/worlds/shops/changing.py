@@ -7,16 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.types import Vector
-from belated.worlds.shops.shop import Columns, Groups, Shop
+from belated.worlds.shops.shop import DAY, Columns, Groups, Shop
 
 
 class NewBanners(Shop):
-    """Twelve banners on offer, of which the oldest is replaced every 400 decisions.
+    """Twelve banners on offer at 5 per cent; the oldest is replaced every 400 decisions.
 
     A banner has a style, of which there are six, so something is known of a new one.
     """
 
-    items = 62
+    decisions = 2 * DAY
+    rate = 0.05
+    items = 37
     on_offer, stays = 12, 400
     of_item: ClassVar[Columns] = {"style": 6}
     groups: ClassVar[Groups] = {
@@ -33,10 +35,11 @@ class NewBanners(Shop):
 
 
 class Drift(Shop):
-    """The shop at 5 per cent with effects that turn into others within four days."""
+    """The shop at 5 per cent with effects that turn into others within two days."""
 
+    decisions = 2 * DAY
     rate = 0.05
-    turn = 20_000  # decisions until nothing is left of the effects at the start
+    turn = 2 * DAY  # decisions until nothing is left of the effects at the start
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -9,21 +9,26 @@ from belated.worlds.shops.shop import DAY, HOUR, Outcome, Shop, Visit
 
 
 class Hours(Shop):
-    """The shop with rewards one hour late on average."""
+    """The shop at 5 per cent with rewards one hour late on average."""
 
+    decisions = DAY
+    rate = 0.05
     delay = HOUR
 
 
 class Days(Shop):
-    """The shop with rewards two days late on average, over six days."""
+    """The shop at 5 per cent with rewards one day late on average, over two days."""
 
-    decisions = 6 * DAY
-    delay = 2.0 * DAY
+    decisions = 2 * DAY
+    rate = 0.05
+    delay = 1.0 * DAY
 
 
 class SlowBanners(Shop):
-    """The shop with mean delays from 0.2 to 3 days by banner, unrelated to how good it is."""
+    """The shop at 5 per cent, late by 0.2 to 3 days by banner, unrelated to how good it is."""
 
+    decisions = 2 * DAY
+    rate = 0.05
     fastest, slowest = 0.2 * DAY, 3.0 * DAY
 
     def draw_waits(self, rng: np.random.Generator) -> Vector:
@@ -32,16 +37,17 @@ class SlowBanners(Shop):
 
 
 class Conversions(Shop):
-    """The shop where only buyers report, a day late on average; others by a window of four days.
+    """The shop at 5 per cent where only buyers report, six hours late; others by a window of a day.
 
     A reward is 1 if the visitor buys within the window. Whether that was so is known for all
     decisions when their window closes: to take in buyers earlier than the others would overstate
     the rate.
     """
 
-    decisions = 6 * DAY
-    delay = 1.0 * DAY
-    window = 4.0 * DAY
+    decisions = 2 * DAY
+    rate = 0.05
+    delay = 6.0 * HOUR
+    window = 1.0 * DAY
 
     def expected(self, scores: Vector) -> Vector:
         """Return the chance to buy within the window."""

@@ -5,7 +5,7 @@ from statistics import NormalDist
 import numpy as np
 
 from belated.core.types import Vector
-from belated.worlds.shops.shop import Outcome, Shop, Visit
+from belated.worlds.shops.shop import DAY, Outcome, Shop, Visit
 
 NORMAL = NormalDist()
 
@@ -13,6 +13,7 @@ NORMAL = NormalDist()
 class Revenue(Shop):
     """The shop with a linear revenue around 1 and noise of standard deviation 2."""
 
+    decisions = DAY
     noise = 2.0
     family = "gaussian:2"
 

@@ -2,21 +2,23 @@
 
 from typing import ClassVar
 
-from belated.worlds.shops.shop import DAY, Columns, Groups, Shop
+from belated.worlds.shops.shop import DAY, HOUR, Columns, Groups, Shop
 
 
 class FewBanners(Shop):
     """Five banners and nothing known of a visitor but the device: 24 features."""
 
+    decisions = 2 * DAY
     items = 5
     of_visitor: ClassVar[Columns] = {"device": 3}
     groups: ClassVar[Groups] = {("banner",): 0.5, ("device",): 0.2, ("banner", "device"): 0.4}
 
 
 class ManyProducts(Shop):
-    """Five hundred products known by category, brand and price band alone, at 5 per cent."""
+    """Five hundred products by category, brand and price alone, at 5 per cent, an hour late."""
 
-    decisions = 2 * DAY
+    decisions = DAY // 2
+    delay = HOUR
     item, items = "product", 500
     of_item: ClassVar[Columns] = {"category": 10, "brand": 20, "price": 5}
     groups: ClassVar[Groups] = {
@@ -33,7 +35,7 @@ class ManyProducts(Shop):
 class Wide(Shop):
     """The shop with banner x country and banner x hour as well, at 10 per cent: 1,008 features."""
 
-    decisions = 2 * DAY
+    decisions = DAY
     of_visitor: ClassVar[Columns] = {"device": 3, "country": 20, "hour": 24}
     groups: ClassVar[Groups] = {
         ("banner",): 0.5,

@@ -1,0 +1,21 @@
+"""What docs/league.md claims of the default, on a few copies of the shop that the page has not."""
+
+import pandas as pd
+import pytest
+
+from belated import registry
+from belated.experiments.judging.lift import standings
+from belated.experiments.league.playing import Match, play_match
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_the_default_earns_more_than_greedy_play_and_than_empirical_bayes():
+    pytest.importorskip("bayesianbandits")
+    players = (registry.DEFAULT_POLICY, "greedy", "bayesianbandits-eb")
+    matches = [Match("shop", player, seed, 20_000) for seed in range(6) for player in players]
+    frame = pd.concat([play_match(match, float).to_pandas() for match in matches])
+    table = standings(frame, registry.DEFAULT_POLICY).set_index("player")
+    assert list(table["verdict"]) == ["", "lower", "lower"]
+    assert table.loc[registry.DEFAULT_POLICY, "lift"] > 0.57
+    assert table.loc["bayesianbandits-eb", "ahead"] < -0.04

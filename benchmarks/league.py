@@ -212,7 +212,8 @@ twenty of those that are even in truth will not say so.
 How far the default explores (`scale`) was chosen in the shop, on copies with other seeds than those played here;
 `adaptive-thompson:scale=1` is the default without that choice. Peers were not tuned: they have the settings below, where
 the linear ones are told the standard deviation of a reward, which nobody knows beforehand. The same search over their
-exploration could lift them, too.
+exploration could lift them, too: in a trial on three other copies of the shop, LinUCB of mabwiser with a quarter of its
+alpha had a lift of 0.82 where the default had 0.78.
 """
 WORLDS = """
 ## The worlds

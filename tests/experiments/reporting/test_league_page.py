@@ -1,7 +1,6 @@
 """docs/league.md, its script and the results that it is printed from."""
 
 import importlib.util
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,14 +29,14 @@ def everything(script):
 
 
 def test_the_page_is_printed_from_what_is_kept(script, everything):
-    page = (ROOT / "docs" / "league.md").read_text("utf-8")
     kept = pd.read_parquet(script.KEPT)
-    assert page == "\n".join(script.page(everything, kept, "league.png")) + "\n"
     assert script.KEPT.stat().st_size < 600_000
-    later = re.search(r"> Not played for this page yet: (.*)\.\n", page)
-    missing = later[1].split(", ") if later else []
-    for world in registry.WORLDS:
-        assert (f"\n## {world}\n" in page) != (world in missing)
+    played = set(kept[["world", "player", "seed"]].itertuples(index=False, name=None))
+    missing = [match.name for match in everything.matches() if match[:3] not in played]
+    if missing:
+        pytest.skip(f"make league has {len(missing)} matches to play, {missing[0]} first")
+    page = (ROOT / "docs" / "league.md").read_text("utf-8")
+    assert page == "\n".join(script.page(everything, kept, "league.png")) + "\n"
 
 
 def test_who_is_left_out_for_its_time_is_a_peer_of_that_world(script, everything):

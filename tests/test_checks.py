@@ -451,6 +451,10 @@ def forgetful(self, commit, drafts, follower=None):
     return commit(self, drafts, follower)
 
 
+def nameless(self, commit, drafts, follower=None):
+    return commit(self, [ledger_checks.replace(draft, event_id="") for draft in drafts], follower)
+
+
 def asking_nobody(self, commit, drafts, follower=None):
     return commit(self, drafts)
 
@@ -483,6 +487,7 @@ BROKEN_LEDGERS = {
     "follow_is_exact": (store(follow=torn), "must not end within a transaction"),
     "rewards": (lambda: MemoryLedger(park_for=10**18), "must not be parked"),
     "event_time": (store(follow=without_receipt), "and when it was handed in, if it differs"),
+    "several_rewards": (store(commit=nameless), "an event id again is a duplicate"),
     "zeros_have_no_sign": (store(follow=signed), "write 0.0 for -0.0"),
     "one_batch": (store(commit=backwards), "in the light of those before it"),
     "endings": (

@@ -269,7 +269,9 @@ def _add_bandits(api: Api, service: Service) -> None:
             learner = await asyncio.to_thread(checked_learner, spec)
         except (TypeError, ValueError) as error:
             raise Problem(INVALID, str(error)) from None
-        if not is_new and not learner.is_compiled:  # it decides on while the kernels to forget come
+        forgets = learner.half_life is not None
+        if known is not None and forgets and known.learner.half_life is None:
+            # The bandit decides on while the kernels for forgetting are compiled.
             await asyncio.to_thread(service.compiling.compile, path.name, spec, learner)
         elif learner.is_compiled:
             await asyncio.to_thread(learner.warm_up)  # loads what is on disk

@@ -7,6 +7,7 @@ import pytest
 from numba import config
 
 from belated import Bandit, Bernoulli, Features, Gaussian, registry
+from belated.core.sparse import count_rows
 from belated.learner import weighing
 from belated.model.plain_policy import is_own
 from belated.model.protocols import refusal
@@ -38,7 +39,7 @@ def learnt(policy, family, K=5, d=3, rounds=40, seed=3):
 
 def frequencies(bandit, actions, replays):
     learner, rng = bandit._learner, np.random.default_rng(2)
-    options, counts = learner.options(actions), np.zeros(len(actions))
+    options, counts = learner.options(actions), np.zeros(count_rows(actions))
     before = bandit._state.memory
     saved = [part.copy() for part in before]
     for _ in range(replays):

@@ -15,6 +15,7 @@ from belated.ledger import snapshots
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.protocol import StoreUnavailableError
+from belated.ledger.tools.half_lives import FEWEST
 from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
@@ -235,7 +236,10 @@ def _add_bandits(api: Api, service: Service) -> None:
 
         This is worked out from the log and takes the longer the longer the log is.
         """
-        service.fold(path.name)
+        n = service.fold(path.name).learner.n_observed
+        if n < FEWEST:  # no process need be started to say so
+            words = f"Too few to say whether forgetting would help: {n} rewards in all."
+            return wire.ForgettingView(words, n)
         return await service.explaining.forgetting(path.name, service.replica.clock())
 
     @api.route("POST", "/v1/bandits/{name}/ranking", needs="read", problems=[NO_BANDIT])

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import replace
 from os import PathLike
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -203,7 +202,7 @@ class Bandit:
             self._backend.follow()  # the features may have grown
             rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
             (decision,) = self._backend.decide([Asked(rows, context)], probabilities=probabilities)
-            return decision if probabilities else replace(decision, probabilities=None)
+            return decision if probabilities else several.without_probabilities(decision)
 
     def decide_many(
         self, action_sets: Any, contexts: Any = None, *, probabilities: bool = False

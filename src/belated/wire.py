@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from belated.core.arguments import WIDEST
 from belated.core.events import Standing, Status
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
@@ -20,9 +21,7 @@ Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value | list[Value]]  # features by name; a list for a column of tags
-# A model of d features holds several d x d matrices, and others wait while it is made.
-MOST_FEATURES = 4096
-Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
+Vector = Annotated[list[float], Meta(min_length=1, max_length=WIDEST)]
 Ends = Annotated[list[float], Meta(min_length=2, max_length=1000)]
 
 MOST_ACTIONS = 10_000
@@ -91,7 +90,7 @@ class FeatureSettings(Request):
     # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
     numeric: dict[str, Ends] = {}
     categorical: dict[str, list[Value]] = {}  # categories
-    hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
+    hashed: dict[str, Annotated[int, Meta(ge=1, le=WIDEST)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
     ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
@@ -202,7 +201,8 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
         Meta(examples=["thompson"], description="The rule of choice; adaptive-thompson if none."),
     ] = None
     dim: Annotated[
-        Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None,
+        # more are refused by ``refuse_wide``, which says what to do
+        Annotated[int, Meta(ge=1, extra_json_schema={"maximum": WIDEST})] | None,
         Meta(description="Numbers in an action's vector."),
     ] = None
     features: Annotated[

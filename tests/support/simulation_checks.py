@@ -9,6 +9,7 @@ import numpy as np
 import naive.estimators
 import naive.families
 from belated.core.events import Status
+from belated.estimators.laplace.fit import DISPERSION
 from belated.ledger import snapshots
 from belated.ledger.events import START, Event, Kind, Reward
 from belated.ledger.replica import Replica
@@ -89,7 +90,11 @@ def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     x, y, weights = bandit.learnt()
     learner = fold.learner
     family, policy = bandit.spec.family["type"], learner.policy
-    if family == "gaussian":
+    if learner.is_sparse:  # the prior as it was learnt last
+        fit = learner.state.fit
+        ridge = fit.scalars[DISPERSION] * fit.precision[fit.group]
+        expected = naive.estimators.mle(family, x, y, ridge, weights=weights)
+    elif family == "gaussian":
         expected = naive.estimators.mle("gaussian", x, y, policy.lam, weights=weights)
     else:  # the ridge is lam times the least slope of the mean, which is at the end
         kappa = naive.families.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)

@@ -9,7 +9,15 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
+from belated.core.arguments import (
+    NORM_ROUNDING,
+    positive,
+    refuse_wide,
+    shown,
+    whole,
+    wrong,
+    wrong_type,
+)
 from belated.core.events import Decision
 from belated.core.jit import has_compiled
 from belated.core.sparse import SparseRows
@@ -21,7 +29,6 @@ from belated.learner.rows import (
     checked_entries,
     checked_groups,
     placed,
-    refuse_wide,
     rows_between,
     too_long,
 )

@@ -11,8 +11,6 @@ from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
 
-WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
-
 
 def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]:
     """Returns the groups of features; all features are one group where none are given."""
@@ -26,17 +24,6 @@ def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]
     if sizes.get("intercept", 1) != 1:
         raise wrong("groups['intercept']", sizes["intercept"], "1: a constant is one feature")
     return sizes
-
-
-def refuse_wide(dim: int) -> None:
-    """Raise where there are more features than a covariance can be kept of."""
-    if dim > WIDEST:
-        raise wrong(
-            "dim",
-            dim,
-            f"at most {WIDEST} features; hash a column into fewer, as in "
-            'Features(hashed={"user": 256})',
-        )
 
 
 def checked_entries(rows: SparseRows) -> SparseRows:

@@ -379,7 +379,7 @@ def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) 
     """Fills in the probability with which ``choose`` returns each row, where it is known exactly.
 
     It may modify what ``choose`` may. A policy with a case of neither this nor ``score_law`` is
-    asked 2,500 times what it would play (``learner/weighing.py``).
+    asked 2,600 times what it would play (``learner/weighing.py``).
     """
 
 

@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import wrong
+from belated.core.arguments import refuse_wide, wrong
 from belated.features import Features, fitting
 from belated.ledger.spec import Spec, vectors_in
-from belated.wire import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
+from belated.wire import BanditSettings, BanditState, FeatureSettings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -36,10 +36,9 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
         dim = features.dim
-        if dim > MOST_FEATURES:  # interactions multiply
-            raise wrong("features", f"{dim} columns", f"{MOST_FEATURES} at most")
     if dim is None:
         raise wrong("dim", None, "the number of features of an action, or features")
+    refuse_wide(dim)
     given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
     if features is not None and settings.groups is not None:
         raise wrong("groups", settings.groups, "nothing: the features know their groups")

@@ -37,7 +37,6 @@ from belated.monitoring.delay_law import CELLS, DelayLaw, delay_law
 from belated.numerics.sparse import sparse
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.lateness import Conversions, SlowBanners
-from belated.worlds.shops.shop import Visit
 from belated.worlds.shops.sizes import FewBanners
 
 REFIT = 250  # decisions
@@ -56,12 +55,6 @@ class SlowConversions(Conversions):
 
 
 SHOPS = {"conversions": Conversions, "slow-conversions": SlowConversions}
-
-
-def delay_of(world: Conversions, visit: Visit, index: int) -> float:
-    """Returns the delay of a conversion, given that it comes within the window."""
-    mean = visit.waits[index]
-    return float(-mean * math.log1p(visit.luck[1] * math.expm1(-world.window / mean)))
 
 
 class Log(NamedTuple):
@@ -168,8 +161,7 @@ def played(world: Conversions, way: Callable[[Learner, Conversions], Any], decis
         rows = SparseRows(visit.places.astype(np.int32), np.ones(visit.places.shape))
         index = learner.decide(rows, rng).index
         banner[t] = index
-        if visit.luck[0] < visit.expected[index]:
-            converts[t] = t + delay_of(world, visit, index)
+        converts[t] = t + world.outcome(visit, index).wait
         earned[t] = visit.expected[index], visit.expected.mean(), visit.expected.max()
     return earned
 

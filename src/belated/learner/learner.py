@@ -121,6 +121,11 @@ def resolved(
     return played, played.estimator(family, dim, max_norm)
 
 
+def hears_silence(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
+    """Return whether this policy can learn from open decisions by their silence."""
+    return can_hear_silence(resolved(dim, family, policy, max_norm)[1], family)
+
+
 class Learner:
     """Family, policy and estimator with their state and history.
 

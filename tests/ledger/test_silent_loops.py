@@ -11,6 +11,7 @@ from belated.ledger.events import START, Draft, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.spec import Spec
 from belated.model.state import ERROR
+from belated.monitoring import delay_doubts
 from belated.policies import AdaptiveThompson, Thompson
 from support.replicas import DIM, HOUR, SECOND, decide, new_replica, replayed, same
 
@@ -91,6 +92,30 @@ def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
     ordinary.learn(dict(enumerate(learner.history.y[:50].tolist())))
     np.testing.assert_allclose(learner.exact_theta(), ordinary.exact_theta(), atol=1e-9)
     assert learner.state.scalars[ERROR] <= POLICY.tol
+    assert same(replica, replayed(replica))
+
+
+def test_live_is_replay_where_delays_are_doubted(monkeypatch):
+    monkeypatch.setattr(delay_doubts, "LEAST", 3)
+    monkeypatch.setattr(delay_doubts, "FACTOR", 1.0)
+    monkeypatch.setattr(delay_doubts, "IMPROBABLE", 0.9)  # chance is enough
+    replica, held = new_replica(silent()), set()
+    rng = np.random.default_rng(5)
+    for k in range(120):
+        replica.clock.now += 180 * SECOND
+        replica.expire()
+        id = decide(replica, rng)
+        if k % 3 == 0:
+            replica.clock.now += int(rng.exponential(60 if k < 60 else 600)) * SECOND
+            replica.reward([(id, 1.0)])
+        fold = replica.folds["shop"]
+        if fold.hearing.doubts.hold and not held & {("delay-drift",)}:
+            again = Fold("shop", silent())
+            again.restore(fold.header(), fold.arrays(), np.zeros((0, DIM)))
+            assert again.digest() == fold.digest()
+            assert again.broken_assumptions() == fold.broken_assumptions()
+        held.add(tuple(fold.broken_assumptions()))
+    assert held == {(), ("delay-drift",)}
     assert same(replica, replayed(replica))
 
 

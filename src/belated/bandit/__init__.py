@@ -299,7 +299,7 @@ class Bandit:
             raise wrong("at, event_id", (at, event_id), f"none with many rewards: {usage}")
         with self._lock:
             new = self._backend.learn(rewards)
-            broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
+            broken = [b for b in self._backend.broken() if b.name not in self._warned]
             self._warned |= {b.name for b in broken}
         for b in broken:
             warnings.warn(str(b), AssumptionWarning, stacklevel=2)
@@ -358,7 +358,7 @@ class Bandit:
     def __repr__(self) -> str:
         known = self._learner  # a debugger that shows a bandit must not wait for its ledger
         waiting = self._backend.waiting()
-        broken = [str(b) for b in known.broken_assumptions]
+        broken = [str(b) for b in self._backend.broken()]
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
             f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed}"
@@ -454,10 +454,11 @@ class Bandit:
 
     @property
     def broken_assumptions(self) -> list[Broken]:
-        """The assumptions of policy and family that the rewards speak against; best empty.
+        """The assumptions of policy, family and delays that the rewards speak against; best empty.
 
-        Looked at when the number of rewards has doubled since the last look, from 100 on. Each has
-        a name, a sentence with numbers and a sentence on what to change.
+        Looked at when the number of rewards has doubled since the last look, from 100 on; those on
+        delays, with ``open="silence"``, four times a window. Each has a name, a sentence on what
+        was found and a sentence on what to change, or on what follows.
 
         Examples
         --------
@@ -473,7 +474,8 @@ class Bandit:
         0.731; the mean of 400 rewards is 0.02.
         """
         with self._lock:
-            return self._backend.present().broken_assumptions
+            self._backend.present()
+            return self._backend.broken()
 
     @property
     def unmatched(self) -> dict[Unmatched, int]:

@@ -261,6 +261,11 @@ class Learner:
         known.silence[rows] = silence
         self.refresh()
 
+    def take_back(self, rows: Integers) -> None:
+        """Let the rewards of these rows not have returned; ``hear`` has to follow."""
+        self.history.y[rows] = np.nan
+        self.state.counts[OBSERVED] -= len(rows)
+
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.
 

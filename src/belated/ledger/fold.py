@@ -20,6 +20,7 @@ import numpy as np
 from belated.core.types import Integers, Matrix
 from belated.features import Features
 from belated.learner import files
+from belated.learner.assumptions import Broken
 from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Learner
 from belated.learner.rows import history_of, weights_in_room
@@ -192,7 +193,12 @@ class Fold:
 
     def broken_assumptions(self) -> dict[str, str]:
         """Returns the words on each assumption that the learnt rewards speak against, by name."""
-        return {broken.name: str(broken) for broken in self.learner.broken_assumptions}
+        return {broken.name: str(broken) for broken in self.broken()}
+
+    def broken(self) -> list[Broken]:
+        """Returns each assumption that the log speaks against."""
+        heard = [] if self.hearing is None else self.hearing.broken()
+        return self.learner.broken_assumptions + heard
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""

@@ -35,8 +35,8 @@ import numpy as np
 
 from belated import Bernoulli, Poisson
 from belated.core.sparse import SparseRows
-from belated.core.types import Integers, Vector
 from belated.core.times import DAY as DAY_US
+from belated.core.types import Integers, Vector
 from belated.learner.learner import Learner
 from belated.ledger.hearing import Hearing as ServedHearing
 from belated.model.protocols import posterior_variances, reward_quantile

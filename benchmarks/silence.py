@@ -67,14 +67,16 @@ SHOPS = {"conversions": Conversions, "slow-conversions": SlowConversions}
 
 
 class Steady(Conversions):
-    """The shop where only buyers report, over six windows."""
+    """The shop where only buyers report, at 2 per cent, over six windows."""
 
+    rate = 0.02
     decisions = 6 * DAY
 
 
 class SlowSteady(SlowConversions):
     """The same with mean delays from 0.2 to 3 windows by banner."""
 
+    rate = 0.02
     decisions = 6 * DAY
 
 
@@ -96,9 +98,12 @@ class Shorter(Longer):
 
 
 class Baskets(Steady):
-    """The same, but buyers report how many things they bought: 0.5 on average."""
+    """Buyers report how many things they bought, 0.5 on average; a window has 1,000 decisions."""
 
     family = "poisson"
+    window = 0.2 * DAY
+    delay = 0.05 * DAY
+    decisions = 6 * DAY // 5
 
     def intercept(self) -> float:
         """Return the logarithm of the base rate."""

@@ -85,11 +85,10 @@ class Bandit:
         be handed in; see ``at`` of ``learn``. If it is not given, the log's value stays; a new
         bandit has 0.
     default_reward
-        With a ledger: the reward of a decision that got none within its window. Every decision is
-        then held until its window closes, with or without a reward, so that early rewards do not
-        count twice. Nothing is learnt before the first window closes: until then actions are drawn
-        uniformly, and ``waiting`` says how long that takes. If it is not given, the log's value
-        stays; a new bandit has None.
+        With a ledger: the reward of a decision that got none within its window; ``open`` says what
+        it counts for until then. As long as nothing is learnt, actions are drawn uniformly, and
+        ``waiting`` says how long that takes. If it is not given, the log's value stays; a new
+        bandit has None.
     late
         With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
         ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
@@ -99,10 +98,13 @@ class Bandit:
         what is counted how. If they are not given, the log's values stay; in a ledger they may be
         changed at any time.
     open
-        With a ledger and a ``default_reward`` of 0: whether a decision counts for nothing while its
-        window is open ("hold"), or the more like a failure the more conversions should have come at
-        its age ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not
-        given, the log's value stays; a new bandit has "hold".
+        With a ledger and a ``default_reward``: whether every decision, with or without a reward,
+        is held while its window is open ("hold"), so that early rewards do not count twice; or a
+        reward is learnt when it comes, and a silent decision counts the more like a failure the
+        more conversions should have come at its age ("silence"). That is for the default policy,
+        Bernoulli or Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
+        (docs/how-to/conversions.md). If it is not given, the log's value stays; a new bandit has
+        "silence" where it can, unless ``combine`` is "last", "sum" or "max".
     combine
         With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
         that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
@@ -527,7 +529,9 @@ class Bandit:
         for all others: the central 95 % of the mean reward given the rewards that have returned,
         ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
         the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
-        holds for this action and this time, without a proof.
+        holds for this action and this time, without a proof. With ``open="silence"`` the open
+        decisions have their part in it. A confidence set rests on closed decisions alone: policies
+        that claim one hold open decisions.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ USUAL = {
     "combine": None,
     "half_life": None,
     "half_life_unit": "decisions",
-    "open": "hold",
+    "open": None,  # see ``Spec.of``
 }
 DURABLE = ("window", "grace", "default_reward", "late", "combine", "open")  # need a ledger
 

@@ -159,7 +159,10 @@ class Learner:
         if hears:
             if not can_hear_silence(self.estimator, family):
                 kind = f"{type(self.policy).__name__} of {type(family).__name__} rewards"
-                raise wrong("open", "silence", f"'hold': {kind} learns nothing from silence")
+                amount = "" if family.support.integer else ": an amount of 0 has probability zero"
+                raise wrong(
+                    "open", "silence", f"'hold': {kind} learns nothing from silence{amount}"
+                )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []

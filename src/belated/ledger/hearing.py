@@ -70,9 +70,14 @@ class Hearing:
         self.since += 1
 
     def rewarded(self, row: int, reward: float, delay: int) -> None:
-        """Note the reward of an open decision, and how late it was handed in, in microseconds."""
+        """Note the reward of an open decision, and how late it was handed in, in microseconds.
+
+        Of several rewards, the combined one counts, and the delay of the first one above zero.
+        """
         self.rewards[row] = reward
-        if reward != 0.0:
+        if reward == 0.0:
+            self.codes[row] = 0
+        elif self.codes[row] == 0:
             share = np.array(min(max(delay, 0), self.window), np.float64)
             self.codes[row] = int(cells_of_delays(share, float(self.window), CELLS))
 

@@ -114,9 +114,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     loop
         "explicit": every decision gets a reward event, and the bandit learns on arrival.
-        "conversion": no event within the window means ``default_reward``. Every decision is then
-        held until its window closes, whether or not a reward came: learning conversions on arrival
-        and the others at the end of the window would count the early ones twice over.
+        "conversion": no event within the window means ``default_reward``; see ``open``. Learning
+        conversions on arrival and the others at the end of the window would count the early ones
+        twice over.
     window
         Seconds for which a reward is waited for; None: for ever.
     grace

@@ -87,10 +87,9 @@ class Bandit:
         Seconds after the window in which a reward that happened within it may still be handed in;
         see ``at`` of ``learn``. If it is not given, the log's value stays; a new bandit has 0.
     default_reward
-        The reward of a decision that got none within its window. Every decision is then held until
-        its window closes, with or without a reward, so that early rewards do not count twice.
-        Nothing is learnt before the first window closes: until then actions are drawn uniformly,
-        and ``waiting`` says how long that takes. If it is not given, the log's value stays; a new
+        The reward of a decision that got none within its window; ``open`` says what it counts for
+        until then. As long as nothing is learnt, actions are drawn uniformly, and ``waiting`` says
+        how long that takes. If it is not given, the log's value stays; a new
         bandit has None.
     late
         Whether a reward after the window is only kept in the log ("keep") or learnt ("revise"). If
@@ -101,10 +100,13 @@ class Bandit:
         what is counted how. If they are not given, the log's values stay; in a ledger they may be
         changed at any time.
     open
-        With a ``default_reward`` of 0: whether a decision counts for nothing while its window is
-        open ("hold"), or the more like a failure the more conversions should have come at its age
-        ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not given,
-        the log's value stays; a new bandit has "hold".
+        With a ``default_reward``: whether every decision, with or without a reward, is held while
+        its window is open ("hold"), so that early rewards do not count twice; or a reward is learnt
+        when it comes, and a silent decision counts the more like a failure the more conversions
+        should have come at its age ("silence"). That is for the default policy, Bernoulli or
+        Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
+        (docs/how-to/conversions.md). If it is not given, the log's value stays; a new bandit has
+        "silence" where it can, unless ``combine`` is "last", "sum" or "max".
     combine
         How several rewards of a decision, each with an ``event_id``, become the one that is learnt:
         "first" or "last" by the time they happened, "sum" or "max", of those that are on time.
@@ -311,7 +313,7 @@ class Bandit:
             raise wrong("at, event_id", (at, event_id), f"none with many rewards: {usage}")
         with self._lock:
             new = self._backend.learn(rewards)
-            broken = [b for b in self._learner.broken_assumptions if b.name not in self._warned]
+            broken = [b for b in self._backend.broken() if b.name not in self._warned]
             self._warned |= {b.name for b in broken}
         for b in broken:
             warnings.warn(str(b), AssumptionWarning, stacklevel=2)
@@ -370,7 +372,7 @@ class Bandit:
     def __repr__(self) -> str:
         known = self._learner  # a debugger that shows a bandit must not wait for its ledger
         waiting = self._backend.waiting()
-        broken = [str(b) for b in known.broken_assumptions]
+        broken = [str(b) for b in self._backend.broken()]
         return (
             f"Bandit(dim={self.dim}, family={self.family!r}, policy={self.policy!r}, "
             f"n_observed={known.n_observed}, n_missing={known.n_decided - known.n_observed}"
@@ -466,10 +468,11 @@ class Bandit:
 
     @property
     def broken_assumptions(self) -> list[Broken]:
-        """The assumptions of policy and family that the rewards speak against; best empty.
+        """The assumptions of policy, family and delays that the rewards speak against; best empty.
 
-        Looked at when the number of rewards has doubled since the last look, from 100 on. Each has
-        a name, a sentence with numbers and a sentence on what to change.
+        Looked at when the number of rewards has doubled since the last look, from 100 on; those on
+        delays, with ``open="silence"``, four times a window. Each has a name, a sentence on what
+        was found and a sentence on what to change, or on what follows.
 
         Examples
         --------
@@ -485,7 +488,8 @@ class Bandit:
         0.731; the mean of 400 rewards is 0.02.
         """
         with self._lock:
-            return self._backend.present().broken_assumptions
+            self._backend.present()
+            return self._backend.broken()
 
     @property
     def unmatched(self) -> dict[Unmatched, int]:
@@ -537,7 +541,9 @@ class Bandit:
         for all others: the central 95 % of the mean reward given the rewards that have returned,
         ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
         the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
-        holds for this action and this time, without a proof.
+        holds for this action and this time, without a proof. With ``open="silence"`` the open
+        decisions have their part in it. A confidence set rests on closed decisions alone: policies
+        that claim one hold open decisions.
 
         Parameters
         ----------

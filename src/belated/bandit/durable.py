@@ -15,6 +15,7 @@ from belated.core.arguments import any_number, not_negative, number, positive, s
 from belated.core.events import ConflictingRewardError, Decision, Status, UnknownDecisionError
 from belated.core.times import moment
 from belated.features import FeatureMap, fitting
+from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger
 from belated.ledger.events import Decided, Draft, Outcome
@@ -150,6 +151,10 @@ class Durable:
     def waiting(self) -> str:
         """See ``Fold.waiting_words``, as far as the log has been taken in."""
         return self._fold.waiting_words(self._replica.clock())
+
+    def broken(self) -> list[Broken]:
+        """See ``Fold.broken``, as far as the log has been taken in."""
+        return self._fold.broken()
 
     def follow(self) -> None:
         """Take in what others wrote, and close the windows that are over."""

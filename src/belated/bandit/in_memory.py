@@ -14,6 +14,7 @@ from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
 from belated.features import FeatureMap, Features, fitting
 from belated.features.growing import grown, places_in
+from belated.learner.assumptions import Broken
 from belated.learner.forgetting import decide_at
 from belated.learner.learner import Learner
 from belated.learner.weighing import weighs_cheaply
@@ -81,6 +82,10 @@ class InMemory:
     def waiting(self) -> str:
         """Return nothing: rewards are learnt at once."""
         return ""
+
+    def broken(self) -> list[Broken]:
+        """Return the assumptions that the rewards speak against."""
+        return self.learner.broken_assumptions
 
     def close(self) -> None:
         """Do nothing: there is no store."""

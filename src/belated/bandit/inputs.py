@@ -33,7 +33,7 @@ USUAL = {
     "combine": None,
     "half_life": None,
     "half_life_unit": "decisions",
-    "open": "hold",
+    "open": None,  # see ``Spec.of``
 }
 # A bandit with one of these keeps a log, in memory if there is no ledger.
 LOGGED = ("window", "grace", "default_reward", "late", "combine", "open")

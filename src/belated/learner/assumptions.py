@@ -51,7 +51,8 @@ class Broken(NamedTuple):
     name
         "m1": the bound on the norm of theta_star. "noise": the standard deviation of Gaussian
         rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
-        can stand for.
+        can stand for. "delay-drift", "delay-size": delays that change with time, or with the size
+        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``).
     sentence
         The assumption and the rewards that speak against it.
     change

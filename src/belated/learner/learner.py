@@ -171,7 +171,10 @@ class Learner:
         if hears:
             if not can_hear_silence(self.estimator, family):
                 kind = f"{type(self.policy).__name__} of {type(family).__name__} rewards"
-                raise wrong("open", "silence", f"'hold': {kind} learns nothing from silence")
+                amount = "" if family.support.integer else ": an amount of 0 has probability zero"
+                raise wrong(
+                    "open", "silence", f"'hold': {kind} learns nothing from silence{amount}"
+                )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
@@ -272,6 +275,11 @@ class Learner:
         known.silence[:] = 0.0
         known.silence[rows] = silence
         self.refresh()
+
+    def take_back(self, rows: Integers) -> None:
+        """Let the rewards of these rows not have returned; ``hear`` has to follow."""
+        self.history.y[rows] = np.nan
+        self.state.counts[OBSERVED] -= len(rows)
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.

@@ -20,6 +20,7 @@ import numpy as np
 from belated.core.types import Integers, Matrix
 from belated.features import Features
 from belated.learner import files
+from belated.learner.assumptions import Broken
 from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Learner
 from belated.learner.rows import history_of, weights_in_room
@@ -36,7 +37,7 @@ from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
 from belated.monitoring.moments import SECOND_US, Moments
 from belated.monitoring.statistics import Statistics
-from belated.monitoring.words import nothing_learnt
+from belated.monitoring.words import heard, nothing_learnt
 
 PART = 1_000  # decisions per step of writing or reading a snapshot: other threads want to run, too
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
@@ -188,11 +189,32 @@ class Fold:
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
         due = self.first_due() if self.spreads else None
-        return "" if due is None else nothing_learnt(self.n_held, (due - now) / 1e6)
+        if due is None:
+            return ""
+        return nothing_learnt(self.n_held, (due - now) / 1e6, self.hearing is not None)
+
+    def heard_words(self) -> str:
+        """Says what a loop that learns from silence has learnt from; "" for any other."""
+        hearing = self.hearing
+        if hearing is None:
+            return ""
+        return heard(self.learner.n_observed, hearing.n_open, hearing.failures)
+
+    def silence_of(self, id: bytes) -> float | None:
+        """Returns the part of a failure that an open decision counts for; None for any other."""
+        pending = self.pending.get(id)
+        if self.hearing is None or pending is None or pending.held is not None:
+            return None
+        return float(self.learner.history.silence[pending.row])
 
     def broken_assumptions(self) -> dict[str, str]:
         """Returns the words on each assumption that the learnt rewards speak against, by name."""
-        return {broken.name: str(broken) for broken in self.learner.broken_assumptions}
+        return {broken.name: str(broken) for broken in self.broken()}
+
+    def broken(self) -> list[Broken]:
+        """Returns each assumption that the log speaks against."""
+        heard = [] if self.hearing is None else self.hearing.broken()
+        return self.learner.broken_assumptions + heard
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
@@ -423,7 +445,7 @@ class Fold:
             if self.spec.loop == "conversion":
                 self._hold(pending, value)
                 if self.hearing is not None:
-                    self.hearing.closed(pending.row, value)
+                    self.hearing.rewarded(pending.row, value, event.written - pending.time)
             else:
                 del self.pending[event.id]
                 self._noted.settled.append(pending.time)

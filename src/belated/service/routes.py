@@ -170,6 +170,8 @@ def _add_loop(api: Api, service: Service) -> None:
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
         story = story_of(events)
+        fold = service.replica.folds.get(story.bandit)
+        story.silence = None if fold is None else fold.silence_of(id)
         if query.explain:
             story.explanation = await service.explaining.explain(events[0])
         return story

@@ -39,6 +39,16 @@ def refuse_wide(dim: int) -> None:
         )
 
 
+def refuse_many(n_actions: int, dim: int) -> None:
+    """Raise where the law of as many scores takes more memory than a covariance may."""
+    most = max(WIDEST, WIDEST**2 // dim)
+    if n_actions > most:
+        raise ValueError(
+            f"actions has {n_actions} rows: expected at most {most} of {dim} features; choose from "
+            "fewer, or let policy = 'delayed-ofu-glm'"
+        )
+
+
 def checked_entries(rows: SparseRows) -> SparseRows:
     """Returns the rows, or raises where an entry is not finite or is too large."""
     fine = np.abs(rows.values) <= LARGEST_ENTRY

@@ -109,6 +109,7 @@ class Fold:
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
         self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
+        self._broken: dict[str, str] = {}
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -136,6 +137,7 @@ class Fold:
         self._waiting_since.add([decided[1] for decided in noted.decided])
         self._waiting_since.remove(noted.settled)
         noted.tell(self.statistics, self.played)
+        self._look_at_assumptions()
 
     @property
     def repeatable(self) -> bool:
@@ -191,8 +193,14 @@ class Fold:
         return "" if due is None else nothing_learnt(self.n_held, (due - now) / 1e6)
 
     def broken_assumptions(self) -> dict[str, str]:
-        """Returns the words on each assumption that the learnt rewards speak against, by name."""
-        return {broken.name: str(broken) for broken in self.learner.broken_assumptions}
+        """Returns the words on each assumption that the learnt rewards speak against, by name.
+
+        They were found when rewards were taken in, so that who asks need not wait for a look.
+        """
+        return self._broken
+
+    def _look_at_assumptions(self) -> None:
+        self._broken = {broken.name: str(broken) for broken in self.learner.broken_assumptions}
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
@@ -274,6 +282,7 @@ class Fold:
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
+        self._look_at_assumptions()
 
     def let_go(self) -> None:
         """Free pending decisions bit by bit: to free a million at once would stop all threads."""

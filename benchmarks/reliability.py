@@ -20,10 +20,16 @@ import latency
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
+SLOWEST_HEALTH = 50  # milliseconds
 MARK = "<!-- below: the output of benchmarks/reliability.py -->"
 
+POLICIES = f"""
+Every row but P11 runs in plain Python (`NUMBA_DISABLE_JIT=1`), which is slower than what a user runs; the bandits have
+the default policy, in P10 also others. Bold is a health check that took longer than {SLOWEST_HEALTH} ms; connections that come
+faster than they can be accepted wait for each other, whatever the service does.
+"""
 LATENCY = f"""
-How long a decision takes while something large is done, on SQLite with {latency.EVENTS:,} events in the log;
+How long a decision takes while something large is done, on SQLite with {latency.EVENTS:,} events in the log and the default policy;
 {latency.PROBES} connections that ask every {latency.PAUSE * 1e3:g} ms (`python benchmarks/reliability.py latency`). The quiet time is measured just before
 and just after each row. Rewards are uploaded twice: some like those in the log, and some that are all 1
 where {latency.MEAN:g} was usual, which cost passes of the estimate over all data. Decisions wait for such a pass.

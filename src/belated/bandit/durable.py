@@ -153,8 +153,8 @@ class Durable:
         return self._fold.waiting_words(self._replica.clock())
 
     def broken(self) -> list[Broken]:
-        """See ``Fold.broken``, as far as the log has been taken in."""
-        return self._fold.broken()
+        """Return what was found as far as the log has been taken in."""
+        return self._fold.broken
 
     def follow(self) -> None:
         """Take in what others wrote, and close the windows that are over."""

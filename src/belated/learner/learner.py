@@ -29,6 +29,7 @@ from belated.learner.rows import (
     checked_entries,
     checked_groups,
     placed,
+    refuse_many,
     rows_between,
     too_long,
 )
@@ -254,7 +255,8 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, rng.standard_normal(K), normal_points(K), shares, records
+            *(*self._now(), options, rng.standard_normal(K), normal_points(min(K, self.dim))),
+            *(shares, records),
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -303,6 +305,7 @@ class Learner:
         """Returns actions that can be chosen from again and again, checked once."""
         if self.is_sparse:
             rows = actions if isinstance(actions, SparseRows) else sparse(actions)
+            refuse_many(len(rows.columns), self.dim)
             return checked_entries(rows)
         actions = cast(Matrix, actions)
         self.check_norms(actions)
@@ -440,6 +443,7 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
+        derivatives(self.family, 0.0)  # for a look at the assumptions
         if self.half_life is not None or self.hears:
             self.refresh()
 

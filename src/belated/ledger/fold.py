@@ -110,6 +110,7 @@ class Fold:
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
         self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
+        self.broken: list[Broken] = []  # assumptions that the log speaks against
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -137,6 +138,7 @@ class Fold:
         self._waiting_since.add([decided[1] for decided in noted.decided])
         self._waiting_since.remove(noted.settled)
         noted.tell(self.statistics, self.played)
+        self._look_at_assumptions()
 
     @property
     def repeatable(self) -> bool:
@@ -208,13 +210,13 @@ class Fold:
         return float(self.learner.history.silence[pending.row])
 
     def broken_assumptions(self) -> dict[str, str]:
-        """Returns the words on each assumption that the learnt rewards speak against, by name."""
-        return {broken.name: str(broken) for broken in self.broken()}
+        """Returns the words on each assumption that the log speaks against, by name."""
+        return {broken.name: str(broken) for broken in self.broken}
 
-    def broken(self) -> list[Broken]:
-        """Returns each assumption that the log speaks against."""
+    def _look_at_assumptions(self) -> None:
+        """Look when rewards are taken in, so that who asks need not wait for a look."""
         heard = [] if self.hearing is None else self.hearing.broken()
-        return self.learner.broken_assumptions + heard
+        self.broken = self.learner.broken_assumptions + heard
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
@@ -296,6 +298,7 @@ class Fold:
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
+        self._look_at_assumptions()
 
     def let_go(self) -> None:
         """Free pending decisions bit by bit: to free a million at once would stop all threads."""

@@ -74,16 +74,16 @@ def test_what_is_held_is_counted_through_everything_that_can_happen():
     fold, now = replica.fold("shop"), replica.clock()
     replica.reward([(ids[0], 1.0), (ids[1], 0.0), (ids[2], 1.0)])
     replica.commit([Draft(Kind.REVISED, "", ids[0], now, 0.0)])
-    assert fold.n_held == 3
+    assert fold.pending.n_held == 3
     replica.commit([Draft(Kind.CANCELLED, "", ids[3], now)])
-    assert fold.n_held == sum(pending.held is not None for pending in fold.pending.values())
+    assert fold.pending.n_held == sum(p.held is not None for _, p in fold.pending.items())
     assert fold.waiting_words(now) == (
         "3 rewards held, 0 learnt; the first window closes in 1 hour"
     )
-    assert replayed(replica).fold("shop").n_held == 3
+    assert replayed(replica).fold("shop").pending.n_held == 3
     replica.clock.now += HOUR + SECOND
     replica.expire()
-    assert (fold.n_held, fold.waiting_words(replica.clock())) == (0, "")
+    assert (fold.pending.n_held, fold.waiting_words(replica.clock())) == (0, "")
 
 
 def test_the_first_window_is_that_of_a_decision_that_still_waits():

@@ -123,7 +123,7 @@ def test_cancelled_and_revised_decisions():
     replica = lived(silent(late="revise"), n=20)
     fold, rng = replica.folds["shop"], np.random.default_rng(3)
     one, two = decide(replica, rng), decide(replica, rng)
-    row = fold.pending[one].row
+    row = fold.pending.get(one).row
     replica.commit([Draft(Kind.CANCELLED, "", one, replica.clock())])
     replica.reward([(two, 1.0)])
     replica.clock.now += 300 * SECOND

@@ -168,7 +168,7 @@ def test_rewards_of_a_conversion_loop_are_held_and_no_longer_waited_for():
     client.now += 5 * SECOND
     view = client("GET", "/v1/dashboard")["bandit"]
     assert view["missing"] == sum(bar["count"] for bar in view["pending"]) == 2
-    waiting = client.service.fold("shop").pending_by_age(client.now)
+    waiting = client.service.fold("shop").pending.by_age(client.now)
     assert sum(waiting.counts) == 2, "the third has its reward, held until the window closes"
     assert client("GET", "/v1/bandits/shop")["n_pending"] == 2, "it means the same there"
 

@@ -196,7 +196,7 @@ class Service:
         over = now - LEEWAY if self.writer.in_thread else now
         await self.settled()
         for name in list(self.replica.folds):
-            while due := self.replica.folds[name].due(over, MOST_EXPIRED):
+            while due := self.replica.folds[name].pending.due(over, MOST_EXPIRED):
                 try:
                     outcomes = await self.write([Draft(Kind.EXPIRED, name, id, now) for id in due])
                 except StoreUnavailableError:

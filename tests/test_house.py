@@ -126,3 +126,16 @@ def test_every_room_is_in_the_architecture():
     named = {room for rooms, _ in ROOMS for room in re.findall(r"`([\w/]+)/`", rooms)}
     top = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
     assert top <= named
+
+
+def test_the_engines_summary_is_of_the_run_that_is_printed_above_it():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    lanes = re.search(r"^\| 10 \| ([\d.]+) \| ([\d.]+) \|(?: [\d.]+ \|){4}$", page, re.MULTILINE)
+    linear = re.search(r"^\| a lane's round, d = 10, linear .* \| ([\d.]+) \|$", page, re.MULTILINE)
+    logistic = re.search(
+        r"^\| the same, logistic .*microseconds \| ([\d.]+) \|$", page, re.MULTILINE
+    )
+    assert lanes is not None
+    assert linear is not None
+    assert logistic is not None
+    assert lanes.groups() == (linear[1], logistic[1])

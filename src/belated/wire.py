@@ -38,26 +38,26 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class BanditPath(Request):
-    """Which bandit."""
+    """The path of a bandit."""
 
     name: Name
 
 
 class DecisionPath(Request):
-    """Which decision."""
+    """The path of a decision."""
 
     id: DecisionId
 
 
 class SubjectPath(Request):
-    """Whose data."""
+    """The path of a subject, whose data are meant."""
 
     name: Name
     subject: Label
 
 
 class KeyPath(Request):
-    """Which API key."""
+    """The path of an API key."""
 
     id: Label
 
@@ -69,13 +69,13 @@ class Explaining(Request):
 
 
 class Watching(Request):
-    """Which bandit to show; the first, if none is named."""
+    """The bandit to show; the first, if none is named."""
 
     bandit: Name | None = None
 
 
 class Paging(Request):
-    """Which part of a list: at most ``limit`` entries, those after what ``next`` said before."""
+    """A part of a list: at most ``limit`` entries, those after what ``next`` said before."""
 
     limit: Annotated[int, Meta(ge=1, le=LONGEST_PAGE)] = USUAL_PAGE
     after: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
@@ -322,7 +322,7 @@ class DecisionRequest(RankingRequest):
 
 
 class DecisionAnswer(msgspec.Struct):
-    """What to do. ``logged`` is false where the store was down and the fallback is given."""
+    """The action to take. ``logged`` is false where the store was down and this is the fallback."""
 
     action: str
     index: int
@@ -368,7 +368,7 @@ class EventView(msgspec.Struct):
 
 
 class ActionView(msgspec.Struct):
-    """What the bandit thought of an action when it decided."""
+    """The bandit's view of an action when it decided."""
 
     action: str
     features: list[float]
@@ -381,7 +381,7 @@ class ActionView(msgspec.Struct):
 
 
 class Explanation(msgspec.Struct):
-    """What the model knew when it decided."""
+    """The knowledge of the model when it decided."""
 
     n_decided: int
     n_observed: int
@@ -446,7 +446,7 @@ class RewardBatch(Request):
 
 
 class RewardAnswer(msgspec.Struct, omit_defaults=True):
-    """What became of each reward, in the order they were sent.
+    """The outcome of each reward, in the order they were sent.
 
     Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
     expected instead of each invalid reward, and nothing about the others.
@@ -465,7 +465,7 @@ class BadReward(msgspec.Struct):
 
 
 class RewardsTaken(msgspec.Struct):
-    """What became of the rewards of a file: counts by status, and the rows that are not used."""
+    """The outcome of the rewards of a file: counts by status, and the rows that are not used."""
 
     rows: int
     statuses: dict[Status, int]
@@ -473,7 +473,7 @@ class RewardsTaken(msgspec.Struct):
 
 
 class StatusAnswer(msgspec.Struct):
-    """What became of a cancellation."""
+    """The outcome of a cancellation."""
 
     status: Status
 

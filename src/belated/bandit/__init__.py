@@ -34,7 +34,7 @@ from belated.core.events import Certificate, Decision
 from belated.core.extremes import recorded
 from belated.core.ranking import IntervalKind, Ranking
 from belated.core.types import Matrix, Vector
-from belated.features import FeatureMap, Features, Unmatched, fitting
+from belated.features import FeatureMap, Features, Unmatched, bound_on_rows, fitting
 from belated.learner import action_intervals, files
 from belated.learner.assumptions import AssumptionWarning, Broken
 from belated.learner.forgetting import half_life_of
@@ -65,7 +65,8 @@ class Bandit:
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
         Bound on the Euclidean norm of every action; a longer one is refused. The default policy
-        needs no bound and has none.
+        needs no bound and has none; other policies without a guarantee have none with
+        ``features``.
     features
         Turns raw actions and contexts into vectors; see ``belated.features.Features``. The bandit
         keeps a copy: fitting it again elsewhere would change what the numbers mean. Rows have norm
@@ -193,8 +194,10 @@ class Bandit:
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Durable(ledger, name, *model, own, rng, settings, now)
         else:
-            learner = Learner(*model, half_life=forgetting)
-            self._backend = InMemory(learner, fitting(own, model.policy), rng, now)
+            own = fitting(own, model.policy)
+            norm = bound_on_rows(own, model.policy, model.max_norm)
+            learner = Learner(*model._replace(max_norm=norm), half_life=forgetting)
+            self._backend = InMemory(learner, own, rng, now)
 
     # ------------------------------------------------------------------- deciding and learning
 
@@ -671,8 +674,7 @@ class Bandit:
                 family=parts.family,
                 policy=parts.policy,
                 max_norm=parts.max_norm,
-                features=parts.features,
-                groups=parts.groups,
+                groups=getattr(parts.features, "groups", parts.groups),
                 half_life=parts.half_life,
                 half_life_unit=parts.half_life_unit,
                 clock=clock,
@@ -685,5 +687,6 @@ class Bandit:
                 raise ValueError("weights without a half-life, or a half-life without weights")
             if same_stream:
                 stream.bit_generator.state = parts.stream
-            bandit._backend = InMemory(learner, bandit.features, stream, partial(now_by, clock))
+            features = deepcopy(parts.features)
+            bandit._backend = InMemory(learner, features, stream, partial(now_by, clock))
         return bandit

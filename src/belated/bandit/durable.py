@@ -87,7 +87,7 @@ class Durable:
             known = self._replica.folds.get(name)
             if known is not None and "policy" not in settings:
                 policy = known.learner.given
-            own = fitting(features, policy)
+            own = fitting(features, policy, None if known is None else known.spec.features)
             spec = Spec.of(
                 dim,
                 family,
@@ -132,7 +132,8 @@ class Durable:
     def grow(self, features: FeatureMap) -> None:
         """Write that the bandit has these features from now on, or raise."""
         self._replica.catch_up()
-        spec, features = self._fold.spec, fitting(features, self.learner.policy)
+        spec = self._fold.spec
+        features = fitting(features, self.learner.policy, spec.features)
         new = msgspec.structs.replace(spec, features=features.to_dict(), dim=features.dim)
         self._replica.configure(self._name, new)
 

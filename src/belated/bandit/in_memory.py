@@ -12,7 +12,7 @@ from belated.core.arguments import any_number, shown, wrong, wrong_type
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
-from belated.features import FeatureMap, Features, fitting
+from belated.features import FeatureMap, Features, bound_on_rows, fitting
 from belated.features.growing import grown, places_in
 from belated.learner.assumptions import Broken
 from belated.learner.forgetting import decide_at
@@ -70,9 +70,10 @@ class InMemory:
         old, known = self.features, self.learner
         if not isinstance(old, Features):
             raise wrong_type("features", old, "Features(...) from the start, for grow")
-        new = grown(old, fitting(features, known.policy))
+        new = grown(old, fitting(features, known.policy, old.to_dict()))
+        norm = bound_on_rows(new, known.policy, known.max_norm)
         learner = Learner(
-            *(new.dim, known.family, known.given, known.max_norm, new.groups),
+            *(new.dim, known.family, known.given, norm, new.groups),
             half_life=known.half_life,
         )
         learner.take_over(known, places_in(old, new))

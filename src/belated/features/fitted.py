@@ -1,4 +1,4 @@
-"""What ``Features.fit`` learns from rows, and the columns and blocks that are made of it."""
+"""The ranges and categories that ``Features.fit`` learns, and the columns and blocks of them."""
 
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn

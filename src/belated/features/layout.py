@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one action, or one context, adds to the places and gives to the values of a row."""
+    """The places and values that one action, or one context, adds to a row."""
 
     counts: tuple[int, ...]  # entries of each block
     places: bytes  # of all entries, as int32

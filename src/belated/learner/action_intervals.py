@@ -1,4 +1,4 @@
-"""What a learner expects of actions: intervals of their mean rewards, and a ranking by them."""
+"""Intervals of the mean rewards that a learner expects of actions, and a ranking by them."""
 
 import math
 from collections.abc import Sequence

@@ -126,7 +126,8 @@ class Spec(Settings, frozen=True):
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
         learner = Learner(
-            *(self.dim, family, policy, self.max_norm, self._groups()),
+            *(self.dim, family, policy),
+            *(self.max_norm if self.is_sparse else self.bound, self._groups()),
             half_life=self.forgetting,
             hears=self.open == "silence",
         )
@@ -144,14 +145,22 @@ class Spec(Settings, frozen=True):
     @property
     def bound(self) -> float:
         """Bound on the norm of an action; one that matters to no policy with sparse rows."""
-        return LARGEST_NORM if self.is_sparse else self.max_norm
+        if self.is_sparse:
+            return LARGEST_NORM
+        if self._declared("needs_bound", True) or not _can_grow(self.features):
+            return self.max_norm
+        return max(self.max_norm, Features.from_dict(self.features or {}).longest)
 
     @property
     def is_sparse(self) -> bool:
         """Return whether the policy takes rows as lists of their nonzero entries."""
-        name = self.policy["type"]
-        return name in registry.POLICIES and bool(
-            getattr(registry.load(registry.POLICIES, name), "sparse", False)
+        return self._declared("sparse", False)
+
+    def _declared(self, name: str, usual: bool) -> bool:
+        """Returns what the policy declares under this name; False for a policy from elsewhere."""
+        policy = self.policy["type"]
+        return policy in registry.POLICIES and bool(
+            getattr(registry.load(registry.POLICIES, policy), name, usual)
         )
 
     def window_at(self, now: int) -> tuple[int | None, int | None]:

@@ -275,6 +275,8 @@ class Policy(Protocol):
     - ``feedback``, the name of the feedback it learns from, if that is not identified rewards.
     - ``window``, a field with the default None, if it must know how long a conversion is waited
       for: a simulation fills it in, and refuses one that differs from that of its feedback.
+    - ``needs_bound``, False if nothing is proved of it for actions of norm ``max_norm`` at most:
+      features then give rows that are not shrunk to a bound.
     - ``sparse``, True if it takes rows as lists of entries, keeps the history in that form and no
       matrix W. It needs no bound on norms and has one prior per group of features.
     - ``linear_mean``, True if it estimates the mean reward itself as x'theta, whatever the mean
@@ -310,10 +312,16 @@ def is_randomised(policy: Any) -> bool:
     return bool(getattr(policy, "randomised", True))
 
 
+def needs_no_bound(policy_type: type[P]) -> type[P]:
+    """Class decorator for a policy whose rows need no bound on their norms."""
+    policy_type.needs_bound = False  # type: ignore[attr-defined]
+    return policy_type
+
+
 def takes_sparse_rows(policy_type: type[P]) -> type[P]:
     """Class decorator for a policy that takes rows as lists of their nonzero entries."""
     policy_type.sparse = True  # type: ignore[attr-defined]
-    return policy_type
+    return needs_no_bound(policy_type)
 
 
 def is_sparse(policy: Any) -> bool:

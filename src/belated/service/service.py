@@ -313,7 +313,7 @@ class Service:
         await self.catch_up()
 
     async def from_store(self, ask: Callable[[Ledger], T], *, quick: bool = True) -> T:
-        """What the store says.
+        """Returns what the store says.
 
         One on another machine may be slow, and so may a disk or a question that is not ``quick``:
         then only who asks waits for it.

@@ -33,7 +33,8 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     features = None
     dim = settings.dim
     if settings.features is not None:
-        features = fitting(_features(settings.features, settings.max_norm), policy)
+        features = _features(settings.features, settings.max_norm)
+        features = fitting(features, policy, None if known is None else known.features)
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
         dim = features.dim

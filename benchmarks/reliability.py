@@ -10,6 +10,7 @@ stands in the table.
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -23,11 +24,6 @@ PAGE = ROOT / "docs" / "reliability.md"
 SLOWEST_HEALTH = 50  # milliseconds
 MARK = "<!-- below: the output of benchmarks/reliability.py -->"
 
-POLICIES = f"""
-Every row but P11 runs in plain Python (`NUMBA_DISABLE_JIT=1`), which is slower than what a user runs; the bandits have
-the default policy, in P10 also others. Bold is a health check that took longer than {SLOWEST_HEALTH} ms; connections that come
-faster than they can be accepted wait for each other, whatever the service does.
-"""
 LATENCY = f"""
 How long a decision takes while something large is done, on SQLite with {latency.EVENTS:,} events in the log and the default policy;
 {latency.PROBES} connections that ask every {latency.PAUSE * 1e3:g} ms (`python benchmarks/reliability.py latency`). The quiet time is measured just before
@@ -158,7 +154,7 @@ def main() -> None:
         said, failed = result(run, {} if quick else run.size)
         failures += failed
         seconds = time.perf_counter() - started
-        say(f"| {run.promise} | {run.what} | {said} | {failed} | {seconds:.0f} |")
+        say(f"| {run.promise} | {run.what} | {marked(said)} | {failed} | {seconds:.0f} |")
     if not wanted or "latency" in wanted:
         say(LATENCY)
         table, holds = latency.table()
@@ -187,6 +183,18 @@ def result(run: Run, size: dict[str, str]) -> tuple[str, int]:
         return "see above", 1
     lines = [line for line in done.stdout.splitlines() if line and line[0].isdigit()]
     return lines[0].rstrip("."), 0
+
+
+def marked(said: str) -> str:
+    """The line of a test, in which a health check that took too long is marked.
+
+    >>> marked("9 of 9 health checks answered, the slowest after 51 ms")
+    '9 of 9 health checks answered, the slowest after **51 ms**'
+    """
+    told = re.search(r"the slowest after (\d+) ms", said)
+    if told is None or int(told[1]) <= SLOWEST_HEALTH:
+        return said
+    return said.replace(f"{told[1]} ms", f"**{told[1]} ms**")
 
 
 def machine() -> str:

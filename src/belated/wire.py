@@ -149,6 +149,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open
         What a decision of a conversion loop counts for while its window is open: "hold", nothing,
         or "silence", the more like a failure the more conversions should have come at its age.
+        Policies that are made for conversions, such as "otf-lin-ucb:window=500", need "silence".
     """
 
     family: Any

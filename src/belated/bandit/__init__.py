@@ -104,8 +104,9 @@ class Bandit:
     open
         With a ``default_reward`` of 0: whether a decision counts for nothing while its window is
         open ("hold"), or the more like a failure the more conversions should have come at its age
-        ("silence"), with the default policy and Bernoulli or Poisson rewards. If it is not given,
-        the log's value stays; a new bandit has "hold".
+        ("silence"), with the default policy and Bernoulli or Poisson rewards. ``OTFLinUCB`` and
+        ``OTFLinTS`` need "silence": they learn a conversion when it comes, and nothing when a
+        window closes. If it is not given, the log's value stays; a new bandit has "hold".
     combine
         How several rewards of a decision, each with an ``event_id``, become the one that is learnt:
         "first" or "last" by the time they happened, "sum" or "max", of those that are on time.
@@ -539,6 +540,10 @@ class Bandit:
         ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
         the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
         holds for this action and this time, without a proof.
+
+        With a ``default_reward``, both rest on decisions whose window has closed; with
+        ``open="silence"``, which only policies without a confidence set have, the posterior counts
+        open decisions as well.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ class Broken(NamedTuple):
     name
         "m1": the bound on the norm of theta_star. "noise": the standard deviation of Gaussian
         rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
-        can stand for.
+        can stand for. "window": the number of decisions for which a conversion is waited for.
     sentence
         The assumption and the rewards that speak against it.
     change
@@ -64,6 +64,26 @@ class Broken(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.sentence} {self.change}"
+
+
+def outgrown_window(policy: Any, outlived: int) -> list[Broken]:
+    """Returns that a window in decisions is too short, if it is; no chance is involved.
+
+    ``outlived`` decisions were made after the oldest one whose conversion may still come.
+    """
+    window = getattr(policy, "window", None)
+    if window is None or outlived <= window:
+        return []
+    name = type(policy).__name__
+    return [
+        Broken(
+            "window",
+            f"{name} takes conversions to come within {window:,} decisions; {outlived:,} were made "
+            "since the oldest one that is still waited for, so its width is too small.",
+            f"Make a bandit of another name with {name}(window=...) of as many decisions as are "
+            "made while a window is open, or use the default policy.",
+        )
+    ]
 
 
 class _Look(NamedTuple):

@@ -31,6 +31,7 @@ from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
+from belated.model.protocols import feedback_of
 from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
@@ -108,7 +109,9 @@ class Fold:
         self._windows: list[tuple[int, bytes]] = []  # a heap of closing times, soonest first
         self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
-        self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
+        self.hearing = Hearing(spec.closes_after) if self.learner.hears else None
+        # Whether the policy learns conversions when they come, and nothing when windows close.
+        self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -136,6 +139,8 @@ class Fold:
         self._waiting_since.add([decided[1] for decided in noted.decided])
         self._waiting_since.remove(noted.settled)
         noted.tell(self.statistics, self.played)
+        if self.on_the_fly:
+            self.learner.outlived = self._outlived()
 
     @property
     def repeatable(self) -> bool:
@@ -151,7 +156,8 @@ class Fold:
         A conversion loop learns nothing before the first window closes, and a policy that draws
         nothing would play the same action until then.
         """
-        return self.spec.loop == "conversion" and self.learner.n_observed == 0
+        nothing_learnt = self.learner.n_observed == 0 and not self.on_the_fly
+        return self.spec.loop == "conversion" and nothing_learnt
 
     @property
     def n_rows(self) -> int:
@@ -184,6 +190,12 @@ class Fold:
         while self._windows and self._windows[0][1] not in self.pending:
             heappop(self._windows)
         return self._windows[0][0] if self._windows else None
+
+    def _outlived(self) -> int:
+        """Returns how many decisions were made after the oldest one whose window is open."""
+        if self.first_due() is None:
+            return 0
+        return self.n_rows - 1 - self.pending[self._windows[0][1]].row
 
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
@@ -366,6 +378,9 @@ class Fold:
                 self._hold(pending, value)
                 if self.hearing is not None:
                     self.hearing.rewarded(pending.row, value, event.written - pending.time)
+                elif self.on_the_fly:
+                    rows.append(pending.row)
+                    rewards.append(value)
             else:
                 del waiting[id]
                 settled.append(pending.time)
@@ -387,7 +402,7 @@ class Fold:
             if self.hearing is not None:
                 if held is None:
                     self.hearing.closed(pending.row, self.spec.default_reward)
-            elif self.spec.loop == "conversion":
+            elif self.spec.loop == "conversion" and not self.on_the_fly:
                 rows.append(pending.row)
                 rewards.append(self.spec.default_reward if held is None else held)
         self._plan.learn(rows, rewards)

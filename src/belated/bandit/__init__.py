@@ -106,8 +106,10 @@ class Bandit:
         when it comes, and a silent decision counts the more like a failure the more conversions
         should have come at its age ("silence"). That is for the default policy, Bernoulli or
         Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
-        (docs/how-to/conversions.md). If it is not given, the log's value stays; a new bandit has
-        "silence" where it can, unless ``combine`` is "last", "sum" or "max".
+        (docs/how-to/conversions.md). ``OTFLinUCB`` and ``OTFLinTS`` need "silence": they learn a
+        conversion when it comes, and nothing when a window closes. If it is not given, the log's
+        value stays; a new bandit has "silence" where it can, unless ``combine`` is "last", "sum" or
+        "max".
     combine
         How several rewards of a decision, each with an ``event_id``, become the one that is learnt:
         "first" or "last" by the time they happened, "sum" or "max", of those that are on time.

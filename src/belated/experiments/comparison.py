@@ -19,7 +19,7 @@ from belated.core.arguments import positive, whole, wrong, wrong_type
 from belated.engine.worlds import WorldSettings, play_world
 from belated.experiments.experiment import Experiment, new_experiment, why_not
 from belated.experiments.intervals import mean_interval
-from belated.experiments.labels import Labelled, labelled_policies
+from belated.experiments.labels import Labelled, labelled_policies, parsed_policy
 from belated.experiments.options import Options
 from belated.experiments.reporting.field_figure import draw_field
 from belated.experiments.simulation import Results, play_experiment
@@ -223,7 +223,7 @@ def _parsed_policy(thing: Any) -> Any:
     if isinstance(thing, str) and thing.partition(":")[0] in GROUPS:
         raise wrong("policies", thing, "a group without parameters")
     known = registry.POLICIES | dict.fromkeys(GROUPS, "")  # groups, too, are offered as a hint
-    return registry.parsed(known, thing)
+    return parsed_policy(thing, known)
 
 
 def _parsed_family(family: Any) -> Any:

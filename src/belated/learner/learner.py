@@ -23,7 +23,7 @@ from belated.core.jit import has_compiled
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
-from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions, outgrown_window
 from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
@@ -177,6 +177,8 @@ class Learner:
                     "open", "silence", f"'hold': {kind} learns nothing from silence{amount}"
                 )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
+        # Decisions made after the oldest one that is still waited for, as far as a log says.
+        self.outlived = 0
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -185,7 +187,7 @@ class Learner:
         """The assumptions that the rewards speak against, as of when their number last doubled."""
         if self.n_observed >= self._next_look:
             self._broken, self._next_look = broken_assumptions(self), 2 * self.n_observed
-        return self._broken
+        return self._broken + outgrown_window(self.policy, self.outlived)
 
     @property
     def n_decided(self) -> int:

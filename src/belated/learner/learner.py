@@ -255,10 +255,11 @@ class Learner:
     ) -> tuple[Any, ...]:
         """Returns the row of the history and the fields of a ``Choice``, with probabilities."""
         K = len(options.columns)
-        shares = np.empty(K)
+        most = min(K, self.dim)  # independent numbers behind the scores
+        z, points, shares = rng.standard_normal(K), normal_points(most), np.empty(K)
+        law = np.empty(K), np.empty((K, most))
         row, index, score, estimate, width = play_sparse_step(
-            *(*self._now(), options, rng.standard_normal(K), normal_points(min(K, self.dim))),
-            *(shares, records),
+            *self._now(), options, z, points, *law, shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -453,7 +454,8 @@ class Learner:
         """Returns the arguments of a first decision."""
         x = np.zeros((1, self.dim))
         if self.is_sparse:
-            return *self._now(), sparse(x), np.zeros(1), normal_points(1), np.empty(1), False
+            one = np.empty(1)
+            return *self._now(), sparse(x), one, normal_points(1), one, np.empty((1, 1)), one, False
         return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
 
     def _to_learn(self) -> tuple[Any, ...]:

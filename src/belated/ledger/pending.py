@@ -3,7 +3,8 @@
 The rows of the history are cut into blocks of 4,096. A block holds the open decisions of its rows,
 oldest first; closed ones leave it when they are a fifth of it, and an empty block is dropped. So an
 open decision takes 35 bytes, up to a quarter more where others were closed, and as a rule 8 to be
-found by its id, 16 at most. Windows may close in any order: each block knows its first closing time.
+found by its id, 16 at most. Windows may close in any order: each block knows when its first one
+does.
 """
 
 from array import array
@@ -143,18 +144,18 @@ class Block:
         places = np.frombuffer(self.columns.place, np.uint16)
         return places[over[np.argsort(ends[over], kind="stable")]].tolist()
 
-    def waiting_by_age(self, second: int) -> list[int]:
-        """Returns how many decisions wait for a reward, by their age in whole seconds."""
-        ages = [second - time // SECOND_US for time in (self.newest, self.oldest)]
-        youngest, oldest = (bisect_left(AGES, age) for age in ages)
-        counts = [0] * (len(AGES) + 1)
+    def count_by_age(self, second: int, counts: list[int]) -> None:
+        """Add the number of decisions that wait for a reward, by their age in whole seconds."""
+        youngest = bisect_left(AGES, second - self.newest // SECOND_US)
+        oldest = bisect_left(AGES, second - self.oldest // SECOND_US)
         if youngest == oldest:
-            counts[oldest] = self.n_waiting
-            return counts
+            counts[oldest] += self.n_waiting
+            return
         times = np.frombuffer(self.columns.time, np.int64)
         waiting = times[np.isnan(np.frombuffer(self.columns.held))]
         buckets = np.searchsorted(AGES, second - waiting // SECOND_US)
-        return np.bincount(buckets, minlength=len(counts)).tolist()
+        for bucket, n in enumerate(np.bincount(buckets).tolist()):
+            counts[bucket] += n
 
 
 class OpenDecisions:
@@ -271,9 +272,14 @@ class OpenDecisions:
         return None if first == NEVER else first
 
     def by_age(self, now: int) -> Histogram:
-        """Returns the ages of decisions that wait for a reward, in whole seconds of the clock."""
-        ages = [block.waiting_by_age(now // SECOND_US) for block in self._blocks.values()]
-        return Histogram(AGES, [sum(counts) for counts in zip(*ages, strict=True)])
+        """Returns the ages of decisions that wait for a reward, in whole seconds of the clock.
+
+        Only blocks with decisions on both sides of a bound are looked through.
+        """
+        counts = [0] * (len(AGES) + 1)
+        for block in self._blocks.values():
+            block.count_by_age(now // SECOND_US, counts)
+        return Histogram(AGES, counts)
 
     def _id(self, row: int) -> bytes:
         return bytes(self._ids[16 * row : 16 * row + 16])

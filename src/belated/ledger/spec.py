@@ -95,7 +95,9 @@ class Spec(Settings, frozen=True):
             return False
         _, estimator = resolved(self.dim, family, policy, self.max_norm)
         is_made_for_it = feedback_of(policy) == "conversions"
-        return self.default_reward == 0.0 and (is_made_for_it or can_hear_silence(estimator, family))
+        return self.default_reward == 0.0 and (
+            is_made_for_it or can_hear_silence(estimator, family)
+        )
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""

@@ -34,12 +34,16 @@ class Ours:
         Name and parameters, such as ``"thompson:prior_sd=1"``.
     world : Shop
         The world to play in; it names family and columns.
+    settings
+        Further arguments of ``Bandit``, such as ``half_life``.
     """
 
-    def __init__(self, policy: str, world: Shop) -> None:
+    def __init__(self, policy: str, world: Shop, **settings: Any) -> None:
         features = Features(categorical=world.categorical(), interactions=world.interactions())
         features.fit(world.rows())
-        self.bandit = Bandit(family=world.family, policy=policy, features=features, seed=world.seed)
+        self.bandit = Bandit(
+            family=world.family, policy=policy, features=features, seed=world.seed, **settings
+        )
         self.ids: list[Any] = []
 
     def show(self, visit: Visit) -> Any:

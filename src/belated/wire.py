@@ -113,9 +113,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     loop
         "explicit": every decision gets a reward event, and the bandit learns on arrival.
-        "conversion": no event within the window means ``default_reward``. Every decision is then
-        held until its window closes, whether or not a reward came: learning conversions on arrival
-        and the others at the end of the window would count the early ones twice over.
+        "conversion": no event within the window means ``default_reward``; see ``open``. Learning
+        conversions on arrival and the others at the end of the window would count the early ones
+        twice over.
     window
         Seconds for which a reward is waited for; None: for ever.
     grace
@@ -148,6 +148,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open
         What a decision of a conversion loop counts for while its window is open: "hold", nothing,
         or "silence", the more like a failure the more conversions should have come at its age.
+        If a caller does not say it, ``Spec.of`` decides for a new bandit.
     """
 
     family: Any
@@ -187,9 +188,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_life_unit: Annotated[
         Literal["decisions", "seconds"], Meta(description="Of half_life: decisions or seconds.")
     ] = "decisions"
-    open: Annotated[
-        Literal["hold", "silence"], Meta(description="Open decisions: hold or silence.")
-    ] = "hold"
+    open: Any = "hold"
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):
@@ -216,6 +215,10 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
             description="With dim: names and sizes of the groups of numbers that share a prior.",
         ),
     ] = None
+    open: Annotated[
+        Literal["hold", "silence"] | None,
+        Meta(description="Open decisions: hold or silence; silence where it can be, if none."),
+    ] = None
 
 
 class BanditState(msgspec.Struct):
@@ -239,6 +242,8 @@ class BanditState(msgspec.Struct):
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
     waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
     broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
+    n_silent: int = 0  # open decisions of a loop that learns from silence, at its last tick, ...
+    silent_failures: float = 0.0  # ... and the failures that they count for together
 
 
 class HalfLifeView(msgspec.Struct):
@@ -385,6 +390,7 @@ class Explanation(msgspec.Struct):
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
     rule: str = ""  # how the action was chosen, in words
+    heard: str = ""  # of a loop that learns from silence: what it had learnt from, in words
 
 
 class DecisionStory(msgspec.Struct):
@@ -411,6 +417,8 @@ class DecisionStory(msgspec.Struct):
     n_actions: int | None = None  # how many could be chosen
     probabilities: list[float] | None = None  # of all these, if they were asked for
     explanation: Explanation | None = None
+    # Of an open decision, where silence is learnt from: the part of a failure that it counts for.
+    silence: float | None = None
 
 
 # ------------------------------------------------------------------------------------ rewards

@@ -48,7 +48,7 @@ def test_learns_on_arrival_in_an_explicit_loop():
     X, y = fold.learner.history.x[[0, 3]], np.array([-0.25, 0.5])
     W = fold.learner.policy.lam * np.eye(DIM) + X.T @ X
     assert fold.learner.state.theta == pytest.approx(np.linalg.solve(W, X.T @ y), abs=1e-12)
-    assert list(fold.pending) == [ids[1], ids[2], ids[4]]
+    assert [id for id, _ in fold.pending.items()] == [ids[1], ids[2], ids[4]]
 
 
 def test_holds_every_conversion_until_its_window_closes():

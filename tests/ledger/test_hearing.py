@@ -169,3 +169,29 @@ def test_a_delay_outside_the_window_is_taken_to_its_end(delay):
     hearing.decided("a")
     hearing.rewarded(0, 1.0, delay)
     assert hearing.codes[0] == (1 if delay <= 0 else 64)
+
+
+def test_in_doubt_open_decisions_and_their_conversions_are_held():
+    loop = Loop(seed=3)
+    loop.decide(120)  # six days of a window of four
+    loop.hearing.take_in(loop.learner, np.array(loop.times), 6 * DAY)
+    before = loop.learner.history.y[:120].copy()
+    assert loop.learner.n_observed == np.sum(~np.isnan(before))
+    assert loop.hearing.failures == pytest.approx(loop.learner.history.silence.sum())
+    now, times = 6 * DAY + DAY // 4, np.array(loop.times)
+    doubts = loop.hearing.doubts
+    doubts.drifts, doubts.since, doubts.looked = "later", 3 * DAY, 7 * 4  # no look before day 7
+    loop.hearing.take_in(loop.learner, times, now)
+    y, closed = loop.learner.history.y[:120], now - times >= WINDOW
+    assert (before[~closed] == 1.0).any()  # conversions that were learnt, ...
+    assert np.isnan(y[~closed]).all()  # ... and are not any more
+    np.testing.assert_array_equal(y[closed] == 1.0, before[closed] == 1.0)
+    assert loop.learner.n_observed == np.sum(~np.isnan(y))
+    assert not loop.learner.history.silence.any()
+    assert loop.hearing.failures == 0.0
+    (broken,) = loop.hearing.broken()
+    assert broken.name == "delay-drift"
+    doubts.drifts = ""
+    loop.hearing.take_in(loop.learner, times, now)
+    np.testing.assert_array_equal(loop.learner.history.y[:120] == 1.0, before == 1.0)
+    assert loop.learner.history.silence.any()

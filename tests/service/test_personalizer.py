@@ -138,7 +138,7 @@ def test_several_rewards_of_an_event(combine, learnt):
             for value in (0.25, 0.25, 0.25):
                 answer = http.post("/personalizer/v1.0/events/e/reward", json={"value": value})
                 assert answer.status_code == 204
-        (pending,) = service.replica.folds["pages"].pending.values()
+        ((_, pending),) = service.replica.folds["pages"].pending.items()
         assert pending.held == learnt
 
 
@@ -148,7 +148,7 @@ def test_a_deferred_event_counts_once_it_is_activated(running, http):
     rewarded = {"json": {"value": 1.0}}
     first = rank(http, "later", deferActivation=True)
     assert first.status_code == 201
-    assert decision_of(service, "later").id not in fold.pending
+    assert fold.pending.get(decision_of(service, "later").id) is None
     too_soon = http.post("/personalizer/v1.0/events/later/reward", **rewarded)
     assert (too_soon.status_code, too_soon.json()["type"]) == (
         409,
@@ -160,12 +160,13 @@ def test_a_deferred_event_counts_once_it_is_activated(running, http):
     assert len(fold.pending) == pending + 1, "activated once"
     active = decision_of(service, "belated:activated:later")
     deferred = decision_of(service, "later")
-    assert fold.pending[active.id].action == first.json()["rewardActionId"]
+    played = [*fold.statistics.actions.by_name][fold.played[fold.pending.get(active.id).row]]
+    assert played == first.json()["rewardActionId"]
     assert active.due - active.time == 600_000_000, "the window opens when it is shown"
     assert active.time > deferred.time
     assert rank(http, "later", deferActivation=True).json() == first.json()
     assert http.post("/personalizer/v1.0/events/later/reward", **rewarded).status_code == 204
-    assert fold.pending[active.id].held == 1.0
+    assert fold.pending.get(active.id).held == 1.0
     # one that was not deferred is active already
     rank(http, "now")
     pending = len(fold.pending)

@@ -29,6 +29,7 @@ from belated.learner.rows import (
     checked_entries,
     checked_groups,
     placed,
+    refuse_many,
     rows_between,
     too_long,
 )
@@ -121,6 +122,11 @@ def resolved(
     return played, played.estimator(family, dim, max_norm)
 
 
+def hears_silence(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
+    """Return whether this policy can learn from open decisions by their silence."""
+    return can_hear_silence(resolved(dim, family, policy, max_norm)[1], family)
+
+
 class Learner:
     """Family, policy and estimator with their state and history.
 
@@ -166,7 +172,10 @@ class Learner:
         if hears:
             if not can_hear_silence(self.estimator, family):
                 kind = f"{type(self.policy).__name__} of {type(family).__name__} rewards"
-                raise wrong("open", "silence", f"'hold': {kind} learns nothing from silence")
+                amount = "" if family.support.integer else ": an amount of 0 has probability zero"
+                raise wrong(
+                    "open", "silence", f"'hold': {kind} learns nothing from silence{amount}"
+                )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
@@ -246,7 +255,8 @@ class Learner:
         K = len(options.columns)
         shares = np.empty(K)
         row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, rng.standard_normal(K), normal_points(K), shares, records
+            *(*self._now(), options, rng.standard_normal(K), normal_points(min(K, self.dim))),
+            *(shares, records),
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -267,6 +277,11 @@ class Learner:
         known.silence[:] = 0.0
         known.silence[rows] = silence
         self.refresh()
+
+    def take_back(self, rows: Integers) -> None:
+        """Let the rewards of these rows not have returned; ``hear`` has to follow."""
+        self.history.y[rows] = np.nan
+        self.state.counts[OBSERVED] -= len(rows)
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.
@@ -290,6 +305,7 @@ class Learner:
         """Returns actions that can be chosen from again and again, checked once."""
         if self.is_sparse:
             rows = actions if isinstance(actions, SparseRows) else sparse(actions)
+            refuse_many(len(rows.columns), self.dim)
             return checked_entries(rows)
         actions = cast(Matrix, actions)
         self.check_norms(actions)
@@ -427,6 +443,7 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
+        derivatives(self.family, 0.0)  # for a look at the assumptions
         if self.half_life is not None or self.hears:
             self.refresh()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.arguments import shown, whole, wrong, wrong_type
+from belated.core.arguments import WIDEST, shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
@@ -24,6 +24,16 @@ def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]
     if sizes.get("intercept", 1) != 1:
         raise wrong("groups['intercept']", sizes["intercept"], "1: a constant is one feature")
     return sizes
+
+
+def refuse_many(n_actions: int, dim: int) -> None:
+    """Raise where the law of as many scores takes more memory than a covariance may."""
+    most = max(WIDEST, WIDEST**2 // dim)
+    if n_actions > most:
+        raise ValueError(
+            f"actions has {n_actions} rows: expected at most {most} of {dim} features; choose from "
+            "fewer, or let policy = 'delayed-ofu-glm'"
+        )
 
 
 def checked_entries(rows: SparseRows) -> SparseRows:

@@ -38,6 +38,9 @@ class Weights(NamedTuple):
         It is never zero, and its inverse is, on average, the inverse of the true probability, but
         for what is played with a probability far below 1 / M.
         """
+        if self.draws == 0:  # the choice is all there is: no arithmetic is needed
+            self.shares[index] = 1.0
+            return 1.0, self.shares
         one = 1.0 / (self.draws + 1.0)
         chances = self.shares * (1.0 - one)
         chances[index] += one

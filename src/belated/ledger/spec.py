@@ -17,12 +17,6 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
-# A log that holds any other value cannot be read.
-CHOICES = {
-    name: get_args(kind)
-    for name, kind in get_type_hints(Settings).items()
-    if get_origin(kind) is Literal
-}
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
 LATER = ("grace", "combine", "half_life", "half_life_unit", "open")
 # Another value would give the past another meaning, so it needs a new bandit.
@@ -51,16 +45,30 @@ class Spec(Settings, frozen=True):
     features
         ``to_dict`` of a feature map, or ``vectors_in`` groups; None where actions are vectors of
         one group. Categories may be added.
+    open
+        As in ``Settings``; a log that does not say it means "hold".
     """
 
     family: dict[str, Any]
     policy: dict[str, Any]
     dim: int
     features: dict[str, Any] | None = None
+    open: Literal["hold", "silence"] = "hold"
 
     @classmethod
-    def of(cls, dim: int, family: "Family", policy: "Policy", **settings: Any) -> Self:
-        """Returns the checked settings of a bandit of these parts."""
+    def of(
+        cls,
+        dim: int,
+        family: "Family",
+        policy: "Policy",
+        *,
+        open: str | None = "hold",
+        **settings: Any,
+    ) -> Self:
+        """Returns the checked settings of a bandit of these parts.
+
+        ``open`` is None where a new bandit is to have the usual value.
+        """
         from belated.learner import files
 
         refuse_extremes(family, policy)
@@ -71,7 +79,22 @@ class Spec(Settings, frozen=True):
         for name, part in described.items():
             if _plain(part) != part:  # JSON has no infinite numbers
                 raise wrong(name, part, "values that JSON can hold")
-        return cls(dim=dim, **described, **settings)
+        spec = cls(dim=dim, **described, **settings)
+        usual = "silence" if spec._hears(family, policy) else "hold"
+        return msgspec.structs.replace(spec, open=usual if open is None else open)
+
+    def _hears(self, family: "Family", policy: "Policy") -> bool:
+        """True where silence is learnt from unless somebody says otherwise.
+
+        With one reward a decision, or the first of several, a conversion is known when it comes.
+        """
+        from belated.learner.learner import resolved
+        from belated.model.protocols import can_hear_silence
+
+        if self.loop != "conversion" or self.combine not in (None, "first"):
+            return False
+        _, estimator = resolved(self.dim, family, policy, self.max_norm)
+        return self.default_reward == 0.0 and can_hear_silence(estimator, family)
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""
@@ -204,8 +227,6 @@ class Spec(Settings, frozen=True):
                 raise wrong("open", self.open, "'hold' in a loop with explicit rewards")
             if self.default_reward != 0.0:
                 raise wrong("default_reward", self.default_reward, "0 where open = 'silence'")
-            if self.combine is not None:
-                raise wrong("combine", self.combine, "None where open = 'silence'")
         if self.late == "revise" and not learner.can_revise:
             raise ValueError(
                 f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "
@@ -261,6 +282,14 @@ class Spec(Settings, frozen=True):
         except ValueError as error:
             raise ValueError(f"{error}. Make a bandit of another name") from None
         return msgspec.structs.replace(new, features=features.to_dict(), dim=features.dim)
+
+
+# A log that holds any other value cannot be read.
+CHOICES = {
+    name: get_args(kind)
+    for name, kind in get_type_hints(Spec).items()
+    if get_origin(kind) is Literal
+}
 
 
 def _plain(value: Any) -> Any:

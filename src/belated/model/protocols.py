@@ -395,8 +395,9 @@ def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) 
 def score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
     """Fills in the law N(mean, R R') of the scores that ``choose`` draws, to play the highest.
 
-    R is the first columns of ``root``, (K, the larger of K and d); returns their number. A number
-    that is added to all scores alike may be left out of R.
+    R is the first columns of ``root``, (K, the larger of K and d), or (K, the smaller) where the
+    policy takes sparse rows; returns their number. A number that is added to all scores alike may
+    be left out of R.
     """
 
 

@@ -160,7 +160,7 @@ def play_sparse_step(
     so.
     """
     K = options.columns.shape[0]
-    mean, root = np.empty(K), np.empty((K, K))
+    mean, root = np.empty(K), np.empty((K, min(K, state.theta.shape[0])))
     r = score_law(policy, state, options, mean, root)
     index, score = highest_draw(mean, root, r, z)
     fill_chances(mean, root, r, points, shares)

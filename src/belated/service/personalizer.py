@@ -18,7 +18,14 @@ from belated.core.events import Status
 from belated.ledger.events import Decided, Draft, Event, Kind
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.replica import Proposal, reward_draft
-from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, made_of, without_store
+from belated.service.deciding import (
+    REQUEST_CHANGED,
+    answer_of,
+    ask_of,
+    made_of,
+    without_store,
+    work_among,
+)
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Api, Call
 from belated.service.http.openapi import Link
@@ -150,7 +157,8 @@ async def decide(
     asks_again = body.event_id is not None
     if body.event_id is None:
         body.event_id = str(uuid4())
-    proposal = await service.worked_out(size, _proposal, service, bandit, body)
+    work = work_among(service.fold(bandit), len(body.actions))
+    proposal = await service.worked_out(size, _proposal, service, bandit, body, work=work)
     drafts = [proposal.draft]
     if body.defer_activation:
         drafts.append(Draft(Kind.CANCELLED, bandit, proposal.draft.id, proposal.draft.time))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     """The settings as a ledger holds them, checked.
 
-    A bandit that names no policy keeps the one it has, by ``known``; a new one gets the default.
+    A bandit that names no policy, or does not say what open decisions count for, keeps what it
+    has, by ``known``; a new one gets the default.
     """
     family = registry.parsed(registry.FAMILIES, settings.family, "family")
     text = settings.policy
@@ -43,6 +44,8 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
     if features is not None and settings.groups is not None:
         raise wrong("groups", settings.groups, "nothing: the features know their groups")
+    if settings.open is None and known is not None:
+        given["open"] = known.open
     given["features"] = vectors_in(settings.groups) if features is None else features.to_dict()
     return Spec.of(**{name: given[name] for name in Spec.__struct_fields__})
 
@@ -100,16 +103,18 @@ def state_of(fold: "Fold", now: int) -> BanditState:
         model_version=fold.version,
         n_decided=learner.n_decided,
         n_observed=learner.n_observed,
-        n_pending=len(fold.pending) - fold.n_held,
+        n_pending=fold.pending.n_waiting,
         n_expired=counts.expired,
         n_late=counts.late,
         n_cancelled=counts.cancelled,
         theta=np.asarray(learner.state.theta).tolist(),
         certified_error=finite(float(learner.state.scalars[ERROR])),
         width=None if width is None else finite(width),
-        n_held=fold.n_held,
+        n_held=fold.pending.n_held,
         waiting=fold.waiting_words(now),
         broken_assumptions=fold.broken_assumptions(),
+        n_silent=fold.hearing.n_open if fold.hearing else 0,
+        silent_failures=fold.hearing.failures if fold.hearing else 0.0,
     )
 
 

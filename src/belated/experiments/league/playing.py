@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from belated import registry
 from belated.experiments.league.peers import PEERS
-from belated.experiments.league.players import Ours, Player
+from belated.experiments.league.players import DELIVERY, Ours, Player
 from belated.worlds.shops.shop import Shop
 
 CHECKPOINTS = 20  # so that the last tenth begins at one of them
 WARMING = 30  # decisions before the clock starts: they compile kernels and import libraries
-DELIVERY = 10  # decisions from one delivery of rewards to the next, three minutes of a day of 5,000
 SCHEMA = pa.schema(
     [
         ("world", pa.string()),
@@ -88,7 +87,8 @@ def play(
 
     Before every tenth decision all rewards that became known since are handed over at once, in the
     order in which they became known: most libraries pay for each call, not for each reward.
-    ``longest_wait`` cuts delays, for a rehearsal.
+    Where only buyers report, a player that does not close windows itself is told of a decision when
+    its window closes. ``longest_wait`` cuts delays, for a rehearsal.
     """
     table: dict[str, list[float]] = {field: [] for field in SCHEMA.names[3:]}
     due: list[tuple[float, int, float]] = []
@@ -106,7 +106,10 @@ def play(
         index = player.decide(shown)
         seconds += time.process_time() - start
         outcome = world.outcome(visit, index)
-        heappush(due, (t + min(outcome.wait, longest_wait), t, outcome.reward))
+        wait = outcome.wait
+        if world.window is not None and not player.closes_windows:
+            wait = world.window
+        heappush(due, (t + min(wait, longest_wait), t, outcome.reward))
         learnt += len(rewards)
         earned += visit.expected[index]
         uniform += visit.expected.mean()

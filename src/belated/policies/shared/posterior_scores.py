@@ -29,7 +29,7 @@ def _draw(
     policy: Any, state: State, actions: Any, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
     K = n_rows(actions)
-    mean, root, z = np.empty(K), np.empty((K, K)), np.empty(K)
+    mean, root, z = np.empty(K), np.empty((K, min(K, state.theta.shape[0]))), np.empty(K)
     for a in range(K):  # as many as ``play_sparse_step`` is given, whether all are needed or not
         z[a] = rng.standard_normal()
     r = score_law(policy, state, actions, mean, root)

@@ -24,7 +24,7 @@ from belated.experiments.judging.lift import standings
 from belated.experiments.league import playing
 from belated.experiments.league.peers import PEERS
 from belated.experiments.league.players import Ours
-from belated.experiments.reporting.league import league_lines
+from belated.experiments.reporting.league_tables import league_lines
 from belated.learner.learner import Learner
 from belated.model.intervals import Z
 from belated.policies import AdaptiveThompson

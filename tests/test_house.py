@@ -21,8 +21,7 @@ MEANT_TWICE = {
     *("delays", "environments"),  # a kind of thing and its checks; the public delays
     *("elimination", "one_pass"),  # policies that share something with that name
     *("events", "files", "ranking", "service"),  # a fact of the core and the work with it
-    # to be renamed where a better word is found
-    *("intervals", "laws", "rows", "options", "rewarding", "reading", "sparse", "league"),
+    *("options", "reading"),  # of features and of experiments; of a bandit and of a ledger
 }
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

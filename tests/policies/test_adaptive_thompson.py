@@ -9,7 +9,7 @@ from belated.learner import rows as learner_rows
 from belated.learner.action_intervals import score_deviations
 from belated.learner.learner import Learner
 from belated.model.protocols import score_law
-from belated.numerics.sparse import sparse
+from belated.numerics.entries import sparse
 from belated.policies import AdaptiveThompson, adaptive_thompson
 
 GROUPS = {"ad": 4, "place": 3, "intercept": 1}

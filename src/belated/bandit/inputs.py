@@ -20,7 +20,7 @@ from belated.core.arguments import (
 from belated.core.extremes import refuse_extremes
 from belated.core.times import LATEST, SECOND
 from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFeaturesWarning
-from belated.features.rows import records_of
+from belated.features.raw_rows import records_of
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted

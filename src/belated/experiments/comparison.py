@@ -18,10 +18,10 @@ from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
 from belated.engine.worlds import WorldSettings, play_world
 from belated.experiments.experiment import Experiment, new_experiment, why_not
-from belated.experiments.intervals import mean_interval
 from belated.experiments.labels import Labelled, labelled_policies, parsed_policy
 from belated.experiments.options import Options
 from belated.experiments.reporting.field_figure import draw_field
+from belated.experiments.run_intervals import mean_interval
 from belated.experiments.simulation import Results, play_experiment
 from belated.model.plain_policy import holds_parameters_only, is_own
 from belated.model.protocols import derivatives, with_horizon

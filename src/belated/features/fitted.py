@@ -17,7 +17,7 @@ from belated.features.kinds import (
     refuse_for_scale,
 )
 from belated.features.layout import Block
-from belated.features.rows import (
+from belated.features.raw_rows import (
     Key,
     Record,
     is_missing,

@@ -74,9 +74,9 @@ from belated.model.steps import (
     play_sparse_step,
     remake_step,
 )
+from belated.numerics.entries import sparse
 from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import decision_set
-from belated.numerics.sparse import sparse
 
 log = logging.getLogger(__name__)
 

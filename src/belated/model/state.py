@@ -12,10 +12,10 @@ from belated.core.generic import generic_with_default
 from belated.core.jit import inlined_kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.numerics.entries import entry, n_entries
 from belated.numerics.linalg import grow, inverse_and_log_det
 from belated.numerics.lowered.products import add_outer
 from belated.numerics.pruning import RENEW_AT, new_cap, renew
-from belated.numerics.sparse import entry, n_entries
 
 LOG_DET, ERROR, SLACK = 0, 1, 2  # slots of State.scalars
 DECIDED, OBSERVED, PASSES, ROWS = 0, 1, 2, 3  # slots of State.counts

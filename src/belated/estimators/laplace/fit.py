@@ -35,7 +35,7 @@ from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
 from belated.model.state import State, end_silence, silence_of, weight_of
-from belated.numerics.sparse import entry, n_entries
+from belated.numerics.entries import entry, n_entries
 from belated.numerics.symmetric import subtract_squares
 
 # slots of LaplaceFit.scalars

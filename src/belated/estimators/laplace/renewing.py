@@ -56,9 +56,9 @@ from belated.model.state import (
     silence_of,
     weight_of,
 )
+from belated.numerics.entries import entry, n_entries
 from belated.numerics.linalg import copy
 from belated.numerics.lowered.products import dot
-from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import invert, multiply
 
 LONGEST_STEP = 1.0  # in M x'step: a longer one would leave where the Hessian says something

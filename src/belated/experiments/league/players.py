@@ -50,18 +50,26 @@ class Ours:
         its window, with a clock that counts decisions.
     open : str, optional
         See ``Bandit``; by default "silence" for a policy that can learn from it, else "hold".
+    half_life : float, optional
+        See ``Bandit``: decisions after which a reward counts for half.
     """
 
     closes_windows = True
 
-    def __init__(self, policy: str, world: Shop, open: str | None = None) -> None:
+    def __init__(
+        self,
+        policy: str,
+        world: Shop,
+        open: str | None = None,
+        half_life: float | None = None,
+    ) -> None:
         features = Features(categorical=world.categorical(), interactions=world.interactions())
         features.fit(world.rows())
         self.ids: list[Any] = []
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {"half_life": half_life}
         if world.window is not None:
             # Reports are delivered now and then, so the last one is as much later than the window.
-            settings = {"window": world.window + DELIVERY, "default_reward": 0.0}
+            settings |= {"window": world.window + DELIVERY, "default_reward": 0.0}
             settings |= {"open": open or _open(policy, world), "clock": lambda: len(self.ids)}
         self.bandit = Bandit(
             family=world.family, policy=policy, features=features, seed=world.seed, **settings

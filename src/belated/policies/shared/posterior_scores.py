@@ -10,9 +10,9 @@ from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace.fit import WAITING, inner
 from belated.model.protocols import score_law
 from belated.model.state import State
+from belated.numerics.entries import entry, n_entries, n_rows
 from belated.numerics.gaussian_scores import highest_draw
 from belated.numerics.linalg import cholesky, copy
-from belated.numerics.sparse import entry, n_entries, n_rows
 
 
 @kernel

@@ -124,8 +124,8 @@ class Bandit:
     A bandit may be shared between threads: calls wait for each other.
 
     A bandit without a ledger that has a ``window`` or ``combine`` keeps a log in memory: its ids
-    are texts, as with a ledger, and its memory grows with every decision and reward. It cannot be
-    copied or saved.
+    are texts, as with a ledger, and its memory grows by less than two kilobytes for a decision with
+    its reward, besides contexts. It cannot be copied or saved.
 
     With a ledger, ``decide``, ``learn`` and everything that shows the state (``theta``,
     ``n_observed``, ``interval`` ...) first take in what other processes have written, with one

@@ -13,7 +13,7 @@ from belated.core.arguments import wrong
 from belated.core.times import SECOND
 from belated.core.types import Matrix, Vector
 from belated.families import Bernoulli
-from belated.learner.learner import hears_silence
+from belated.learner.learner import learns_early
 from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
@@ -102,5 +102,5 @@ def as_served(policy: Any, family: Family, dim: int, max_norm: float, feedback: 
     made_for_others = not is_own(policy) and feedback_of(policy) == "identified"
     if not made_for_others or not isinstance(feedback, Conversions):
         return policy
-    hears = hears_silence(dim, family, policy, max_norm)
-    return Served(policy, "silence", family, max_norm) if hears else policy
+    early = learns_early(dim, family, policy, max_norm)
+    return Served(policy, "silence", family, max_norm) if early else policy

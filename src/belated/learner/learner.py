@@ -45,6 +45,7 @@ from belated.model.protocols import (
     choose,
     claims_set,
     derivatives,
+    feedback_of,
     in_groups,
     is_randomised,
     is_sparse,
@@ -122,8 +123,13 @@ def resolved(
     return played, played.estimator(family, dim, max_norm)
 
 
-def hears_silence(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
-    """Return whether this policy can learn from open decisions by their silence."""
+def learns_early(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
+    """Return whether this policy can learn before windows close: ``open="silence"``.
+
+    It learns from silence, or is made for conversions and counts them as they come.
+    """
+    if feedback_of(policy) == "conversions":
+        return True
     return can_hear_silence(resolved(dim, family, policy, max_norm)[1], family)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -473,19 +474,42 @@ The best of three starts, with bytecode and compiled kernels cached.
 """)
 
 
+COLD = (  # family and policy, None for the default
+    ("bernoulli", None),
+    ("bernoulli", "delayed-ofu-glm"),
+    ("probit", None),
+    ("tanh", None),
+)
+
+
+def seconds_of_python() -> float:
+    """The unit of the machine: a fixed loop of pure Python, the best of five."""
+    best = float("inf")
+    for _ in range(5):
+        started = time.process_time()
+        for _ in range(10_000_000):
+            pass
+        best = min(best, time.process_time() - started)
+    return best
+
+
 def cold_starts(folder: Path) -> None:
     """From nothing compiled to the first decision, as a newcomer meets it."""
-    print("""
+    print(f"""
 ## From nothing compiled to the first decision
 
 Printed by `python benchmarks/service.py cold`. Seconds since `belated serve` was called with an empty
-cache, by when a bandit of the default policy was made, when its first decision was answered and when
-it began to learn. This happens once for a version of belated.
+cache, by when a bandit was made, when its first decision was answered and when it began to learn; then
+the CPU seconds of the service and of the two processes that compile for it. This happens once for a
+version of belated. The unit of this machine: ten million turns of an empty loop in Python take
+{seconds_of_python():.2f} s; {os.getloadavg()[0]:.1f} processes on {os.cpu_count()} cores were running when this began.
 
-| family | ready | bandit made | first decision | learns |
-|---|---|---|---|---|""")
-    for family in ("bernoulli", "probit", "tanh"):
-        cache, url = folder / f"cache-{family}", f"sqlite:///{folder}/cold-{family}.db"
+| family | policy | ready | bandit made | first decision | learns | CPU |
+|---|---|---|---|---|---|---|""")
+    for family, policy in COLD:
+        name = f"{family}-{policy or 'default'}"
+        cache, url = folder / f"cache-{name}", f"sqlite:///{folder}/cold-{name}.db"
+        before = _cpu_of_children()
         port, started = free_port(), time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "belated", "serve", "--ledger", url, "--port", str(port)],
@@ -495,8 +519,9 @@ it began to learn. This happens once for a version of belated.
         )
         wait_until_ready(port)
         seconds = [time.perf_counter() - started]
+        settings = {"family": family, "dim": 2} | ({"policy": policy} if policy else {})
         with Client(f"http://127.0.0.1:{port}") as client:
-            client.put_bandit("shop", {"family": family, "dim": 2})
+            client.put_bandit("shop", settings)
             seconds.append(time.perf_counter() - started)
             client.decide("shop", matrix=np.eye(2))
             seconds.append(time.perf_counter() - started)
@@ -505,7 +530,15 @@ it began to learn. This happens once for a version of belated.
             seconds.append(time.perf_counter() - started)
         process.terminate()
         process.wait()
-        print(f"| {family} | " + " | ".join(f"{s:.1f}" for s in seconds) + " |", flush=True)
+        seconds.append(_cpu_of_children() - before)
+        row = " | ".join(f"{s:.1f}" for s in seconds)
+        print(f"| {family} | {policy or 'the default'} | {row} |", flush=True)
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of processes that have ended, those that they waited for included."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ MILLION = int(os.environ.get("MILLION", "1000000"))
 OPEN = int(os.environ.get("OPEN", "100000"))
 DIM, K = 20, 10  # features and actions
 DAY_US = 86_400_000_000
-WINDOW = 4.0 * 86_400  # seconds
+WINDOW_US = 4 * DAY_US
 RATE = 0.02  # of conversions
 PART = 100  # decisions and rewards that are timed together
 PARTS = OPEN // 8 // PART  # several ticks of a loop that learns from silence
@@ -49,23 +49,25 @@ def told(what: str) -> None:
 
 
 class Clock:
-    """Goes on by as much as decisions are apart, so that a window holds ``OPEN`` of them."""
+    """Goes on by one step for each decision, so that a window holds ``n`` of them."""
 
-    def __init__(self) -> None:
-        self.now = 1_700_000_000_000_000
+    def __init__(self, n: int) -> None:
+        self.step = WINDOW_US // n
+        self.now = int(time.time() * 1e6) - WINDOW_US // 2
 
     def __call__(self) -> int:
         return self.now
 
-    def tick(self) -> None:
-        self.now += int(WINDOW * 1e6) // OPEN
+    def go_on(self) -> int:
+        self.now += self.step
+        return self.now
 
 
-def new_replica(ledger: MemoryLedger | SQLiteLedger, open: str) -> Replica:
+def new_replica(ledger: MemoryLedger | SQLiteLedger, open: str, clock: Clock) -> Replica:
     spec = Spec.of(
-        DIM, Bernoulli(), AdaptiveThompson(), loop="conversion", window=WINDOW, open=open
+        DIM, Bernoulli(), AdaptiveThompson(), loop="conversion", window=WINDOW_US / 1e6, open=open
     )
-    replica = Replica(ledger, clock=Clock(), seed=1)
+    replica = Replica(ledger, clock=clock, seed=1)
     replica.configure("shop", spec)
     return replica
 
@@ -79,17 +81,16 @@ def asks() -> Iterator[Ask]:
             yield Ask(matrix=matrix)
 
 
-def fill(replica: Replica, n: int, convert: bool = True) -> None:
+def fill(replica: Replica, clock: Clock, n: int, convert: bool = True) -> None:
     """Write decisions whose vectors repeat, and the conversions that came by the end."""
-    ask, rng, clock = asks(), np.random.default_rng(3), replica.clock
+    ask, rng = asks(), np.random.default_rng(3)
     bodies = [replica.propose("shop", next(ask)).draft.body for _ in range(64)]
     decided: list[Draft] = []
     for start in range(0, n, 10_000):
         part = []
         for k in range(start, min(start + 10_000, n)):
-            clock.tick()
-            now = clock()
-            due = now + int(WINDOW * 1e6)
+            now = clock.go_on()
+            due = now + WINDOW_US
             part.append(Draft(Kind.DECIDED, "shop", replica.ids(), now, None, due, bodies[k % 64]))
         replica.commit(part)
         decided += part
@@ -109,8 +110,9 @@ class Case:
 
     def __init__(self, open: str, n: int, closed: bool) -> None:
         told(f"{open}: {n:,} decisions, {'closed' if closed else 'open'}")
-        self.replica = new_replica(MemoryLedger(), open)
-        fill(self.replica, n)
+        self.clock = Clock(OPEN)
+        self.replica = new_replica(MemoryLedger(), open, self.clock)
+        fill(self.replica, self.clock, n)
         self.asks, self.rng = asks(), np.random.default_rng(2)
         self.n, self.closed = n, closed
         self.decided: list[float] = []  # seconds of each part
@@ -120,7 +122,7 @@ class Case:
     def close(self) -> None:
         """Close the windows that are over: of all decisions, if none is to be open."""
         if self.closed:
-            self.replica.clock.now += int(WINDOW * 1e6) + 1
+            self.clock.now += WINDOW_US + 1
         self.replica.expire()
 
     def play(self) -> None:
@@ -128,7 +130,7 @@ class Case:
         replica, ids = self.replica, []
         started = time.perf_counter()
         for _ in range(PART):
-            replica.clock.tick()
+            self.clock.go_on()
             draft = replica.propose("shop", next(self.asks)).draft
             replica.commit([draft])
             ids.append(draft.id)
@@ -175,12 +177,13 @@ def million() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/many.db"
         told(f"{MILLION:,} open decisions")
-        replica = new_replica(SQLiteLedger(url.removeprefix("sqlite:///")), "hold")
-        fill(replica, MILLION, convert=False)
+        clock = Clock(2 * MILLION)  # their windows are open now, and for two days to come
+        replica = new_replica(SQLiteLedger(url.removeprefix("sqlite:///")), "hold", clock)
+        fill(replica, clock, MILLION, convert=False)
         told("a snapshot")
         snapshots.save(replica, Path(folder, "snapshots"))
         replica.ledger.close()
-        pending, now = replica.folds["shop"].pending, replica.clock()
+        pending, now = replica.folds["shop"].pending, clock()
         told("starts")
         replica.folds[
             "shop"

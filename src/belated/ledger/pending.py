@@ -195,7 +195,7 @@ class OpenDecisions:
         else:
             block.add(place, time, due, closes or due)
         self._n_open += 1
-        self._rows.add(self._ids[-16:], row)
+        self._rows.add(self._id(row), row)
         self._make_rows_suit()
 
     def get(self, id: bytes) -> Open | None:
@@ -316,8 +316,14 @@ class OpenDecisions:
 
 
 def _opened(row: int, time: int, due: int, ends: int, held: float, flags: int) -> Open:
-    window = (None, None) if due == NEVER else (due, None if ends == due else ends)
-    return Open(row, time, *window, None if isnan(held) else held, flags == LATE)
+    return Open(
+        row,
+        time,
+        None if due == NEVER else due,
+        None if ends == due else ends,
+        None if isnan(held) else held,
+        flags == LATE,
+    )
 
 
 def _of_objects(arrays: Mapping[str, Any]) -> Columns:

@@ -48,11 +48,10 @@ def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
 'no reward yet; the first window closes in 1 hour')
     """
     closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
-    what = f"{counted(held, 'reward')} held, 0 learnt"
+    rewards = counted(held, "reward")
+    what = f"{rewards} held, 0 learnt"
     if hears:
-        what = f"{counted(held, 'reward')} to take in with the next decisions"
-    if hears and not held:
-        what = "no reward yet"
+        what = f"{rewards} to take in with the next decisions" if held else "no reward yet"
     return f"{what}; the first window {closes}"
 
 

@@ -56,6 +56,19 @@ def test_a_bandit_in_a_log_keeps_what_it_has(given):
         Bandit(2, **parts, open=other)
 
 
+def test_another_family_is_refused_by_its_name():
+    ledger = MemoryLedger()
+    parts = {"ledger": ledger, "window": 3600.0, "default_reward": 0.0}
+    Bandit(2, family=Bernoulli(), **parts)
+    with pytest.raises(ValueError, match=r"family = .*: expected .*, as the log has it"):
+        Bandit(2, family=Gaussian(sd=1.0), **parts)
+    client = Client()
+    settings = {"dim": 2, **CONVERSION}
+    client("PUT", "/v1/bandits/shop", settings | {"family": "bernoulli"}, 201)
+    said = client("PUT", "/v1/bandits/shop", settings | {"family": "gaussian"}, 409)
+    assert said["detail"].startswith("family = ")
+
+
 def test_the_service_decides_alike():
     settings = {"family": "bernoulli", "dim": 2, **CONVERSION}
     client = Client()

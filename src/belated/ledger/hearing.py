@@ -112,14 +112,14 @@ class Hearing:
         n = learner.n_decided
         if n == 0:
             return
-        ages, y = np.maximum(now - times, 0), learner.history.y
+        ages, y = np.maximum(now - times, 0), learner.history.y[:n]
         codes = np.frombuffer(self.codes, np.uint8)
         seen = self._seen(codes, times, ages, y)
         if self.doubts.begins(now):
             self.doubts.look(seen, now)
             seen = seen.only(np.flatnonzero(seen.rows >= self.doubts.first))
         self._learn(learner, ages)
-        waiting = np.flatnonzero((codes == 0) & np.isnan(y[:n]))
+        waiting = np.flatnonzero((codes == 0) & np.isnan(y))
         silence = np.zeros(len(waiting))
         if not self.doubts.hold:
             groups = np.array(self.groups, np.int64)[waiting]
@@ -133,9 +133,10 @@ class Hearing:
         rows = rows[np.searchsorted(rows, self.doubts.first) :]
         delays = codes[rows].astype(np.int64)
         cells = cells_of_ages(ages[rows].astype(np.float64), float(self.window), CELLS)
-        rewards = np.array([self.rewards.get(int(row), y[row]) for row in rows])
+        rewards = y.copy()
+        rewards[list(self.rewards)] = list(self.rewards.values())
         groups = np.array(self.groups, np.int64)[rows]
-        seen = Seen(rows, delays, cells, groups, times[rows], rewards)
+        seen = Seen(rows, delays, cells, groups, times[rows], rewards[rows])
         return seen.only(np.flatnonzero(delays <= cells))
 
     def _learn(self, learner: Learner, ages: Integers) -> None:

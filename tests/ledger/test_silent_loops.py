@@ -189,7 +189,7 @@ def test_words_say_what_open_decisions_count_for():
         known = pending.held is not None
         assert fold.silence_of(id) == (None if known else silence[pending.row])
     held = lived(silent(open="hold"), n=5).folds["shop"]
-    assert (held.heard_words(), held.silence_of(next(iter(held.pending)))) == ("", None)
+    assert (held.heard_words(), held.silence_of(next(held.pending.items())[0])) == ("", None)
 
 
 def test_nothing_learnt_yet_in_words():

@@ -220,7 +220,9 @@ WORLDS = """
 
 Time is counted in decisions, 5,000 to a day. Rewards that are known are delivered every ten decisions, three minutes
 of such a day, to all players alike. The shop is played for four days, the other worlds for a day or two, a short time
-for so few rewards: lifts would be higher after longer runs. A copy is a world with another seed.
+for so few rewards: lifts would be higher after longer runs. A copy is a world with another seed. In `conversions` only
+buyers report: ours hear of them when they buy, and close windows themselves; peers cannot, and are told of every
+decision when its window closes.
 """
 SETTINGS = """
 ## The peers

@@ -10,6 +10,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -48,10 +49,12 @@ from belated.wire import BanditSettings
 
 K, DIM, CONNECTIONS = 100, 20, 64
 SECONDS, ROUNDS = 0.6, 21  # many short turns: the speed of a shared machine changes by the second
+SEEN = 20_000  # rewards, before decisions are measured
 BATCH = 100
 SHOPS = {"shop": DelayedOFUGLM(), "drawn": AdaptiveThompson()}  # bandits without a context
 RAW, RAW_DECIDES = "raw ASGI", "raw ASGI that decides"
-COLUMNS = "insert into events values (?,?,?,?,?,?,?,?,?)"
+INSERT = "insert into events (seq, tx, kind, bandit, id, time, value, due, body)"
+INSERT += " values (?,?,?,?,?,?,?,?,?)"
 
 
 def free_port() -> int:
@@ -157,7 +160,7 @@ class RawApp:
                 (self.seq, first, 0, "shop", self.ids(), system_clock(), None, None, self.body)
             )
         self.db.execute("begin immediate")
-        self.db.executemany(COLUMNS, rows)
+        self.db.executemany(INSERT, rows)
         self.db.execute("commit")
         for future in batch:
             future.set_result(None)
@@ -220,7 +223,7 @@ def raw_rewards(path: str, ids: list[bytes]) -> float:
             seq += 1
             rows.append((seq, first, 1, "shop", id, 1_700_000_000_000_000, 1.0, None, b""))
         db.execute("begin immediate")
-        db.executemany(COLUMNS, rows)
+        db.executemany(INSERT, rows)
         db.execute("commit")
     return len(ids) / (time.perf_counter() - started)
 
@@ -232,7 +235,7 @@ def commit_seconds(path: str) -> float:
         started = time.perf_counter()
         row = (seq, seq, 0, "shop", os.urandom(16), 1, None, None, b"x" * 230)
         db.execute("begin immediate")
-        db.execute(COLUMNS, row)
+        db.execute(INSERT, row)
         db.execute("commit")
         times.append(time.perf_counter() - started)
     return statistics.median(times)
@@ -274,9 +277,10 @@ def decisions(folder: Path) -> None:
     plain, drawn = (request(f"/v1/bandits/{name}/decisions", b"{}") for name in SHOPS)
     url = f"sqlite:///{folder}/ours.db"
     for name, policy in SHOPS.items():
-        fill_shop(url, 20_000, Bernoulli(), policy, name, rewarded=True)
-    with_contexts(url, 20_000)
+        fill_shop(url, SEEN, Bernoulli(), policy, name, rewarded=True)
+    with_contexts(url, SEEN)
     loads: dict[str, list[Load]] = {}
+    alone: dict[str, list[float]] = {bandit: [] for bandit in SHOPS}
     with (
         running(our_server, url) as ours,
         running(raw_server, str(folder / "raw.db")) as raw,
@@ -284,20 +288,25 @@ def decisions(folder: Path) -> None:
     ):
         for _ in range(ROUNDS):
             for name, where, messages in (
-                ("delayed-ofu-glm", ours, repeat(plain)),
-                ("adaptive-thompson, the default", ours, repeat(drawn)),
-                ("the default, another context in each request", ours, context_requests()),
+                ("belated, delayed-ofu-glm", ours, repeat(plain)),
+                ("belated, adaptive-thompson (the default)", ours, repeat(drawn)),
+                (
+                    "belated, adaptive-thompson, another context in each request",
+                    ours,
+                    context_requests(),
+                ),
                 (RAW, raw, repeat(plain)),
                 (RAW_DECIDES, deciding, repeat(plain)),
             ):
                 loads.setdefault(name, []).append(where.drive(messages, CONNECTIONS, SECONDS))
-            loads.setdefault("alone", []).append(ours.drive(repeat(drawn), 1, SECONDS / 2))
+            for bandit, message in zip(SHOPS, (plain, drawn), strict=True):
+                alone[bandit] += ours.drive(repeat(message), 1, SECONDS / 2).latencies
     assert not any(load.failures for several in loads.values() for load in several)
-    alone = statistics.median([t for load in loads.pop("alone") for t in load.latencies])
+    one, other = (statistics.median(latencies) * 1e3 for latencies in alone.values())
     baselines = [loads[RAW], loads[RAW_DECIDES]]
     table = "\n".join(_row(name, several, baselines) for name, several in loads.items())
     print(f"""
-## Durable decisions: {K} registered actions, {DIM} features, logistic, 20,000 rewards seen by each bandit
+## Durable decisions: {K} registered actions, {DIM} features, logistic, {SEEN:,} rewards seen by each bandit
 
 The raw app is ASGI without a framework: it checks nothing, decides nothing and writes a row of the
 same size with the same group commit; the other one also reads the JSON and scores all actions with
@@ -312,7 +321,7 @@ Delayed OFU-GLM, is worked out once between two commits. What is left is Python:
 request, drawing it up as an event, judging, writing and folding it. The default draws scores for every request and works
 out the probabilities of all actions. With contexts, the features of all actions are made anew for every request.
 
-One connection, the default: median {alone * 1e3:.2f} ms. A commit of one row takes {commit * 1e3:.2f} ms here, and twice
+One connection: median {one:.2f} ms with Delayed OFU-GLM, {other:.2f} ms with the default. A commit of one row takes {commit * 1e3:.2f} ms here, and twice
 that plus 0.5 ms, the bound asked for, is {2e3 * commit + 0.5:.2f} ms.
 """)
 
@@ -465,19 +474,42 @@ The best of three starts, with bytecode and compiled kernels cached.
 """)
 
 
+COLD = (  # family and policy, None for the default
+    ("bernoulli", None),
+    ("bernoulli", "delayed-ofu-glm"),
+    ("probit", None),
+    ("tanh", None),
+)
+
+
+def seconds_of_python() -> float:
+    """The unit of the machine: a fixed loop of pure Python, the best of five."""
+    best = float("inf")
+    for _ in range(5):
+        started = time.process_time()
+        for _ in range(10_000_000):
+            pass
+        best = min(best, time.process_time() - started)
+    return best
+
+
 def cold_starts(folder: Path) -> None:
     """From nothing compiled to the first decision, as a newcomer meets it."""
-    print("""
+    print(f"""
 ## From nothing compiled to the first decision
 
 Printed by `python benchmarks/service.py cold`. Seconds since `belated serve` was called with an empty
-cache, by when a bandit of the default policy was made, when its first decision was answered and when
-it began to learn. This happens once for a version of belated.
+cache, by when a bandit was made, when its first decision was answered and when it began to learn; then
+the CPU seconds of the service and of the two processes that compile for it. This happens once for a
+version of belated. The unit of this machine: ten million turns of an empty loop in Python take
+{seconds_of_python():.2f} s; {os.getloadavg()[0]:.1f} processes on {os.cpu_count()} cores were running when this began.
 
-| family | ready | bandit made | first decision | learns |
-|---|---|---|---|---|""")
-    for family in ("bernoulli", "probit", "tanh"):
-        cache, url = folder / f"cache-{family}", f"sqlite:///{folder}/cold-{family}.db"
+| family | policy | ready | bandit made | first decision | learns | CPU |
+|---|---|---|---|---|---|---|""")
+    for family, policy in COLD:
+        name = f"{family}-{policy or 'default'}"
+        cache, url = folder / f"cache-{name}", f"sqlite:///{folder}/cold-{name}.db"
+        before = _cpu_of_children()
         port, started = free_port(), time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "belated", "serve", "--ledger", url, "--port", str(port)],
@@ -487,8 +519,9 @@ it began to learn. This happens once for a version of belated.
         )
         wait_until_ready(port)
         seconds = [time.perf_counter() - started]
+        settings = {"family": family, "dim": 2} | ({"policy": policy} if policy else {})
         with Client(f"http://127.0.0.1:{port}") as client:
-            client.put_bandit("shop", {"family": family, "dim": 2})
+            client.put_bandit("shop", settings)
             seconds.append(time.perf_counter() - started)
             client.decide("shop", matrix=np.eye(2))
             seconds.append(time.perf_counter() - started)
@@ -497,7 +530,15 @@ it began to learn. This happens once for a version of belated.
             seconds.append(time.perf_counter() - started)
         process.terminate()
         process.wait()
-        print(f"| {family} | " + " | ".join(f"{s:.1f}" for s in seconds) + " |", flush=True)
+        seconds.append(_cpu_of_children() - before)
+        row = " | ".join(f"{s:.1f}" for s in seconds)
+        print(f"| {family} | {policy or 'the default'} | {row} |", flush=True)
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of processes that have ended, those that they waited for included."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -148,7 +148,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open
         What a decision of a conversion loop counts for while its window is open: "hold", nothing,
         or "silence", the more like a failure the more conversions should have come at its age.
-        If a caller does not say it, ``Spec.of`` decides for a new bandit.
+        If a caller does not say it, ``Spec.of`` decides for a new bandit. Policies that are made
+        for conversions, such as "otf-lin-ucb:window=500", need "silence".
     """
 
     family: Any

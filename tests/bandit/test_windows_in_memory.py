@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from copy import copy, deepcopy
 
 import numpy as np
@@ -138,6 +139,17 @@ def test_half_lives_in_seconds_go_by_the_clock():
         watch.seconds += HOUR
         bandit.decide([[0.0, 1.0]])
         assert bandit._history.weight[0] == pytest.approx(0.5, rel=0.02)
+
+
+def test_memory_for_a_decision_and_its_reward():
+    bandit = shop(Watch(), policy="uniform", window=1e6)
+    bandit.learn(bandit.decide(ACTIONS).id, 1.0)
+    tracemalloc.start()
+    for _ in range(500):
+        bandit.learn(bandit.decide(ACTIONS).id, 0.0)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size / 500 < 2_000  # bytes
 
 
 def test_cannot_be_copied_or_saved(tmp_path):

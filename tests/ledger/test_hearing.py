@@ -21,9 +21,9 @@ GROUPS = {"ad": 3, "intercept": 1}
 class Loop:
     """Three ads, decisions evenly over time, conversions after exponential delays."""
 
-    def __init__(self, seed=0, rate=0.3, every=DAY // 20):
+    def __init__(self, seed=0, rate=0.3, every=DAY // 20, policy=None):
         self.rng, self.rate, self.every = np.random.default_rng(seed), rate, every
-        self.learner = Learner(4, Bernoulli(), AdaptiveThompson(), 1.0, GROUPS)
+        self.learner = Learner(4, Bernoulli(), policy or AdaptiveThompson(), 1.0, GROUPS)
         self.hearing, self.times, self.to_come = Hearing(WINDOW), [], []
         self.ticks = 0
 
@@ -98,6 +98,10 @@ def test_ticks_come_often_enough_and_no_oftener():
     fast.hearing.since += 1
     assert fast.hearing.begins(fast.times[-1], 4)
     assert not fast.hearing.begins(fast.times[-1], 16_000)
+    fast.hearing.codes += bytes(512 * 3_126 - len(fast.hearing.codes))  # a long history
+    assert not fast.hearing.begins(fast.times[-1], 4)
+    fast.hearing.since += 1
+    assert fast.hearing.begins(fast.times[-1], 4)
 
 
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
@@ -172,7 +176,8 @@ def test_a_delay_outside_the_window_is_taken_to_its_end(delay):
 
 
 def test_in_doubt_open_decisions_and_their_conversions_are_held():
-    loop = Loop(seed=3)
+    fixed = AdaptiveThompson(strength=1e12)
+    loop = Loop(seed=3, policy=fixed)
     loop.decide(120)  # six days of a window of four
     loop.hearing.take_in(loop.learner, np.array(loop.times), 6 * DAY)
     before = loop.learner.history.y[:120].copy()
@@ -189,6 +194,13 @@ def test_in_doubt_open_decisions_and_their_conversions_are_held():
     assert loop.learner.n_observed == np.sum(~np.isnan(y))
     assert not loop.learner.history.silence.any()
     assert loop.hearing.failures == 0.0
+    holding = Learner(4, Bernoulli(), fixed, 1.0, GROUPS)
+    for row in range(120):
+        x = np.zeros((1, 4))
+        x[0, loop.learner.history.columns[2 * row : 2 * row + 2]] = 1.0
+        holding.decide(x, np.random.default_rng(0))
+    holding.learn({int(row): float(y[row]) for row in np.flatnonzero(~np.isnan(y))})
+    np.testing.assert_allclose(loop.learner.exact_theta(), holding.exact_theta(), atol=1e-9)
     (broken,) = loop.hearing.broken()
     assert broken.name == "delay-drift"
     doubts.drifts = ""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from belated.learner.learner import Learner
 from belated.ledger import finding, pending
+from belated.ledger.batch import Plan
 from belated.ledger.events import START, Decided, Draft, Event, Kind
 from belated.ledger.finding import RowTable
 from belated.ledger.fold import Fold
@@ -284,7 +285,9 @@ def decided_events(n, seconds):
     for k in range(n):
         now[0] = 10**15 + int(k * seconds / n * 1e6)
         body, due = bodies[rng.integers(100)], now[0] + 4 * DAY
-        yield Event(k, k, Kind.DECIDED, "shop", make(), now[0], None, due, body, closes=due + HOUR)
+        yield Event(
+            k // 1000, k, Kind.DECIDED, "shop", make(), now[0], None, due, body, closes=due + HOUR
+        )
 
 
 @pytest.mark.parametrize("spec", [SPECS[0], SPECS[-1]])
@@ -294,7 +297,7 @@ def test_an_open_decision_takes_at_most_64_bytes(spec, monkeypatch):
     After every second one was cancelled, too. The statistics have a bounded size. Nothing is learnt
     here, which takes its time.
     """
-    monkeypatch.setattr(Learner, "fold", lambda *moves: None)
+    monkeypatch.setattr(Fold, "_flush", lambda fold: setattr(fold, "_plan", Plan()))
 
     def take_in(hearing, learner, times, now):
         hearing.tick, hearing.since, hearing.n_open = hearing.tick_of(now), 0, len(times)

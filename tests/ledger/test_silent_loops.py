@@ -95,6 +95,14 @@ def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
     assert same(replica, replayed(replica))
 
 
+def test_live_is_replay_where_rewards_are_forgotten():
+    replica = lived(silent(half_life=20.0), n=30)
+    learner = replica.folds["shop"].learner
+    assert learner.history.silence.any()
+    assert learner.history.weight[0] < 0.5
+    assert same(replica, replayed(replica))
+
+
 def test_live_is_replay_where_delays_are_doubted(monkeypatch):
     monkeypatch.setattr(delay_doubts, "LEAST", 3)
     monkeypatch.setattr(delay_doubts, "FACTOR", 1.0)

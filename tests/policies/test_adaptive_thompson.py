@@ -157,3 +157,12 @@ def test_bad_settings_are_named(arguments, words):
 def test_the_noise_is_learnt_by_nobody_else():
     with pytest.raises(ValueError, match="sd = None: expected a number"):
         Bandit(2, family=Gaussian(sd=None), policy="linucb")
+
+
+def test_an_action_without_features_of_its_own_is_played_half_the_time():
+    """Its score is not drawn: the row of the covariance is zero, and so is the pivot."""
+    learner = Learner(3, Bernoulli(), AdaptiveThompson(), 2.0)
+    plain, fancy = [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]
+    for rows in ([plain, fancy], [fancy, plain]):
+        choice = learner.choose(np.array(rows), np.random.default_rng(0))
+        assert choice.probabilities == pytest.approx([0.5, 0.5], abs=1e-3)

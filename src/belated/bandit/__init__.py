@@ -106,8 +106,10 @@ class Bandit:
         when it comes, and a silent decision counts the more like a failure the more conversions
         should have come at its age ("silence"). That is for the default policy, Bernoulli or
         Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
-        (docs/how-to/conversions.md). If it is not given, the log's value stays; a new bandit has
-        "silence" where it can, unless ``combine`` is "last", "sum" or "max".
+        (docs/how-to/conversions.md). ``OTFLinUCB`` and ``OTFLinTS`` need "silence": they learn a
+        conversion when it comes, and nothing when a window closes. If it is not given, the log's
+        value stays; a new bandit has "silence" where it can, unless ``combine`` is "last", "sum" or
+        "max".
     combine
         How several rewards of a decision, each with an ``event_id``, become the one that is learnt:
         "first" or "last" by the time they happened, "sum" or "max", of those that are on time.
@@ -122,8 +124,8 @@ class Bandit:
     A bandit may be shared between threads: calls wait for each other.
 
     A bandit without a ledger that has a ``window`` or ``combine`` keeps a log in memory: its ids
-    are texts, as with a ledger, and its memory grows with every decision and reward. It cannot be
-    copied or saved.
+    are texts, as with a ledger, and its memory grows by less than two kilobytes for a decision with
+    its reward, besides contexts. It cannot be copied or saved.
 
     With a ledger, ``decide``, ``learn`` and everything that shows the state (``theta``,
     ``n_observed``, ``interval`` ...) first take in what other processes have written, with one

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from numba import config
+from numba.core.registry import cpu_target
 
 from belated.core.cache import is_ours
 from belated.core.compiler import plain
@@ -62,6 +63,11 @@ def inlined_kernel(function: F) -> F:
 def has_compiled(function: Any, *arguments: Any) -> bool:
     """Return whether a kernel can be called with arguments of these types without compiling it."""
     return not hasattr(function, "is_there") or function.is_there(arguments)
+
+
+def load_compiler() -> None:
+    """Load the parts of Numba that are needed to read a compiled kernel: takes about a second."""
+    cpu_target.target_context.refresh()
 
 
 def is_lean(dispatcher: Any) -> bool:

@@ -52,7 +52,8 @@ class Broken(NamedTuple):
         "m1": the bound on the norm of theta_star. "noise": the standard deviation of Gaussian
         rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
         can stand for. "delay-drift", "delay-size": delays that change with time, or with the size
-        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``).
+        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``). "window": the
+        number of decisions for which a conversion is waited for.
     sentence
         The assumption and the rewards that speak against it.
     change
@@ -65,6 +66,26 @@ class Broken(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.sentence} {self.change}"
+
+
+def outgrown_window(policy: Any, outlived: int) -> list[Broken]:
+    """Returns that a window in decisions is too short, if it is; no chance is involved.
+
+    ``outlived`` decisions were made after the oldest one whose conversion may still come.
+    """
+    window = getattr(policy, "window", None)
+    if window is None or outlived <= window:
+        return []
+    name = type(policy).__name__
+    return [
+        Broken(
+            "window",
+            f"{name} takes conversions to come within {window:,} decisions; {outlived:,} were made "
+            "since the oldest one that is still waited for, so its width is too small.",
+            f"Make a bandit of another name with {name}(window=...) of as many decisions as are "
+            "made while a window is open, or use the default policy.",
+        )
+    ]
 
 
 class _Look(NamedTuple):

@@ -23,7 +23,7 @@ from belated.core.jit import has_compiled
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
-from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions, outgrown_window
 from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
@@ -45,6 +45,7 @@ from belated.model.protocols import (
     choose,
     claims_set,
     derivatives,
+    feedback_of,
     in_groups,
     is_randomised,
     is_sparse,
@@ -122,8 +123,13 @@ def resolved(
     return played, played.estimator(family, dim, max_norm)
 
 
-def hears_silence(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
-    """Return whether this policy can learn from open decisions by their silence."""
+def learns_early(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
+    """Return whether this policy can learn before windows close: ``open="silence"``.
+
+    It learns from silence, or is made for conversions and counts them as they come.
+    """
+    if feedback_of(policy) == "conversions":
+        return True
     return can_hear_silence(resolved(dim, family, policy, max_norm)[1], family)
 
 
@@ -177,6 +183,8 @@ class Learner:
                     "open", "silence", f"'hold': {kind} learns nothing from silence{amount}"
                 )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
+        # Decisions made after the oldest one that is still waited for, as far as a log says.
+        self.outlived = 0
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -185,7 +193,7 @@ class Learner:
         """The assumptions that the rewards speak against, as of when their number last doubled."""
         if self.n_observed >= self._next_look:
             self._broken, self._next_look = broken_assumptions(self), 2 * self.n_observed
-        return self._broken
+        return self._broken + outgrown_window(self.policy, self.outlived)
 
     @property
     def n_decided(self) -> int:
@@ -253,10 +261,11 @@ class Learner:
     ) -> tuple[Any, ...]:
         """Returns the row of the history and the fields of a ``Choice``, with probabilities."""
         K = len(options.columns)
-        shares = np.empty(K)
+        most = min(K, self.dim)  # independent numbers behind the scores
+        z, points, shares = rng.standard_normal(K), normal_points(most), np.empty(K)
+        law = np.empty(K), np.empty((K, most))
         row, index, score, estimate, width = play_sparse_step(
-            *(*self._now(), options, rng.standard_normal(K), normal_points(min(K, self.dim))),
-            *(shares, records),
+            *self._now(), options, z, points, *law, shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -451,7 +460,8 @@ class Learner:
         """Returns the arguments of a first decision."""
         x = np.zeros((1, self.dim))
         if self.is_sparse:
-            return *self._now(), sparse(x), np.zeros(1), normal_points(1), np.empty(1), False
+            one = np.empty(1)
+            return *self._now(), sparse(x), one, normal_points(1), one, np.empty((1, 1)), one, False
         return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
 
     def _to_learn(self) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
+from belated.model.protocols import feedback_of
 from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
@@ -83,7 +84,9 @@ class Fold:
         self.played = array("H")  # for each row, the place of its action in the statistics
         self.last_context = b""  # JSON, only shown: neither in the digest nor in snapshots
         self.statistics = Statistics()
-        self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
+        self.hearing = Hearing(spec.closes_after) if self.learner.hears else None
+        # Whether the policy learns conversions when they come, and nothing when windows close.
+        self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
         self.broken: list[Broken] = []  # assumptions that the log speaks against
         self._noted = Noted()
         self._plan = Plan()
@@ -110,6 +113,8 @@ class Fold:
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
         noted.tell(self.statistics, self.played)
+        if self.on_the_fly:
+            self.learner.outlived = self._outlived()
         self._look_at_assumptions()
 
     @property
@@ -126,12 +131,18 @@ class Fold:
         A conversion loop learns nothing before the first window closes, and a policy that draws
         nothing would play the same action until then.
         """
-        return self.spec.loop == "conversion" and self.learner.n_observed == 0
+        nothing_learnt = self.learner.n_observed == 0 and not self.on_the_fly
+        return self.spec.loop == "conversion" and nothing_learnt
 
     @property
     def n_rows(self) -> int:
         """Number of decisions taken in."""
         return len(self.ids) // 16
+
+    def _outlived(self) -> int:
+        """Returns how many decisions were made after the oldest one that is open."""
+        oldest = self.pending.oldest_row()
+        return 0 if oldest is None else self.n_rows - 1 - oldest
 
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
@@ -321,6 +332,9 @@ class Fold:
                 self.pending.hold(pending.row, value)
                 if self.hearing is not None:
                     self.hearing.rewarded(pending.row, value, event.written - pending.time)
+                elif self.on_the_fly:
+                    rows.append(pending.row)
+                    rewards.append(value)
             else:
                 self.pending.close(pending.row)
                 rows.append(pending.row)
@@ -341,7 +355,7 @@ class Fold:
             if self.hearing is not None:
                 if held is None:
                     self.hearing.closed(pending.row, self.spec.default_reward)
-            elif self.spec.loop == "conversion":
+            elif self.spec.loop == "conversion" and not self.on_the_fly:
                 rows.append(pending.row)
                 rewards.append(self.spec.default_reward if held is None else held)
         self._plan.learn(rows, rewards)

@@ -3,7 +3,8 @@
 The rows of the history are cut into blocks of 4,096. A block holds the open decisions of its rows,
 oldest first; closed ones leave it when they are a fifth of it, and an empty block is dropped. So an
 open decision takes 35 bytes, up to a quarter more where others were closed, and as a rule 8 to be
-found by its id, 16 at most. Windows may close in any order: each block knows its first closing time.
+found by its id, 16 at most. Windows may close in any order: each block knows when its first one
+does.
 """
 
 from array import array
@@ -143,18 +144,18 @@ class Block:
         places = np.frombuffer(self.columns.place, np.uint16)
         return places[over[np.argsort(ends[over], kind="stable")]].tolist()
 
-    def waiting_by_age(self, second: int) -> list[int]:
-        """Returns how many decisions wait for a reward, by their age in whole seconds."""
-        ages = [second - time // SECOND_US for time in (self.newest, self.oldest)]
-        youngest, oldest = (bisect_left(AGES, age) for age in ages)
-        counts = [0] * (len(AGES) + 1)
+    def count_by_age(self, second: int, counts: list[int]) -> None:
+        """Add the number of decisions that wait for a reward, by their age in whole seconds."""
+        youngest = bisect_left(AGES, second - self.newest // SECOND_US)
+        oldest = bisect_left(AGES, second - self.oldest // SECOND_US)
         if youngest == oldest:
-            counts[oldest] = self.n_waiting
-            return counts
+            counts[oldest] += self.n_waiting
+            return
         times = np.frombuffer(self.columns.time, np.int64)
         waiting = times[np.isnan(np.frombuffer(self.columns.held))]
         buckets = np.searchsorted(AGES, second - waiting // SECOND_US)
-        return np.bincount(buckets, minlength=len(counts)).tolist()
+        for bucket, n in enumerate(np.bincount(buckets).tolist()):
+            counts[bucket] += n
 
 
 class OpenDecisions:
@@ -194,7 +195,7 @@ class OpenDecisions:
         else:
             block.add(place, time, due, closes or due)
         self._n_open += 1
-        self._rows.add(self._ids[-16:], row)
+        self._rows.add(self._id(row), row)
         self._make_rows_suit()
 
     def get(self, id: bytes) -> Open | None:
@@ -259,15 +260,26 @@ class OpenDecisions:
                 rows += [number * ROWS + place for place in block.over(now)]
         return [self._id(row) for row in rows[:most]]
 
+    def oldest_row(self) -> int | None:
+        """Returns the first row whose decision is open; None if none is."""
+        for number, block in self._blocks.items():
+            return number * ROWS + int(block.arrays().place[0])
+        return None
+
     def first_due(self) -> int | None:
         """Returns when the first window closes; None if none does."""
         first = min((block.soonest for block in self._blocks.values()), default=NEVER)
         return None if first == NEVER else first
 
     def by_age(self, now: int) -> Histogram:
-        """Returns the ages of decisions that wait for a reward, in whole seconds of the clock."""
-        ages = [block.waiting_by_age(now // SECOND_US) for block in self._blocks.values()]
-        return Histogram(AGES, [sum(counts) for counts in zip(*ages, strict=True)])
+        """Returns the ages of decisions that wait for a reward, in whole seconds of the clock.
+
+        Only blocks with decisions on both sides of a bound are looked through.
+        """
+        counts = [0] * (len(AGES) + 1)
+        for block in self._blocks.values():
+            block.count_by_age(now // SECOND_US, counts)
+        return Histogram(AGES, counts)
 
     def _id(self, row: int) -> bytes:
         return bytes(self._ids[16 * row : 16 * row + 16])
@@ -304,8 +316,14 @@ class OpenDecisions:
 
 
 def _opened(row: int, time: int, due: int, ends: int, held: float, flags: int) -> Open:
-    window = (None, None) if due == NEVER else (due, None if ends == due else ends)
-    return Open(row, time, *window, None if isnan(held) else held, flags == LATE)
+    return Open(
+        row,
+        time,
+        None if due == NEVER else due,
+        None if ends == due else ends,
+        None if isnan(held) else held,
+        flags == LATE,
+    )
 
 
 def _of_objects(arrays: Mapping[str, Any]) -> Columns:

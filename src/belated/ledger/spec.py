@@ -89,12 +89,15 @@ class Spec(Settings, frozen=True):
         With one reward a decision, or the first of several, a conversion is known when it comes.
         """
         from belated.learner.learner import resolved
-        from belated.model.protocols import can_hear_silence
+        from belated.model.protocols import can_hear_silence, feedback_of
 
         if self.loop != "conversion" or self.combine not in (None, "first"):
             return False
         _, estimator = resolved(self.dim, family, policy, self.max_norm)
-        return self.default_reward == 0.0 and can_hear_silence(estimator, family)
+        is_made_for_it = feedback_of(policy) == "conversions"
+        return self.default_reward == 0.0 and (
+            is_made_for_it or can_hear_silence(estimator, family)
+        )
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""
@@ -121,6 +124,7 @@ class Spec(Settings, frozen=True):
         """
         from belated.learner import files
         from belated.learner.learner import Learner
+        from belated.model.protocols import feedback_of
 
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
@@ -129,7 +133,7 @@ class Spec(Settings, frozen=True):
             *(self.dim, family, policy),
             *(self.max_norm if self.is_sparse else self.bound, self._groups()),
             half_life=self.forgetting,
-            hears=self.open == "silence",
+            hears=self.open == "silence" and feedback_of(policy) != "conversions",
         )
         self._check_policy(learner)
         self._check_loop(learner)
@@ -198,9 +202,17 @@ class Spec(Settings, frozen=True):
     def _check_policy(self, learner: "Learner") -> None:
         from belated.model.protocols import draw_parameter, feedback_of
 
-        policy = learner.policy
-        if feedback_of(policy) not in ("identified", "any"):
-            raise wrong("policy", policy, "one that learns from identified rewards")
+        policy, feedback = learner.policy, feedback_of(learner.policy)
+        if feedback == "conversions" and self.loop == "conversion":
+            # At the close of a window there is nothing to learn that it has not counted before.
+            if self.open != "silence":
+                counts = "counts a decision without a conversion as zero from the start"
+                raise wrong("open", self.open, f"'silence': {type(policy).__name__} {counts}")
+        elif feedback not in ("identified", "any"):
+            expected = "one that learns from identified rewards"
+            if feedback == "conversions":
+                expected += ", or loop = 'conversion' (a default_reward of 0)"
+            raise wrong("policy", policy, expected)
         if type(policy) in draw_parameter.cases:
             raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
 

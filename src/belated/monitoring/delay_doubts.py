@@ -66,7 +66,8 @@ class Seen(NamedTuple):
 
     def only(self, use: Integers) -> "Seen":
         """Returns some of the conversions."""
-        return Seen(*(column[use] for column in self))
+        columns: Any = self
+        return Seen(*(column[use] for column in columns))
 
 
 def log_rank_of_cells(seen: Seen, in_part: Integers) -> LogRank:

@@ -43,12 +43,16 @@ def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
     >>> nothing_learnt(60, 47 * 3600), nothing_learnt(1, -3.0)
     ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
 '1 reward held, 0 learnt; the first window is closing now')
-    >>> nothing_learnt(1, 47 * 3600, hears=True)
-    '1 reward to take in with the next decisions; the first window closes in 47 hours'
+    >>> nothing_learnt(1, 47 * 3600, hears=True), nothing_learnt(0, 3600, hears=True)
+    ('1 reward to take in with the next decisions; the first window closes in 47 hours', \
+'no reward yet; the first window closes in 1 hour')
     """
     closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
-    what = "to take in with the next decisions" if hears else "held, 0 learnt"
-    return f"{counted(held, 'reward')} {what}; the first window {closes}"
+    rewards = counted(held, "reward")
+    what = f"{rewards} held, 0 learnt"
+    if hears:
+        what = f"{rewards} to take in with the next decisions" if held else "no reward yet"
+    return f"{what}; the first window {closes}"
 
 
 def heard(closed: int, silent: int, failures: float) -> str:

@@ -1,7 +1,8 @@
 """The HTTP operations of the service."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -210,6 +211,15 @@ def _bandit_of(call: Call) -> str:
 # ------------------------------------------------------------------------------------ bandits
 
 
+@contextmanager
+def _refusing(kind: ProblemType) -> Iterator[None]:
+    """Answer with a problem of this kind where settings do not fit."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise Problem(kind, str(error)) from None
+
+
 def _add_bandits(api: Api, service: Service) -> None:
     deciding = Link("make_decision", {"name": "$response.body#/name"})
     looking = Link("read_bandit", {"name": "$response.body#/name"})
@@ -270,12 +280,14 @@ def _add_bandits(api: Api, service: Service) -> None:
         until they are there, its decisions answer 503 with a Retry-After.
         """
         is_new = path.name not in service.replica.folds
-        try:
-            known = service.replica.folds.get(path.name)
+        known = service.replica.folds.get(path.name)
+        with _refusing(INVALID):
             spec = spec_of(body, None if known is None else known.spec)
+        with _refusing(CHANGES_PAST):
+            if known is not None:
+                known.spec.changed_to(spec)
+        with _refusing(INVALID):
             learner = await asyncio.to_thread(checked_learner, spec)
-        except (TypeError, ValueError) as error:
-            raise Problem(INVALID, str(error)) from None
         forgets = learner.half_life is not None
         if known is not None and forgets and known.learner.half_life is None:
             # The bandit decides on while the kernels for forgetting are compiled.

@@ -91,7 +91,7 @@ def test_where_only_buyers_report_ours_hear_of_them_and_peers_when_windows_close
 @pytest.mark.parametrize(
     ("policy", "open", "used"),
     [("adaptive-thompson", None, "silence"), ("adaptive-thompson", "hold", "hold"),
-     ("thompson", None, "hold")],
+     ("thompson", None, "hold"), ("otf-lin-ts:window=110", None, "silence")],
 )  # fmt: skip
 def test_a_bandit_of_ours_closes_its_windows_by_the_number_of_decisions(policy, open, used):
     world = Conversions(2)
@@ -106,6 +106,8 @@ def test_a_bandit_of_ours_closes_its_windows_by_the_number_of_decisions(policy, 
     y = player.bandit._history.y[:300]
     if used == "hold":
         assert (np.isnan(y) == ~closed).all()
+    elif fold.hearing is None:  # it learns conversions alone
+        assert fold.counts.rewarded == np.nansum(y) == fold.learner.n_observed
     else:
         assert fold.counts.rewarded == np.nansum(y) + sum(fold.hearing.rewards.values())
         assert not np.isnan(y[made < 299 - 110 - 16]).any()  # a tick is at most 16 decisions later

@@ -8,7 +8,7 @@ from belated import registry
 from belated.bandit import Bandit
 from belated.core.types import Matrix
 from belated.features import Features
-from belated.learner.learner import hears_silence
+from belated.learner.learner import learns_early
 from belated.peers import VowpalWabbit
 from belated.peers.adapter import Adapter
 from belated.worlds.shops.shop import Shop, Visit
@@ -93,8 +93,8 @@ class Ours:
 def _open(policy: str, world: Shop) -> str:
     """Returns what an open decision says to a policy."""
     family = registry.parse(registry.FAMILIES, world.family)
-    hears = hears_silence(world.dim, family, registry.parse(registry.POLICIES, policy))
-    return "silence" if hears else "hold"
+    early = learns_early(world.dim, family, registry.parse(registry.POLICIES, policy))
+    return "silence" if early else "hold"
 
 
 class OfVectors:

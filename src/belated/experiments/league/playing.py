@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from belated import registry
+from belated.experiments.labels import HOLD
 from belated.experiments.league.peers import PEERS
 from belated.experiments.league.players import DELIVERY, Ours, Player
 from belated.worlds.shops.shop import Shop
@@ -59,8 +60,13 @@ def world_named(name: str, seed: int) -> Shop:
 
 
 def player_named(name: str, world: Shop) -> Player:
-    """Return a peer of that name, or else a bandit of ours with that policy."""
-    return PEERS[name](world) if name in PEERS else Ours(name, world)
+    """Return a peer of that name, or else a bandit of ours with that policy.
+
+    "hold " before the policy lets it wait for windows to close where only buyers report.
+    """
+    if name in PEERS:
+        return PEERS[name](world)
+    return Ours(name.removeprefix(HOLD), world, "hold" if name.startswith(HOLD) else None)
 
 
 def play_match(match: Match, after_block: Callable[[float], None]) -> pa.Table:

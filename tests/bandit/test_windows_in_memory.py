@@ -60,7 +60,7 @@ def test_is_the_bandit_with_a_ledger(open):
 
 def test_days_pass_in_an_instant():
     watch = Watch()
-    bandit = shop(watch)
+    bandit = shop(watch, open="hold")
     ids = [bandit.decide(ACTIONS).id for _ in range(40)]
     bandit.learn([(id, 1.0) for id in ids[:10]])
     assert (bandit.n_observed, bandit.n_missing) == (0, 40)

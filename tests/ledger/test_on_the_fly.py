@@ -119,6 +119,7 @@ def test_the_service_serves_it_and_says_when_its_window_is_too_short():
         (lambda: served(late="revise"), "late = 'revise': OTFLinUCB learns in one pass"),
         (lambda: served(default_reward=1.0), "default_reward = 1.0: expected 0"),
         (lambda: served(half_life=10.0), "half_life"),
+        (lambda: served(combine="first"), "combine = 'first': expected None: OTFLinUCB learns"),
         (lambda: served(DelayedOFUGLM()), "open = 'silence': expected 'hold': DelayedOFUGLM of"),
     ],
 )  # fmt: skip

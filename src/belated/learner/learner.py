@@ -123,7 +123,7 @@ def resolved(
     return played, played.estimator(family, dim, max_norm)
 
 
-def learns_early(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
+def learns_early(dim: int, family: Family, policy: Policy, max_norm: float) -> bool:
     """Return whether this policy can learn before windows close: ``open="silence"``.
 
     It learns from silence, or is made for conversions and counts them as they come.

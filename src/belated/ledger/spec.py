@@ -88,16 +88,12 @@ class Spec(Settings, frozen=True):
 
         With one reward a decision, or the first of several, a conversion is known when it comes.
         """
-        from belated.learner.learner import resolved
-        from belated.model.protocols import can_hear_silence, feedback_of
+        from belated.learner.learner import learns_early
 
         if self.loop != "conversion" or self.combine not in (None, "first"):
             return False
-        _, estimator = resolved(self.dim, family, policy, self.max_norm)
-        is_made_for_it = feedback_of(policy) == "conversions"
-        return self.default_reward == 0.0 and (
-            is_made_for_it or can_hear_silence(estimator, family)
-        )
+        early = learns_early(self.dim, family, policy, self.max_norm)
+        return early and self.default_reward == 0.0
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""
@@ -205,9 +201,13 @@ class Spec(Settings, frozen=True):
         policy, feedback = learner.policy, feedback_of(learner.policy)
         if feedback == "conversions" and self.loop == "conversion":
             # At the close of a window there is nothing to learn that it has not counted before.
+            name = type(policy).__name__
             if self.open != "silence":
                 counts = "counts a decision without a conversion as zero from the start"
-                raise wrong("open", self.open, f"'silence': {type(policy).__name__} {counts}")
+                raise wrong("open", self.open, f"'silence': {name} {counts}")
+            if self.combine is not None:
+                learns = "learns a conversion when it comes, and cannot take it back"
+                raise wrong("combine", self.combine, f"None: {name} {learns}")
         elif feedback not in ("identified", "any"):
             expected = "one that learns from identified rewards"
             if feedback == "conversions":

@@ -4,11 +4,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from belated import registry
 from belated.bandit import Bandit
 from belated.core.types import Matrix
 from belated.features import Features
-from belated.learner.learner import learns_early
 from belated.peers import VowpalWabbit
 from belated.peers.adapter import Adapter
 from belated.worlds.shops.shop import Shop, Visit
@@ -49,7 +47,7 @@ class Ours:
         The world to play in; it names family and columns. Where only buyers report, the bandit has
         its window, with a clock that counts decisions.
     open : str, optional
-        See ``Bandit``; by default "silence" for a policy that can learn from it, else "hold".
+        See ``Bandit``; by default "silence" for a policy that can, else "hold".
     half_life : float, optional
         See ``Bandit``: decisions after which a reward counts for half.
     """
@@ -70,7 +68,7 @@ class Ours:
         if world.window is not None:
             # Reports are delivered now and then, so the last one is as much later than the window.
             settings |= {"window": world.window + DELIVERY, "default_reward": 0.0}
-            settings |= {"open": open or _open(policy, world), "clock": lambda: len(self.ids)}
+            settings |= {"clock": lambda: len(self.ids), **({"open": open} if open else {})}
         self.bandit = Bandit(
             family=world.family, policy=policy, features=features, seed=world.seed, **settings
         )
@@ -88,13 +86,6 @@ class Ours:
     def learn(self, rewards: list[tuple[int, float]]) -> None:
         """Hand over all rewards at once."""
         self.bandit.learn([(self.ids[t], y) for t, y in rewards])
-
-
-def _open(policy: str, world: Shop) -> str:
-    """Returns what an open decision says to a policy."""
-    family = registry.parse(registry.FAMILIES, world.family)
-    early = learns_early(world.dim, family, registry.parse(registry.POLICIES, policy))
-    return "silence" if early else "hold"
 
 
 class OfVectors:

@@ -1,12 +1,18 @@
 """What silence is worth: a shop where only buyers report, learnt from in several ways.
 
     python benchmarks/silence.py lift [SEEDS] [SHOP ...]    # 3 seeds, conversions, slow-conversions
+    python benchmarks/silence.py violations [SEEDS]         # 3 seeds
     python benchmarks/silence.py logs [SEEDS]               # 40 seeds
 
 ``lift`` prints, for each way to count a decision without a conversion, the share of what is possible that
 was earned (the lift), over the run and over its last tenth, and in how many of the seeds, and by
 how much on average, it was above holding. Every way sees the same visitors with the same luck, and
 learns every 250 decisions.
+
+``violations`` prints the lift where the model of delay is wrong, with the law by banner and the tests
+that a bandit of a ledger has: delays that differ by banner, that become twice or half as long in
+the middle of the run, or that grow with the number of things bought (Poisson rewards); and in how
+many seeds open decisions were held because of a doubt, at the end of the run or before.
 
 ``logs`` prints, for logs of which some of the conversions are still to come, whether estimates from
 silence are right: how far x'theta is off on average over all banners and devices, in multiples of
@@ -27,17 +33,19 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
-from belated import Bernoulli
+from belated import Bernoulli, Poisson
 from belated.core.sparse import SparseRows
+from belated.core.times import DAY as DAY_US
 from belated.core.types import Integers, Vector
 from belated.learner.learner import Learner
-from belated.model.protocols import posterior_variances
+from belated.ledger.hearing import Hearing as ServedHearing
+from belated.model.protocols import posterior_variances, reward_quantile
 from belated.model.steps import DECIDE, REVISE
 from belated.monitoring.delay_law import CELLS, DelayLaw, delay_law
-from belated.numerics.sparse import sparse
+from belated.numerics.entries import sparse
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.lateness import Conversions, SlowBanners
-from belated.worlds.shops.shop import Visit
+from belated.worlds.shops.shop import DAY, Visit
 from belated.worlds.shops.sizes import FewBanners
 
 REFIT = 250  # decisions
@@ -58,9 +66,71 @@ class SlowConversions(Conversions):
 SHOPS = {"conversions": Conversions, "slow-conversions": SlowConversions}
 
 
-def delay_of(world: Conversions, visit: Visit, index: int) -> float:
+class Steady(Conversions):
+    """The shop where only buyers report, at 2 per cent, over six windows."""
+
+    rate = 0.02
+    decisions = 6 * DAY
+
+
+class SlowSteady(SlowConversions):
+    """The same with mean delays from 0.2 to 3 windows by banner."""
+
+    rate = 0.02
+    decisions = 6 * DAY
+
+
+class Longer(Steady):
+    """The same, but delays are twice as long in the second half."""
+
+    factor = 2.0
+
+    def visit(self, t: int, visitor: dict[str, int], luck: tuple[float, float]) -> Visit:
+        """Return decision ``t``, late by what its time makes of it."""
+        visit = super().visit(t, visitor, luck)
+        return visit if t < self.decisions / 2 else visit._replace(waits=self.factor * visit.waits)
+
+
+class Shorter(Longer):
+    """The same, but delays are half as long in the second half."""
+
+    factor = 0.5
+
+
+class Baskets(Steady):
+    """Buyers report how many things they bought, 0.5 on average; a window has 1,000 decisions."""
+
+    family = "poisson"
+    window = 0.2 * DAY
+    delay = 0.05 * DAY
+    decisions = 6 * DAY // 5
+
+    def intercept(self) -> float:
+        """Return the logarithm of the base rate."""
+        return math.log(0.5)
+
+    def expected(self, scores: Vector) -> Vector:
+        """Return the mean number of things."""
+        return np.exp(scores)
+
+
+class SlowBaskets(Baskets):
+    """The same, but the delay is proportional to the number of things."""
+
+
+VIOLATIONS = {
+    "none": Steady,
+    "delays by banner": SlowSteady,
+    "delays twice as long": Longer,
+    "delays half as long": Shorter,
+    "none, Poisson": Baskets,
+    "delays by size, Poisson": SlowBaskets,
+}
+
+
+def delay_of(world: Conversions, visit: Visit, index: int, reward: float) -> float:
     """Returns the delay of a conversion, given that it comes within the window."""
-    mean = visit.waits[index]
+    mean = visit.waits[index] * (reward if isinstance(world, SlowBaskets) else 1.0)
     return float(-mean * math.log1p(visit.luck[1] * math.expm1(-world.window / mean)))
 
 
@@ -70,6 +140,7 @@ class Log(NamedTuple):
     made: Vector
     banner: Integers
     converts: Vector  # the time of the conversion; infinite if there is none
+    reward: Vector
 
     def conversions(self, now: float) -> tuple[Vector, Vector, Integers]:
         """Returns delay, age and banner of the conversions seen."""
@@ -103,7 +174,7 @@ class Holding:
     def learn(self, log: Log, now: float) -> None:
         end = int(np.searchsorted(log.made, now - self.world.window, side="right"))
         rows = range(self.closed, end)
-        self.learner.learn({row: float(log.converts[row] < math.inf) for row in rows})
+        self.learner.learn({row: float(log.reward[row]) for row in rows})
         self.closed = end
 
 
@@ -115,14 +186,14 @@ class FailingAtOnce:
 
     def learn(self, log: Log, now: float) -> None:
         seen, n = log.converts <= now, len(self.known)
-        self.learner.learn({n + k: float(came) for k, came in enumerate(seen[n:])})
+        self.learner.learn(dict(enumerate((seen * log.reward)[n:].tolist(), n)))
         late = np.flatnonzero(seen[:n] & ~self.known)
         if len(late):
             last = np.zeros(len(late), np.int64)
             last[-1] = 1
             nothing = SparseRows(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
             moves = np.full(len(late), REVISE)
-            self.learner.fold(moves, nothing, late, np.ones(len(late)), last)
+            self.learner.fold(moves, nothing, late, log.reward[late], last)
         self.known = seen
 
 
@@ -138,11 +209,38 @@ class Hearing:
         closed = seen | (ages >= self.world.window)
         before = np.append(self.known, np.zeros(len(closed) - len(self.known), bool))
         new = np.flatnonzero(closed & ~before)
-        self.learner.learn({int(row): float(seen[row]) for row in new})
+        self.learner.learn({int(row): float(log.reward[row]) for row in new})
         self.known = closed
         law, waiting = self.judge(self.world, log, now), np.flatnonzero(~closed)
         group = log.banner[waiting] if len(law.within) > 1 else np.zeros(len(waiting), int)
         self.learner.hear(waiting, law.within_at(ages[waiting], group))
+
+
+class Served:
+    """What a bandit of a ledger does: a law by banner, and doubts about delays."""
+
+    def __init__(self, learner: Learner, world: Conversions) -> None:
+        self.learner, self.unit = learner, DAY_US / DAY
+        self.hearing = ServedHearing(round(world.window * self.unit))
+        self.known, self.doubted = np.zeros(0, bool), False
+
+    def learn(self, log: Log, now: float) -> None:
+        """Hand in what has happened since the last time, then begin a tick."""
+        for banner in log.banner[len(self.known) :]:
+            self.hearing.decided(str(banner))
+        seen = log.converts <= now
+        times, age = np.rint(self.unit * log.made).astype(np.int64), self.unit * (now - log.made)
+        closed = seen | (age >= self.hearing.window)
+        before = np.append(self.known, np.zeros(len(closed) - len(self.known), bool))
+        for row in np.flatnonzero(closed & ~before).tolist():
+            if seen[row]:
+                delay = round(self.unit * float(log.converts[row] - log.made[row]))
+                self.hearing.rewarded(row, float(log.reward[row]), delay)
+            else:
+                self.hearing.closed(row, 0.0)
+        self.known = closed
+        self.hearing.take_in(self.learner, times, round(self.unit * now))
+        self.doubted |= self.hearing.doubts.hold
 
 
 WAYS: dict[str, Callable[[Learner, Conversions], Any]] = {
@@ -155,23 +253,32 @@ WAYS: dict[str, Callable[[Learner, Conversions], Any]] = {
 
 
 def played(world: Conversions, way: Callable[[Learner, Conversions], Any], decisions: int) -> Any:
-    """Returns (decisions, 3): expected rewards of what was played, of uniform play, of the best."""
+    """Returns (decisions, 3): expected rewards of what was played, of uniform play, of the best.
+
+    The second value is the way, after the run.
+    """
     names = ["x".join(group) for group in world.groups] + ["intercept"]
     groups = dict(zip(names, [*world.lengths, 1], strict=True))
-    learner = Learner(world.dim, Bernoulli(), AdaptiveThompson(), 1.0, groups)
+    family: Any = Poisson() if world.family == "poisson" else Bernoulli()
+    learner = Learner(world.dim, family, AdaptiveThompson(), 1.0, groups)
     learns, rng = way(learner, world), np.random.default_rng([world.seed, 9])
     banner, converts = np.zeros(decisions, np.int64), np.full(decisions, math.inf)
     made, earned = np.arange(float(decisions)), np.empty((decisions, 3))
+    reward = np.zeros(decisions)
     for t, visit in zip(range(decisions), world.visits(), strict=False):
         if t % REFIT == 0 and t > 0:
-            learns.learn(Log(made[:t], banner[:t], converts[:t]), float(t))
+            learns.learn(Log(made[:t], banner[:t], converts[:t], reward[:t]), float(t))
         rows = SparseRows(visit.places.astype(np.int32), np.ones(visit.places.shape))
         index = learner.decide(rows, rng).index
         banner[t] = index
-        if visit.luck[0] < visit.expected[index]:
-            converts[t] = t + delay_of(world, visit, index)
+        if world.family == "poisson":
+            reward[t] = reward_quantile(family, math.log(visit.expected[index]), visit.luck[0])
+        else:
+            reward[t] = float(visit.luck[0] < visit.expected[index])
+        if reward[t] > 0.0:
+            converts[t] = t + delay_of(world, visit, index, reward[t])
         earned[t] = visit.expected[index], visit.expected.mean(), visit.expected.max()
-    return earned
+    return earned, learns
 
 
 def lift(earned: Any) -> float:
@@ -253,8 +360,35 @@ def print_logs(seeds: int) -> None:
                   f"{differences:.1%} |", flush=True)  # fmt: skip
 
 
+def print_violations(seeds: int) -> None:
+    ways: dict[str, Callable[[Learner, Conversions], Any]] = {
+        "hold": Holding,
+        "failure at once": FailingAtOnce,
+        "silence": Served,
+    }
+    print(f"| violation, {seeds} seeds | " + " | ".join(ways) + " | above holding | held at some "
+          "time |\n|---|---|---|---|---|---|")  # fmt: skip
+    for name, make in VIOLATIONS.items():
+        lifts, doubted = np.empty((len(ways), seeds)), 0
+        for k, way in enumerate(ways.values()):
+            for seed in range(seeds):
+                earned, learns = played(make(seed), way, make.decisions)
+                lifts[k, seed] = lift(earned)
+                doubted += getattr(learns, "doubted", False)
+                print(
+                    f"{name} {way.__name__} {seed}: {lifts[k, seed]}", file=sys.stderr, flush=True
+                )
+        means = " | ".join(f"{mean:.3f}" for mean in lifts.mean(axis=1))
+        above = lifts[2] - lifts[0]
+        print(f"| {name} | {means} | {(above > 0).sum()} of {seeds}, by {above.mean():.3f} | "
+              f"{doubted} of {seeds} |", flush=True)  # fmt: skip
+
+
 def main() -> None:
     what, *rest = sys.argv[1:] or ["lift"]
+    if what == "violations":
+        print_violations(int(rest[0]) if rest else 3)
+        return
     if what == "logs":
         print_logs(int(rest[0]) if rest else 40)
         return
@@ -264,7 +398,7 @@ def main() -> None:
         for way, make in WAYS.items():
             for seed in range(seeds):
                 world = SHOPS[name](seed)
-                earned = played(world, make, world.decisions)
+                earned, _ = played(world, make, world.decisions)
                 tenths = [lift(part) for part in np.array_split(earned, 10)]
                 lifts.setdefault(way, []).append([lift(earned), tenths[-1]])
                 print(f"{name} {way} {seed}: {lifts[way][-1]}", file=sys.stderr, flush=True)

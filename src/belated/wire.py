@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from belated.core.arguments import WIDEST
 from belated.core.events import Standing, Status
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
@@ -20,9 +21,7 @@ Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value | list[Value]]  # features by name; a list for a column of tags
-# A model of d features holds several d x d matrices, and others wait while it is made.
-MOST_FEATURES = 4096
-Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
+Vector = Annotated[list[float], Meta(min_length=1, max_length=WIDEST)]
 Ends = Annotated[list[float], Meta(min_length=2, max_length=1000)]
 
 MOST_ACTIONS = 10_000
@@ -39,26 +38,26 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class BanditPath(Request):
-    """Which bandit."""
+    """The path of a bandit."""
 
     name: Name
 
 
 class DecisionPath(Request):
-    """Which decision."""
+    """The path of a decision."""
 
     id: DecisionId
 
 
 class SubjectPath(Request):
-    """Whose data."""
+    """The path of a subject, whose data are meant."""
 
     name: Name
     subject: Label
 
 
 class KeyPath(Request):
-    """Which API key."""
+    """The path of an API key."""
 
     id: Label
 
@@ -70,13 +69,13 @@ class Explaining(Request):
 
 
 class Watching(Request):
-    """Which bandit to show; the first, if none is named."""
+    """The bandit to show; the first, if none is named."""
 
     bandit: Name | None = None
 
 
 class Paging(Request):
-    """Which part of a list: at most ``limit`` entries, those after what ``next`` said before."""
+    """A part of a list: at most ``limit`` entries, those after what ``next`` said before."""
 
     limit: Annotated[int, Meta(ge=1, le=LONGEST_PAGE)] = USUAL_PAGE
     after: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
@@ -91,7 +90,7 @@ class FeatureSettings(Request):
     # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
     numeric: dict[str, Ends] = {}
     categorical: dict[str, list[Value]] = {}  # categories
-    hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
+    hashed: dict[str, Annotated[int, Meta(ge=1, le=WIDEST)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
     ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
@@ -114,9 +113,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     loop
         "explicit": every decision gets a reward event, and the bandit learns on arrival.
-        "conversion": no event within the window means ``default_reward``. Every decision is then
-        held until its window closes, whether or not a reward came: learning conversions on arrival
-        and the others at the end of the window would count the early ones twice over.
+        "conversion": no event within the window means ``default_reward``; see ``open``. Learning
+        conversions on arrival and the others at the end of the window would count the early ones
+        twice over.
     window
         Seconds for which a reward is waited for; None: for ever.
     grace
@@ -149,6 +148,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open
         What a decision of a conversion loop counts for while its window is open: "hold", nothing,
         or "silence", the more like a failure the more conversions should have come at its age.
+        If a caller does not say it, ``Spec.of`` decides for a new bandit. Policies that are made
+        for conversions, such as "otf-lin-ucb:window=500", need "silence".
     """
 
     family: Any
@@ -188,9 +189,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_life_unit: Annotated[
         Literal["decisions", "seconds"], Meta(description="Of half_life: decisions or seconds.")
     ] = "decisions"
-    open: Annotated[
-        Literal["hold", "silence"], Meta(description="Open decisions: hold or silence.")
-    ] = "hold"
+    open: Any = "hold"
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):
@@ -202,7 +201,8 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
         Meta(examples=["thompson"], description="The rule of choice; adaptive-thompson if none."),
     ] = None
     dim: Annotated[
-        Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None,
+        # more are refused by ``refuse_wide``, which says what to do
+        Annotated[int, Meta(ge=1, extra_json_schema={"maximum": WIDEST})] | None,
         Meta(description="Numbers in an action's vector."),
     ] = None
     features: Annotated[
@@ -215,6 +215,10 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
             examples=[{"banner": 20, "intercept": 1}],
             description="With dim: names and sizes of the groups of numbers that share a prior.",
         ),
+    ] = None
+    open: Annotated[
+        Literal["hold", "silence"] | None,
+        Meta(description="Open decisions: hold or silence; silence where it can be, if none."),
     ] = None
 
 
@@ -239,6 +243,8 @@ class BanditState(msgspec.Struct):
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
     waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
     broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
+    n_silent: int = 0  # open decisions of a loop that learns from silence, at its last tick, ...
+    silent_failures: float = 0.0  # ... and the failures that they count for together
 
 
 class HalfLifeView(msgspec.Struct):
@@ -317,7 +323,7 @@ class DecisionRequest(RankingRequest):
 
 
 class DecisionAnswer(msgspec.Struct):
-    """What to do. ``logged`` is false where the store was down and the fallback is given."""
+    """The action to take. ``logged`` is false where the store was down and this is the fallback."""
 
     action: str
     index: int
@@ -363,7 +369,7 @@ class EventView(msgspec.Struct):
 
 
 class ActionView(msgspec.Struct):
-    """What the bandit thought of an action when it decided."""
+    """The bandit's view of an action when it decided."""
 
     action: str
     features: list[float]
@@ -376,7 +382,7 @@ class ActionView(msgspec.Struct):
 
 
 class Explanation(msgspec.Struct):
-    """What the model knew when it decided."""
+    """The knowledge of the model when it decided."""
 
     n_decided: int
     n_observed: int
@@ -385,6 +391,7 @@ class Explanation(msgspec.Struct):
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
     rule: str = ""  # how the action was chosen, in words
+    heard: str = ""  # of a loop that learns from silence: what it had learnt from, in words
 
 
 class DecisionStory(msgspec.Struct):
@@ -411,6 +418,8 @@ class DecisionStory(msgspec.Struct):
     n_actions: int | None = None  # how many could be chosen
     probabilities: list[float] | None = None  # of all these, if they were asked for
     explanation: Explanation | None = None
+    # Of an open decision, where silence is learnt from: the part of a failure that it counts for.
+    silence: float | None = None
 
 
 # ------------------------------------------------------------------------------------ rewards
@@ -438,7 +447,7 @@ class RewardBatch(Request):
 
 
 class RewardAnswer(msgspec.Struct, omit_defaults=True):
-    """What became of each reward, in the order they were sent.
+    """The outcome of each reward, in the order they were sent.
 
     Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
     expected instead of each invalid reward, and nothing about the others.
@@ -457,7 +466,7 @@ class BadReward(msgspec.Struct):
 
 
 class RewardsTaken(msgspec.Struct):
-    """What became of the rewards of a file: counts by status, and the rows that are not used."""
+    """The outcome of the rewards of a file: counts by status, and the rows that are not used."""
 
     rows: int
     statuses: dict[Status, int]
@@ -465,7 +474,7 @@ class RewardsTaken(msgspec.Struct):
 
 
 class StatusAnswer(msgspec.Struct):
-    """What became of a cancellation."""
+    """The outcome of a cancellation."""
 
     status: Status
 

@@ -7,9 +7,10 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.ledger.events import Draft, Kind
-from belated.ledger.proposing import NOTHING_SAID
+from belated.ledger.proposing import NOTHING_SAID, Ask
 from belated.ledger.stores.memory import MemoryLedger
 from belated.monitoring.words import nothing_learnt
+from belated.policies import AdaptiveThompson
 from support.replicas import (
     DIM,
     HOUR,
@@ -46,6 +47,24 @@ def test_play_is_spread_until_the_first_window_closes():
     assert replica.expire() == 600
     _, propensities = played(replica, 5)
     assert propensities == {1.0}  # the policy decides now, and it draws nothing
+    assert same(replica, replayed(replica))
+
+
+def test_the_default_is_spread_too_and_then_says_the_probability_of_every_action():
+    replica = new_replica(conversion(policy=AdaptiveThompson()))
+    replica.register("shop", BANNERS)
+    said = Ask(probabilities=True)
+    spread = replica.propose("shop", said)
+    assert spread.body.probabilities == (1.0 / DIM,) * DIM
+    played(replica, 60)
+    replica.clock.now += HOUR + SECOND
+    assert replica.expire() == 60
+    drawn = [replica.propose("shop", said).body for _ in range(20)]
+    for body in drawn:
+        assert sum(body.probabilities) == pytest.approx(1.0, abs=1e-12)
+        assert body.propensity == body.probabilities[body.index]
+    assert len({body.action for body in drawn}) > 1
+    assert {body.probabilities for body in drawn} != {(1.0 / DIM,) * DIM}
     assert same(replica, replayed(replica))
 
 

@@ -204,9 +204,10 @@ def test_config_is_applied_once(tmp_path):
     assert apply_config(replica, path) == []
     assert replica.position.seq == events, "nothing is written twice"
     replica.register("plain", {"by-hand": [0.5, 0.5]})
-    path.write_text(CONFIG.replace("window = 600", "window = 60").replace("[0, 1]", "[0, 0.5]"))
+    changed = CONFIG.replace("window = 600", "window = 600\nexploration = 0.1")
+    path.write_text(changed.replace("[0, 1]", "[0, 0.5]"))
     assert apply_config(replica, path) == ["shop", "plain"]
-    assert replica.folds["shop"].spec.window == 60.0
+    assert replica.folds["shop"].spec.exploration == 0.1
     assert replica.folds["plain"].actions.listed == {
         "left": [1.0, 0.0],
         "right": [0.0, 0.5],
@@ -265,6 +266,7 @@ def test_bandits(tmp_path):
     state = json.loads(made)
     assert (state["name"], state["n_actions"], state["n_decided"]) == ("shop", 2, 0)
     assert (state["settings"]["window"], state["settings"]["dim"]) == (60.0, 3)
+    assert state["settings"]["open"] == "silence"
     belated("bandits", "create", "other", "--family", "gaussian", "--dim", "2", cwd=tmp_path)
     ledger = open_ledger(f"sqlite:///{tmp_path}/belated.db")
     replica = Replica(ledger)

@@ -21,9 +21,9 @@ GROUPS = {"ad": 3, "intercept": 1}
 class Loop:
     """Three ads, decisions evenly over time, conversions after exponential delays."""
 
-    def __init__(self, seed=0, rate=0.3, every=DAY // 20):
+    def __init__(self, seed=0, rate=0.3, every=DAY // 20, policy=None):
         self.rng, self.rate, self.every = np.random.default_rng(seed), rate, every
-        self.learner = Learner(4, Bernoulli(), AdaptiveThompson(), 1.0, GROUPS)
+        self.learner = Learner(4, Bernoulli(), policy or AdaptiveThompson(), 1.0, GROUPS)
         self.hearing, self.times, self.to_come = Hearing(WINDOW), [], []
         self.ticks = 0
 
@@ -173,3 +173,37 @@ def test_a_delay_outside_the_window_is_taken_to_its_end(delay):
     hearing.decided("a")
     hearing.rewarded(0, 1.0, delay)
     assert hearing.codes[0] == (1 if delay <= 0 else 64)
+
+
+def test_in_doubt_open_decisions_and_their_conversions_are_held():
+    fixed = AdaptiveThompson(strength=1e12)
+    loop = Loop(seed=3, policy=fixed)
+    loop.decide(120)  # six days of a window of four
+    loop.hearing.take_in(loop.learner, np.array(loop.times), 6 * DAY)
+    before = loop.learner.history.y[:120].copy()
+    assert loop.learner.n_observed == np.sum(~np.isnan(before))
+    assert loop.hearing.failures == pytest.approx(loop.learner.history.silence.sum())
+    now, times = 6 * DAY + DAY // 4, np.array(loop.times)
+    doubts = loop.hearing.doubts
+    doubts.drifts, doubts.since, doubts.looked = "later", 3 * DAY, 7 * 4  # no look before day 7
+    loop.hearing.take_in(loop.learner, times, now)
+    y, closed = loop.learner.history.y[:120], now - times >= WINDOW
+    assert (before[~closed] == 1.0).any()  # conversions that were learnt, ...
+    assert np.isnan(y[~closed]).all()  # ... and are not any more
+    np.testing.assert_array_equal(y[closed] == 1.0, before[closed] == 1.0)
+    assert loop.learner.n_observed == np.sum(~np.isnan(y))
+    assert not loop.learner.history.silence.any()
+    assert loop.hearing.failures == 0.0
+    holding = Learner(4, Bernoulli(), fixed, 1.0, GROUPS)
+    for row in range(120):
+        x = np.zeros((1, 4))
+        x[0, loop.learner.history.columns[2 * row : 2 * row + 2]] = 1.0
+        holding.decide(x, np.random.default_rng(0))
+    holding.learn({int(row): float(y[row]) for row in np.flatnonzero(~np.isnan(y))})
+    np.testing.assert_allclose(loop.learner.exact_theta(), holding.exact_theta(), atol=1e-9)
+    (broken,) = loop.hearing.broken()
+    assert broken.name == "delay-drift"
+    doubts.drifts = ""
+    loop.hearing.take_in(loop.learner, times, now)
+    np.testing.assert_array_equal(loop.learner.history.y[:120] == 1.0, before == 1.0)
+    assert loop.learner.history.silence.any()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from belated import Bernoulli, Gaussian
+from belated import Bernoulli, Gaussian, Poisson
 from belated.core.sparse import dense
 from belated.learner.learner import Learner
 from belated.learner.rows import rows_between
@@ -11,6 +11,7 @@ from belated.ledger.events import START, Draft, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.spec import Spec
 from belated.model.state import ERROR
+from belated.monitoring import delay_doubts
 from belated.policies import AdaptiveThompson, Thompson
 from support.replicas import DIM, HOUR, SECOND, decide, new_replica, replayed, same
 
@@ -94,6 +95,38 @@ def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
     assert same(replica, replayed(replica))
 
 
+def test_live_is_replay_where_rewards_are_forgotten():
+    replica = lived(silent(half_life=20.0), n=30)
+    learner = replica.folds["shop"].learner
+    assert learner.history.silence.any()
+    assert learner.history.weight[0] < 0.5
+    assert same(replica, replayed(replica))
+
+
+def test_live_is_replay_where_delays_are_doubted(monkeypatch):
+    monkeypatch.setattr(delay_doubts, "LEAST", 3)
+    monkeypatch.setattr(delay_doubts, "FACTOR", 1.0)
+    monkeypatch.setattr(delay_doubts, "IMPROBABLE", 0.9)  # chance is enough
+    replica, held = new_replica(silent()), set()
+    rng = np.random.default_rng(5)
+    for k in range(120):
+        replica.clock.now += 180 * SECOND
+        replica.expire()
+        id = decide(replica, rng)
+        if k % 3 == 0:
+            replica.clock.now += int(rng.exponential(60 if k < 60 else 600)) * SECOND
+            replica.reward([(id, 1.0)])
+        fold = replica.folds["shop"]
+        if fold.hearing.doubts.hold and not held & {("delay-drift",)}:
+            again = Fold("shop", silent())
+            again.restore(fold.header(), fold.arrays(), np.zeros((0, DIM)))
+            assert again.digest() == fold.digest()
+            assert again.broken_assumptions() == fold.broken_assumptions()
+        held.add(tuple(fold.broken_assumptions()))
+    assert held == {(), ("delay-drift",)}
+    assert same(replica, replayed(replica))
+
+
 def test_cancelled_and_revised_decisions():
     replica = lived(silent(late="revise"), n=20)
     fold, rng = replica.folds["shop"], np.random.default_rng(3)
@@ -115,10 +148,68 @@ def test_cancelled_and_revised_decisions():
 
 
 @pytest.mark.parametrize(
+    ("combine", "after_one", "after_both"),
+    [("first", 2.0, 2.0), ("last", 2.0, 1.0), ("sum", 2.0, 3.0), ("max", 2.0, 2.0)],
+)
+def test_several_rewards_are_learnt_as_they_come(combine, after_one, after_both):
+    """The first one above zero ends the silence; what it amounts to is revised."""
+    replica = new_replica(silent(family=Poisson(), combine=combine))
+    rng, start = np.random.default_rng(4), replica.clock()
+    id, fold = decide(replica, rng), replica.folds["shop"]
+
+    def hand_in(name, value, minutes):
+        replica.clock.now = start + minutes * 60 * SECOND
+        replica.reward([(id, value, None, name)])
+        decide(replica, rng)  # begins a tick
+        return fold.learner.history.y[0], fold.hearing.codes[0]
+
+    assert hand_in("zero", 0.0, 2) == (0.0, 0)
+    value, code = hand_in("a", 2.0, 15)
+    assert (value, code) == (0.0 if combine == "first" else after_one, 32 * (combine != "first"))
+    value, again = hand_in("b", 1.0, 30)
+    assert value == (0.0 if combine == "first" else after_both)
+    assert again == code  # the delay is that of the first
+    assert same(replica, replayed(replica))
+    replica.clock.now += HOUR
+    replica.expire()
+    decide(replica, rng)
+    assert fold.learner.history.y[0] == value
+    assert same(replica, replayed(replica))
+
+
+def test_words_say_what_open_decisions_count_for():
+    replica = lived(silent(), n=15)
+    fold = replica.folds["shop"]
+    silence = fold.learner.history.silence[: fold.n_rows]
+    assert fold.hearing.failures == pytest.approx(silence.sum(), rel=1e-12)
+    n = fold.learner.n_observed
+    assert fold.heard_words().startswith(f"learnt from {n} closed decision")
+    assert f"; {(silence[:14] > 0).sum()} open ones count for " in fold.heard_words()
+    for id, pending in fold.pending.items():
+        known = pending.held is not None
+        assert fold.silence_of(id) == (None if known else silence[pending.row])
+    held = lived(silent(open="hold"), n=5).folds["shop"]
+    assert (held.heard_words(), held.silence_of(next(held.pending.items())[0])) == ("", None)
+
+
+def test_nothing_learnt_yet_in_words():
+    replica = new_replica(silent())
+    id = decide(replica, np.random.default_rng(1))
+    replica.reward([(id, 1.0)])
+    assert replica.folds["shop"].waiting_words(replica.clock()) == (
+        "1 reward to take in with the next decisions; the first window closes in 1 hour"
+    )
+
+
+@pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: silent(policy=Thompson()), "open = 'silence': expected 'hold': Thompson of"),
-        (lambda: silent(family=Gaussian(sd=1.0)), "AdaptiveThompson of Gaussian rewards learns"),
+        (
+            lambda: silent(family=Gaussian(sd=1.0)),
+            "AdaptiveThompson of Gaussian rewards learns nothing from silence: an amount of 0 has "
+            "probability zero",
+        ),
         (lambda: silent(default_reward=1.0), "default_reward = 1.0: expected 0 where open"),
         (
             lambda: Spec.of(DIM, Bernoulli(), POLICY, window=60.0, open="silence"),

@@ -7,9 +7,11 @@ import pytest
 
 from belated.client import Client
 from belated.core.events import Status
+from belated.ledger.ids import to_text
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.personalizer import RankableAction, RankRequest, columns, decision_request
 from support.running_service import served
+from support.service_client import Client as ServiceClient
 
 RANK = "/personalizer/v1.0/rank"
 SETTINGS = {
@@ -360,6 +362,27 @@ def test_columns():
     request = decision_request(RankRequest([RankableAction("n", None)], None, None, "e"))
     assert (request.context, request.request_id) == (None, "e")
     assert request.actions[0].features == {"id": "n"}
+
+
+def test_a_list_is_kept_where_a_column_of_tags_is_for_it():
+    client = ServiceClient(personalizer="shop")
+    features = {"categorical": {"id": ["n", "m"]}, "tags": {"user.likes": ["sea", "snow", "sun"]}}
+    client.bandit(dim=None, policy=None, features=features)
+    context = [{"user": {"likes": ["sea", "sun"]}}]
+    body = {"contextFeatures": context, "actions": [{"id": "n"}], "eventId": "e"}
+    client("POST", RANK, body, 201)
+    event, _ = client.service.ledger.requested("shop", "e")
+    direct = client.decide(
+        context={"user.likes": ["sea", "sun"]}, actions=[{"id": "n", "features": {"id": "n"}}]
+    )
+    ranked, asked = (
+        client("GET", f"/v1/decisions/{id}")["features"]
+        for id in (to_text(event.id), direct["decision_id"])
+    )
+    assert ranked == asked
+    names = client.service.replica.folds["shop"].actions.features.names
+    there = {name for name, value in zip(names, ranked, strict=True) if value}
+    assert there == {"id=n", "user.likes=sea", "user.likes=sun", "intercept"}
 
 
 def test_replies_to_both_apis_are_about_the_same_decision(running, http):

@@ -8,6 +8,7 @@ import numpy as np
 from belated.bandit.inputs import Returned
 from belated.core.events import Decision
 from belated.features import FeatureMap, Features
+from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner, Rows
 
 
@@ -36,6 +37,9 @@ class Backend(Protocol):
     def present(self) -> Learner:
         """Return the state, after taking in what other processes wrote."""
 
+    def to_save(self) -> Learner:
+        """Return the state as ``present`` does, or raise where a file would not hold all of it."""
+
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""
 
@@ -56,6 +60,9 @@ class Backend(Protocol):
 
     def waiting(self) -> str:
         """See ``Bandit.waiting``; nothing is read from a store."""
+
+    def broken(self) -> list[Broken]:
+        """See ``Bandit.broken_assumptions``; nothing is read from a store."""
 
     def close(self) -> None:
         """Let go of the store, if there is one."""

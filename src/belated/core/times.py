@@ -56,6 +56,15 @@ def moment(name: str, value: Any) -> int:
     return microseconds(name, parsed)
 
 
+def utc(time: int) -> str:
+    """Returns a time in microseconds since 1970 as people write it.
+
+    >>> utc(1_700_000_000_000_000)
+    '2023-11-14 22:13 UTC'
+    """
+    return f"{EPOCH + time * MICROSECOND:%Y-%m-%d %H:%M} UTC"
+
+
 def plausible(name: str, time: int, latest: int) -> int:
     """Returns ``time``; raises if it is before 2000 or after ``latest``."""
     if not OLDEST <= time <= latest:

@@ -18,6 +18,7 @@ import numpy as np
 from belated.core.types import Integers, Matrix
 from belated.features import Features
 from belated.learner import files
+from belated.learner.assumptions import Broken
 from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Learner
 from belated.learner.rows import history_of, weights_in_room
@@ -31,11 +32,12 @@ from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
+from belated.model.protocols import feedback_of
 from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
 from belated.monitoring.statistics import Statistics
-from belated.monitoring.words import nothing_learnt
+from belated.monitoring.words import heard, nothing_learnt
 
 _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
@@ -82,7 +84,10 @@ class Fold:
         self.played = array("H")  # for each row, the place of its action in the statistics
         self.last_context = b""  # JSON, only shown: neither in the digest nor in snapshots
         self.statistics = Statistics()
-        self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
+        self.hearing = Hearing(spec.closes_after) if self.learner.hears else None
+        # Whether the policy learns conversions when they come, and nothing when windows close.
+        self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
+        self.broken: list[Broken] = []  # assumptions that the log speaks against
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -108,6 +113,9 @@ class Fold:
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
         noted.tell(self.statistics, self.played)
+        if self.on_the_fly:
+            self.learner.outlived = self._outlived()
+        self._look_at_assumptions()
 
     @property
     def repeatable(self) -> bool:
@@ -123,21 +131,48 @@ class Fold:
         A conversion loop learns nothing before the first window closes, and a policy that draws
         nothing would play the same action until then.
         """
-        return self.spec.loop == "conversion" and self.learner.n_observed == 0
+        nothing_learnt = self.learner.n_observed == 0 and not self.on_the_fly
+        return self.spec.loop == "conversion" and nothing_learnt
 
     @property
     def n_rows(self) -> int:
         """Number of decisions taken in."""
         return len(self.ids) // 16
 
+    def _outlived(self) -> int:
+        """Returns how many decisions were made after the oldest one that is open."""
+        oldest = self.pending.oldest_row()
+        return 0 if oldest is None else self.n_rows - 1 - oldest
+
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
         due = self.pending.first_due() if self.spreads else None
-        return "" if due is None else nothing_learnt(self.pending.n_held, (due - now) / 1e6)
+        if due is None:
+            return ""
+        return nothing_learnt(self.pending.n_held, (due - now) / 1e6, self.hearing is not None)
+
+    def heard_words(self) -> str:
+        """Says what a loop that learns from silence has learnt from; "" for any other."""
+        hearing = self.hearing
+        if hearing is None:
+            return ""
+        return heard(self.learner.n_observed, hearing.n_open, hearing.failures)
+
+    def silence_of(self, id: bytes) -> float | None:
+        """Returns the part of a failure that an open decision counts for; None for any other."""
+        pending = self.pending.get(id)
+        if self.hearing is None or pending is None or pending.held is not None:
+            return None
+        return float(self.learner.history.silence[pending.row])
 
     def broken_assumptions(self) -> dict[str, str]:
-        """Returns the words on each assumption that the learnt rewards speak against, by name."""
-        return {broken.name: str(broken) for broken in self.learner.broken_assumptions}
+        """Returns the words on each assumption that the log speaks against, by name."""
+        return {broken.name: str(broken) for broken in self.broken}
+
+    def _look_at_assumptions(self) -> None:
+        """Look when rewards are taken in, so that who asks need not wait for a look."""
+        heard = [] if self.hearing is None else self.hearing.broken()
+        self.broken = self.learner.broken_assumptions + heard
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
@@ -219,6 +254,7 @@ class Fold:
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
+        self._look_at_assumptions()
 
     # ------------------------------------------------------------------------- kinds of events
 
@@ -296,6 +332,9 @@ class Fold:
                 self.pending.hold(pending.row, value)
                 if self.hearing is not None:
                     self.hearing.rewarded(pending.row, value, event.written - pending.time)
+                elif self.on_the_fly:
+                    rows.append(pending.row)
+                    rewards.append(value)
             else:
                 self.pending.close(pending.row)
                 rows.append(pending.row)
@@ -316,7 +355,7 @@ class Fold:
             if self.hearing is not None:
                 if held is None:
                     self.hearing.closed(pending.row, self.spec.default_reward)
-            elif self.spec.loop == "conversion":
+            elif self.spec.loop == "conversion" and not self.on_the_fly:
                 rows.append(pending.row)
                 rewards.append(self.spec.default_reward if held is None else held)
         self._plan.learn(rows, rewards)
@@ -352,7 +391,7 @@ class Fold:
             if self.spec.loop == "conversion":
                 self.pending.hold(pending.row, value)
                 if self.hearing is not None:
-                    self.hearing.closed(pending.row, value)
+                    self.hearing.rewarded(pending.row, value, event.written - pending.time)
             else:
                 self.pending.close(pending.row)
                 self._plan.learn([pending.row], [value])

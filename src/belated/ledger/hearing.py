@@ -8,8 +8,9 @@ were made since the last tick that making the estimate anew costs each of them l
 estimate depends on the log alone.
 
 How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``).
-A conversion counts by when it was handed in: that is what ended the silence. Each decision costs
-three bytes.
+A conversion counts by when it was handed in: that is what ended the silence. Where delays drift, or
+depend on the size of the reward (``monitoring/delay_doubts.py``), open decisions are held instead,
+and so are their conversions. Each decision costs three bytes.
 """
 
 from array import array
@@ -19,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from belated.core.types import Integers
+from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner
 from belated.model.steps import LEARN, REVISE
+from belated.monitoring.delay_doubts import Doubts, Seen
 from belated.monitoring.delay_law import (
     CELLS,
     DelayLaw,
@@ -56,7 +59,9 @@ class Hearing:
         self.rewards: dict[int, float] = {}  # by row: not yet learnt
         self.tick = -1
         self.since = 0  # decisions since the last tick
-        self.n_open = 0  # silent decisions at the last tick
+        self.n_open = 0  # silent decisions at the last tick, ...
+        self.failures = 0.0  # ... and what they count for together, as failures
+        self.doubts = Doubts(window)
 
     def decided(self, action: str) -> None:
         """Note a decision, in the next row."""
@@ -66,9 +71,14 @@ class Hearing:
         self.since += 1
 
     def rewarded(self, row: int, reward: float, delay: int) -> None:
-        """Note the reward of an open decision, and how late it was handed in, in microseconds."""
+        """Note the reward of an open decision, and how late it was handed in, in microseconds.
+
+        Of several rewards, the combined one counts, and the delay of the first one above zero.
+        """
         self.rewards[row] = reward
-        if reward != 0.0:
+        if reward == 0.0:
+            self.codes[row] = 0
+        elif self.codes[row] == 0:
             share = np.array(min(max(delay, 0), self.window), np.float64)
             self.codes[row] = int(cells_of_delays(share, float(self.window), CELLS))
 
@@ -102,33 +112,68 @@ class Hearing:
         n = learner.n_decided
         if n == 0:
             return
-        self._learn(learner)
-        codes, groups = np.frombuffer(self.codes, np.uint8), np.array(self.groups, np.int64)
-        ages = np.maximum(now - times, 0).astype(np.float64)
-        waiting = np.flatnonzero((codes == 0) & np.isnan(learner.history.y[:n]))
-        law = self._law(codes, groups, ages)
-        self.n_open = len(waiting)
-        learner.hear(waiting, law.within_at(ages[waiting], groups[waiting]))
+        ages, y = np.maximum(now - times, 0), learner.history.y[:n]
+        codes = np.frombuffer(self.codes, np.uint8)
+        seen = self._seen(codes, times, ages, y)
+        if self.doubts.begins(now):
+            self.doubts.look(seen, now)
+            seen = seen.only(np.flatnonzero(seen.rows >= self.doubts.first))
+        self._learn(learner, ages)
+        waiting = np.flatnonzero((codes == 0) & np.isnan(y))
+        silence = np.zeros(len(waiting))
+        if not self.doubts.hold:
+            groups = np.array(self.groups, np.int64)[waiting]
+            silence = self._law(seen).within_at(ages[waiting].astype(np.float64), groups)
+        self.n_open, self.failures = len(waiting), float(np.cumsum(np.append(0.0, silence))[-1])
+        learner.hear(waiting, silence)
 
-    def _learn(self, learner: Learner) -> None:
-        if not self.rewards:
+    def _seen(self, codes: Any, times: Integers, ages: Integers, y: Any) -> Seen:
+        """Returns the conversions that came since delays have changed last."""
+        rows = np.flatnonzero((codes > 0) & (codes < NEVER))
+        rows = rows[np.searchsorted(rows, self.doubts.first) :]
+        delays = codes[rows].astype(np.int64)
+        cells = cells_of_ages(ages[rows].astype(np.float64), float(self.window), CELLS)
+        rewards = y.copy()
+        rewards[list(self.rewards)] = list(self.rewards.values())
+        groups = np.array(self.groups, np.int64)[rows]
+        seen = Seen(rows, delays, cells, groups, times[rows], rewards[rows])
+        return seen.only(np.flatnonzero(delays <= cells))
+
+    def _learn(self, learner: Learner, ages: Integers) -> None:
+        """Learn rewards that have come; where there are doubts, only of closed decisions."""
+        if self.doubts.hold:
+            self._take_back(learner, ages)
+        wanted = {
+            row: reward
+            for row, reward in self.rewards.items()
+            if not self.doubts.hold or ages[row] >= self.window
+        }
+        if not wanted:
             return
-        rows = np.array(list(self.rewards), np.int64)
+        rows = np.array(list(wanted), np.int64)
         known = ~np.isnan(learner.history.y[rows])
         last = np.zeros(len(rows), np.int64)
         last[-1] = 1
         nothing = np.zeros((0, learner.dim))
-        values = np.array(list(self.rewards.values()))
+        values = np.array(list(wanted.values()))
         learner.fold(np.where(known, REVISE, LEARN), nothing, rows, values, last)
-        self.rewards = {}
+        self.rewards = {row: y for row, y in self.rewards.items() if row not in wanted}
 
-    def _law(self, codes: Any, groups: Integers, ages: Any) -> DelayLaw:
-        came = np.flatnonzero((codes > 0) & (codes < NEVER))
-        cells = cells_of_ages(ages[came], float(self.window), CELLS)
+    def _take_back(self, learner: Learner, ages: Integers) -> None:
+        """Let open decisions be as if no reward had come: those that have not would be missed."""
+        y = learner.history.y[: len(ages)]
+        rows = np.flatnonzero((ages < self.window) & ~np.isnan(y))
+        self.rewards = {int(row): float(y[row]) for row in rows} | self.rewards
+        learner.take_back(rows)
+
+    def _law(self, seen: Seen) -> DelayLaw:
         n_groups = max(self.actions.values()) + 1
-        delays = codes[came].astype(np.int64)
-        within = law_of_cells(delays, cells, groups[came], n_groups, CELLS)
-        return DelayLaw(float(self.window), within, len(came))
+        within = law_of_cells(seen.delays, seen.ages, seen.groups, n_groups, CELLS)
+        return DelayLaw(float(self.window), within, len(seen.rows))
+
+    def broken(self) -> list[Broken]:
+        """Returns the assumptions about delays that the log speaks against."""
+        return [Broken(*doubt) for doubt in self.doubts.listed()]
 
     def hear_again(self, learner: Learner, old: Learner) -> None:
         """Let a learner that took over the history of another hear what that one has heard."""
@@ -145,6 +190,8 @@ class Hearing:
             "actions": self.actions,
             "rewards": list(self.rewards.items()),
             "counts": [self.tick, self.since, self.n_open],
+            "failures": self.failures,
+            "doubts": self.doubts.header(),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -159,5 +206,7 @@ class Hearing:
         self.actions = dict(header["actions"])
         self.rewards = {int(row): float(reward) for row, reward in header["rewards"]}
         self.tick, self.since, self.n_open = header["counts"]
+        self.failures = header["failures"]
+        self.doubts.restore(header["doubts"])
         self.codes = bytearray(arrays["hearing.codes"].tobytes())
         self.groups = array("H", arrays["hearing.groups"].tobytes())

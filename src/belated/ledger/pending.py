@@ -260,6 +260,12 @@ class OpenDecisions:
                 rows += [number * ROWS + place for place in block.over(now)]
         return [self._id(row) for row in rows[:most]]
 
+    def oldest_row(self) -> int | None:
+        """Returns the first row whose decision is open; None if none is."""
+        for number, block in self._blocks.items():
+            return number * ROWS + int(block.arrays().place[0])
+        return None
+
     def first_due(self) -> int | None:
         """Returns when the first window closes; None if none does."""
         first = min((block.soonest for block in self._blocks.values()), default=NEVER)

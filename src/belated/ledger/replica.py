@@ -352,11 +352,12 @@ class Replica:
         """Returns the draft that makes or changes a bandit; None if it is like that already."""
         if not re.fullmatch(r"[\w-]{1,100}", name):
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
+        known = self.folds[name].spec if name in self.folds else None
+        if known is not None:
+            spec = known.changed_to(spec)
         spec.learner(self._types)  # checks everything
-        if name in self.folds:
-            spec = self.folds[name].spec.changed_to(spec)
-            if self.folds[name].spec == spec:
-                return None
+        if known == spec:
+            return None
         body = msgspec.json.encode(spec.as_kept())
         return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=body)
 

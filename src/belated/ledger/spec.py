@@ -17,12 +17,6 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.learner import Learner
     from belated.model.protocols import Family, Policy, Support
 
-# A log that holds any other value cannot be read.
-CHOICES = {
-    name: get_args(kind)
-    for name, kind in get_type_hints(Settings).items()
-    if get_origin(kind) is Literal
-}
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
 LATER = ("grace", "combine", "half_life", "half_life_unit", "open")
 # Another value would give the past another meaning, so it needs a new bandit.
@@ -51,16 +45,30 @@ class Spec(Settings, frozen=True):
     features
         ``to_dict`` of a feature map, or ``vectors_in`` groups; None where actions are vectors of
         one group. Categories may be added.
+    open
+        As in ``Settings``; a log that does not say it means "hold".
     """
 
     family: dict[str, Any]
     policy: dict[str, Any]
     dim: int
     features: dict[str, Any] | None = None
+    open: Literal["hold", "silence"] = "hold"
 
     @classmethod
-    def of(cls, dim: int, family: "Family", policy: "Policy", **settings: Any) -> Self:
-        """Returns the checked settings of a bandit of these parts."""
+    def of(
+        cls,
+        dim: int,
+        family: "Family",
+        policy: "Policy",
+        *,
+        open: str | None = "hold",
+        **settings: Any,
+    ) -> Self:
+        """Returns the checked settings of a bandit of these parts.
+
+        ``open`` is None where a new bandit is to have the usual value.
+        """
         from belated.learner import files
 
         refuse_extremes(family, policy)
@@ -71,7 +79,25 @@ class Spec(Settings, frozen=True):
         for name, part in described.items():
             if _plain(part) != part:  # JSON has no infinite numbers
                 raise wrong(name, part, "values that JSON can hold")
-        return cls(dim=dim, **described, **settings)
+        spec = cls(dim=dim, **described, **settings)
+        usual = "silence" if spec._hears(family, policy) else "hold"
+        return msgspec.structs.replace(spec, open=usual if open is None else open)
+
+    def _hears(self, family: "Family", policy: "Policy") -> bool:
+        """True where silence is learnt from unless somebody says otherwise.
+
+        With one reward a decision, or the first of several, a conversion is known when it comes.
+        """
+        from belated.learner.learner import resolved
+        from belated.model.protocols import can_hear_silence, feedback_of
+
+        if self.loop != "conversion" or self.combine not in (None, "first"):
+            return False
+        _, estimator = resolved(self.dim, family, policy, self.max_norm)
+        is_made_for_it = feedback_of(policy) == "conversions"
+        return self.default_reward == 0.0 and (
+            is_made_for_it or can_hear_silence(estimator, family)
+        )
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""
@@ -98,14 +124,16 @@ class Spec(Settings, frozen=True):
         """
         from belated.learner import files
         from belated.learner.learner import Learner
+        from belated.model.protocols import feedback_of
 
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
         learner = Learner(
-            *(self.dim, family, policy, self.max_norm, self._groups()),
+            *(self.dim, family, policy),
+            *(self.max_norm if self.is_sparse else self.bound, self._groups()),
             half_life=self.forgetting,
-            hears=self.open == "silence",
+            hears=self.open == "silence" and feedback_of(policy) != "conversions",
         )
         self._check_policy(learner)
         self._check_loop(learner)
@@ -121,14 +149,22 @@ class Spec(Settings, frozen=True):
     @property
     def bound(self) -> float:
         """Bound on the norm of an action; one that matters to no policy with sparse rows."""
-        return LARGEST_NORM if self.is_sparse else self.max_norm
+        if self.is_sparse:
+            return LARGEST_NORM
+        if self._declared("needs_bound", True) or not _can_grow(self.features):
+            return self.max_norm
+        return max(self.max_norm, Features.from_dict(self.features or {}).longest)
 
     @property
     def is_sparse(self) -> bool:
         """Return whether the policy takes rows as lists of their nonzero entries."""
-        name = self.policy["type"]
-        return name in registry.POLICIES and bool(
-            getattr(registry.load(registry.POLICIES, name), "sparse", False)
+        return self._declared("sparse", False)
+
+    def _declared(self, name: str, usual: bool) -> bool:
+        """Returns what the policy declares under this name; False for a policy from elsewhere."""
+        policy = self.policy["type"]
+        return policy in registry.POLICIES and bool(
+            getattr(registry.load(registry.POLICIES, policy), name, usual)
         )
 
     def window_at(self, now: int) -> tuple[int | None, int | None]:
@@ -166,9 +202,17 @@ class Spec(Settings, frozen=True):
     def _check_policy(self, learner: "Learner") -> None:
         from belated.model.protocols import draw_parameter, feedback_of
 
-        policy = learner.policy
-        if feedback_of(policy) not in ("identified", "any"):
-            raise wrong("policy", policy, "one that learns from identified rewards")
+        policy, feedback = learner.policy, feedback_of(learner.policy)
+        if feedback == "conversions" and self.loop == "conversion":
+            # At the close of a window there is nothing to learn that it has not counted before.
+            if self.open != "silence":
+                counts = "counts a decision without a conversion as zero from the start"
+                raise wrong("open", self.open, f"'silence': {type(policy).__name__} {counts}")
+        elif feedback not in ("identified", "any"):
+            expected = "one that learns from identified rewards"
+            if feedback == "conversions":
+                expected += ", or loop = 'conversion' (a default_reward of 0)"
+            raise wrong("policy", policy, expected)
         if type(policy) in draw_parameter.cases:
             raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
 
@@ -195,8 +239,6 @@ class Spec(Settings, frozen=True):
                 raise wrong("open", self.open, "'hold' in a loop with explicit rewards")
             if self.default_reward != 0.0:
                 raise wrong("default_reward", self.default_reward, "0 where open = 'silence'")
-            if self.combine is not None:
-                raise wrong("combine", self.combine, "None where open = 'silence'")
         if self.late == "revise" and not learner.can_revise:
             raise ValueError(
                 f"late = 'revise': {type(learner.policy).__name__} learns in one pass and cannot "
@@ -252,6 +294,14 @@ class Spec(Settings, frozen=True):
         except ValueError as error:
             raise ValueError(f"{error}. Make a bandit of another name") from None
         return msgspec.structs.replace(new, features=features.to_dict(), dim=features.dim)
+
+
+# A log that holds any other value cannot be read.
+CHOICES = {
+    name: get_args(kind)
+    for name, kind in get_type_hints(Spec).items()
+    if get_origin(kind) is Literal
+}
 
 
 def _plain(value: Any) -> Any:

@@ -126,18 +126,18 @@ def law_of_cells(delays: Any, ages: Any, groups: Any, n_groups: int, cells: int)
     """Returns ``DelayLaw.within`` from the cells of delays and ages."""
     seen = delays <= ages  # the others have come before a decision of their age was looked at
     first, last, of = delays[seen], ages[seen], groups[seen]
-    came, at_risk = _counts(first, last, np.zeros(len(of), np.int64), 1, cells)
+    came, at_risk = counts_of_cells(first, last, np.zeros(len(of), np.int64), 1, cells)
     ratios = _drawn(came, at_risk, TO_SIMPLE, _exponential_ratios(came[0], at_risk[0]))
     factors = ratios
     if n_groups:
-        own = _drawn(*_counts(first, last, of, n_groups, cells), TO_ALL, ratios)
+        own = _drawn(*counts_of_cells(first, last, of, n_groups, cells), TO_ALL, ratios)
         factors = np.concatenate((own, ratios))
     within = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]  # F(x_{j-1}), the product from j on
     return np.concatenate((within, np.ones((len(factors), 1))), axis=1)
 
 
-def _counts(first: Any, last: Any, of: Any, n: int, cells: int) -> tuple[Matrix, Matrix]:
-    """Returns e_j and r_j for the cells j = 1, ..., m, one row per group."""
+def counts_of_cells(first: Any, last: Any, of: Any, n: int, cells: int) -> tuple[Matrix, Matrix]:
+    """Returns e_j and r_j for the cells j = 1, ..., m, one row per group; all ages reach delays."""
     width = cells + 1
     came = np.bincount(of * width + first, minlength=n * width).reshape(n, width)
     left = np.bincount(of * width + last, minlength=n * width).reshape(n, width)

@@ -35,15 +35,40 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def nothing_learnt(held: int, seconds: float) -> str:
-    """Returns a sentence on what a conversion loop waits for before its first window has closed.
+def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
+    """Returns a sentence on what a conversion loop waits for that has learnt nothing.
+
+    ``hears`` says whether it learns from silence: rewards are then taken in with decisions.
 
     >>> nothing_learnt(60, 47 * 3600), nothing_learnt(1, -3.0)
     ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
 '1 reward held, 0 learnt; the first window is closing now')
+    >>> nothing_learnt(1, 47 * 3600, hears=True), nothing_learnt(0, 3600, hears=True)
+    ('1 reward to take in with the next decisions; the first window closes in 47 hours', \
+'no reward yet; the first window closes in 1 hour')
     """
     closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
-    return f"{counted(held, 'reward')} held, 0 learnt; the first window {closes}"
+    rewards = counted(held, "reward")
+    what = f"{rewards} held, 0 learnt"
+    if hears:
+        what = f"{rewards} to take in with the next decisions" if held else "no reward yet"
+    return f"{what}; the first window {closes}"
+
+
+def heard(closed: int, silent: int, failures: float) -> str:
+    """Returns a sentence on what a conversion loop that learns from silence has learnt from.
+
+    >>> heard(1204, 9310, 2950.3)
+    'learnt from 1,204 closed decisions; 9,310 open ones count for 2,950 failures'
+    >>> heard(1, 2, 0.3), heard(0, 5, 0.0)
+    ('learnt from 1 closed decision; 2 open ones count for 0.3 failures', \
+'learnt from 0 closed decisions; 5 open ones count for nothing')
+    """
+    number = f"{failures:,.0f}" if failures >= 10.0 else f"{failures:.2g}"
+    worth = f"{number} failures" if failures else "nothing"
+    return (
+        f"learnt from {counted(closed, 'closed decision')}; {silent:,} open ones count for {worth}"
+    )
 
 
 def about(number: float) -> str:

@@ -170,6 +170,7 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
         actions=views,
         complete=complete,
         rule=_rule(fold, body),
+        heard=fold.heard_words(),
     )
 
 

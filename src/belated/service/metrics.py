@@ -26,6 +26,16 @@ GAUGES: tuple[tuple[str, str, Callable[["Fold"], float]], ...] = (
     ("belated_rewards_learnt", "Rewards the estimate rests on", lambda f: f.learner.n_observed),
     ("belated_expired", "Windows that closed without a reward", lambda f: f.counts.expired),
     ("belated_late", "Rewards that came after their window", lambda f: f.counts.late),
+    (
+        "belated_silent",
+        "Open decisions of a loop that learns from silence",
+        lambda f: f.hearing.n_open if f.hearing else 0,
+    ),
+    (
+        "belated_silent_failures",
+        "Failures that these count for together",
+        lambda f: f.hearing.failures if f.hearing else 0.0,
+    ),
 )
 
 

@@ -1,7 +1,8 @@
 """The HTTP operations of the service."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -19,7 +20,7 @@ from belated.ledger.tools.half_lives import FEWEST
 from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
-from belated.service.deciding import REQUEST_CHANGED, decide
+from belated.service.deciding import REQUEST_CHANGED, decide, work_of
 from belated.service.deciding_many import decide_many, decide_top
 from belated.service.explaining import TOO_MANY, iso, story_of
 from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, RateLimit, new_key
@@ -170,6 +171,8 @@ def _add_loop(api: Api, service: Service) -> None:
         if not events or _bandit_of(call) not in ("", events[0].bandit):
             raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
         story = story_of(events)
+        fold = service.replica.folds.get(story.bandit)
+        story.silence = None if fold is None else fold.silence_of(id)
         if query.explain:
             story.explanation = await service.explaining.explain(events[0])
         return story
@@ -206,6 +209,15 @@ def _bandit_of(call: Call) -> str:
 
 
 # ------------------------------------------------------------------------------------ bandits
+
+
+@contextmanager
+def _refusing(kind: ProblemType) -> Iterator[None]:
+    """Answer with a problem of this kind where settings do not fit."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise Problem(kind, str(error)) from None
 
 
 def _add_bandits(api: Api, service: Service) -> None:
@@ -249,7 +261,8 @@ def _add_bandits(api: Api, service: Service) -> None:
         Actions come with their estimated mean reward, the best first, an interval of it, and how
         many decisions and rewards they have had, in whatever context. Nothing is decided.
         """
-        return await service.worked_out(len(call.raw), rank, service, path.name, body)
+        work = work_of(service.fold(path.name), body)
+        return await service.worked_out(len(call.raw), rank, service, path.name, body, work=work)
 
     @api.route(
         "PUT",
@@ -267,12 +280,14 @@ def _add_bandits(api: Api, service: Service) -> None:
         until they are there, its decisions answer 503 with a Retry-After.
         """
         is_new = path.name not in service.replica.folds
-        try:
-            known = service.replica.folds.get(path.name)
+        known = service.replica.folds.get(path.name)
+        with _refusing(INVALID):
             spec = spec_of(body, None if known is None else known.spec)
+        with _refusing(CHANGES_PAST):
+            if known is not None:
+                known.spec.changed_to(spec)
+        with _refusing(INVALID):
             learner = await asyncio.to_thread(checked_learner, spec)
-        except (TypeError, ValueError) as error:
-            raise Problem(INVALID, str(error)) from None
         forgets = learner.half_life is not None
         if known is not None and forgets and known.learner.half_life is None:
             # The bandit decides on while the kernels for forgetting are compiled.

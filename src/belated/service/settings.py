@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import wrong
+from belated.core.arguments import refuse_wide, wrong
 from belated.features import Features, fitting
 from belated.ledger.spec import Spec, vectors_in
-from belated.wire import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
+from belated.wire import BanditSettings, BanditState, FeatureSettings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     """The settings as a ledger holds them, checked.
 
-    A bandit that names no policy keeps the one it has, by ``known``; a new one gets the default.
+    A bandit that names no policy, or does not say what open decisions count for, keeps what it
+    has, by ``known``; a new one gets the default.
     """
     family = registry.parsed(registry.FAMILIES, settings.family, "family")
     text = settings.policy
@@ -32,17 +33,19 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     features = None
     dim = settings.dim
     if settings.features is not None:
-        features = fitting(_features(settings.features, settings.max_norm), policy)
+        features = _features(settings.features, settings.max_norm)
+        features = fitting(features, policy, None if known is None else known.features)
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
         dim = features.dim
-        if dim > MOST_FEATURES:  # interactions multiply
-            raise wrong("features", f"{dim} columns", f"{MOST_FEATURES} at most")
     if dim is None:
         raise wrong("dim", None, "the number of features of an action, or features")
+    refuse_wide(dim)
     given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
     if features is not None and settings.groups is not None:
         raise wrong("groups", settings.groups, "nothing: the features know their groups")
+    if settings.open is None and known is not None:
+        given["open"] = known.open
     given["features"] = vectors_in(settings.groups) if features is None else features.to_dict()
     return Spec.of(**{name: given[name] for name in Spec.__struct_fields__})
 
@@ -110,6 +113,8 @@ def state_of(fold: "Fold", now: int) -> BanditState:
         n_held=fold.pending.n_held,
         waiting=fold.waiting_words(now),
         broken_assumptions=fold.broken_assumptions(),
+        n_silent=fold.hearing.n_open if fold.hearing else 0,
+        silent_failures=fold.hearing.failures if fold.hearing else 0.0,
     )
 
 

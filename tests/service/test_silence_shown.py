@@ -1,0 +1,84 @@
+"""A loop that learns from silence says what open decisions count for, and when it holds them."""
+
+import asyncio
+
+import pytest
+
+from belated.service.metrics import Metrics
+from support.service_client import SECOND, Client, alarms
+
+MINUTE = 60 * SECOND
+ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
+
+
+def shop(**settings):
+    """A client whose bandit decided every two minutes of 40, within a window of an hour."""
+    client = Client()
+    client.bandit(policy=None, loop="conversion", window=3600.0, **settings)
+    client("PATCH", "/v1/bandits/shop/actions", {"put": ACTIONS})
+    return client, [step(client, k) for k in range(20)]
+
+
+def step(client, k):
+    client.now += 2 * MINUTE
+    id = client.decide()["decision_id"]
+    if k % 3 == 0:
+        client.now += MINUTE
+        client.reward((id, 1.0))
+    return id
+
+
+def gauge(client, name):
+    page, _ = asyncio.run(Metrics(client.service).page())
+    (line,) = [line for line in page.decode().splitlines() if line.startswith(f"{name}{{")]
+    return float(line.split()[-1])
+
+
+def test_what_open_decisions_count_for_is_shown():
+    client, ids = shop()
+    state = client("GET", "/v1/bandits/shop")
+    assert state["settings"]["open"] == "silence"
+    assert state["n_observed"] == 7
+    n, failures = state["n_silent"], state["silent_failures"]
+    assert n == 12  # not the one that began the last tick, nor those that converted
+    assert 0.0 < failures < n
+    assert (gauge(client, "belated_silent"), gauge(client, "belated_silent_failures")) == (
+        n,
+        failures,
+    )
+    stories = [client("GET", f"/v1/decisions/{id}") for id in ids]
+    silences = [story["silence"] for story in stories]
+    assert silences[0] is None  # it has converted
+    assert silences[1] > silences[-3] > silences[-1] == 0.0  # the older, the more like a failure
+    assert sum(silence or 0.0 for silence in silences) == pytest.approx(failures, rel=1e-12)
+    said = "7 closed decisions; 12 open ones count for "
+    client.now += 2 * SECOND  # a view is kept for a second
+    assert f"Learnt from {said}" in client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
+    known = client("GET", f"/v1/decisions/{ids[-1]}", explain=True)["explanation"]
+    assert known["heard"].startswith("learnt from ")
+
+
+def test_a_loop_that_holds_says_nothing_of_silence():
+    client, ids = shop(open="hold")
+    state = client("GET", "/v1/bandits/shop")
+    assert (state["n_silent"], state["silent_failures"]) == (0, 0.0)
+    assert gauge(client, "belated_silent") == 0.0
+    story = client("GET", f"/v1/decisions/{ids[1]}", explain=True)
+    assert (story["silence"], story["explanation"]["heard"]) == (None, "")
+
+
+def test_a_doubt_is_an_alarm():
+    client, _ = shop()
+    assert client("GET", "/v1/bandits/shop")["broken_assumptions"] == {}
+    doubts = client.service.replica.folds["shop"].hearing.doubts
+    doubts.drifts, doubts.since, doubts.looked = "later", client.now, client.now
+    for k in range(16):
+        step(client, k)
+    state = client("GET", "/v1/bandits/shop")
+    words = state["broken_assumptions"]["delay-drift"]
+    assert "come later than those before. Open decisions count for nothing" in words
+    assert alarms(client)["assumption-delay-drift"] == words
+    assert gauge(client, "belated_assumption_broken") == 1.0
+    assert (state["silent_failures"], gauge(client, "belated_silent_failures")) == (0.0, 0.0)
+    note = client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
+    assert "open ones count for nothing." in note

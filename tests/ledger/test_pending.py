@@ -275,7 +275,7 @@ def deep_size(thing, seen):
 
 def decided_events(n, seconds):
     """Decisions of a hundred actions, made over this time, with a window of four days."""
-    now, rng = [10**15], np.random.default_rng(1)
+    now = [10**15]
     make = Ids(lambda: now[0], seed=1)
     x = np.ones(DIM).tobytes()
     bodies = [
@@ -284,7 +284,7 @@ def decided_events(n, seconds):
     ]
     for k in range(n):
         now[0] = 10**15 + int(k * seconds / n * 1e6)
-        body, due = bodies[rng.integers(100)], now[0] + 4 * DAY
+        body, due = bodies[k // 1000 % 100], now[0] + 4 * DAY
         yield Event(
             k // 1000, k, Kind.DECIDED, "shop", make(), now[0], None, due, body, closes=due + HOUR
         )

@@ -88,6 +88,8 @@ docs: $(VENV)/ready
 	$(BIN)/python benchmarks/service.py >> docs/performance.new
 	$(BIN)/python benchmarks/importing.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
+	$(BIN)/python benchmarks/default_policy.py > docs/default.new
+	mv docs/default.new docs/default.md
 	$(BIN)/python benchmarks/widths.py > docs/widths.md
 	$(BIN)/belated demo --out docs
 	$(BIN)/belated list policies --markdown > docs/algorithms.new

@@ -1,9 +1,9 @@
-"""What the default policy costs, and whether its intervals hold.
+"""Prints docs/default.md: what the default policy costs, whether its intervals hold, forgetting.
 
-    python benchmarks/default_policy.py [speed | growth | calibration]
+    python benchmarks/default_policy.py > docs/default.md
+    python benchmarks/default_policy.py [speed | growth | calibration | forgetting]    # these alone
 
-Everything in one table is measured in one run, in one thread. What peers cost is in docs/league.md,
-where all are measured in one run, too.
+Everything in one table is measured in one run, in one thread. What peers earn is in docs/league.md.
 """
 
 import math
@@ -16,14 +16,19 @@ from statistics import NormalDist
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
+import pandas as pd
 
 from belated import Bandit, Bernoulli, Features, registry
 from belated.core.sparse import SparseRows
+from belated.experiments.judging.lift import standings
 from belated.experiments.league import playing
+from belated.experiments.league.peers import PEERS
 from belated.experiments.league.players import Ours
+from belated.experiments.reporting.league_tables import league_lines
 from belated.learner.learner import Learner
 from belated.model.intervals import Z
 from belated.policies import AdaptiveThompson
+from belated.worlds.shops.changing import Drift
 from belated.worlds.shops.shop import Shop
 
 BANNERS, DEVICES, COUNTRIES = (
@@ -32,6 +37,8 @@ BANNERS, DEVICES, COUNTRIES = (
     ("NO", "SE", "DK", "FI", "IS"),
 )
 ROWS = [{"banner": banner} for banner in BANNERS]
+BESIDE = ("bayesianbandits-eb", "bayesianbandits-glm")  # with vectors, settings as in the league
+HALF_LIVES = (5_000, 2_500, 1_250)  # decisions: a day of the league, and less
 
 
 def shop_features() -> Features:
@@ -86,19 +93,39 @@ def from_vectors(bandit: Bandit, rng: np.random.Generator) -> Iterator[None]:
             yield
 
 
+def of_peer(name: str, rng: np.random.Generator) -> Iterator[None]:
+    """Plays a peer of the league with vectors that were made before."""
+    shop = Shop(0)
+    player, t = PEERS[name](shop), 0
+    known = [player.show(visit) for visit in islice(shop.visits(), 200)]
+    while True:
+        for shown in known:
+            player.decide(shown)
+            player.learn([(t, float(rng.random() < 0.02))])
+            t += 1
+            yield
+
+
 def speed() -> None:
+    """Microseconds of a decision with its reward, beside those of bayesianbandits."""
     rng = np.random.default_rng(0)
     features = shop_features()
     groups = dict(features.groups)
     vectors = Bandit(features.dim, family=Bernoulli(), groups=groups, seed=1)
     dicts = Bandit(family=Bernoulli(), features=features, seed=1)
     plays = {"from vectors": from_vectors(vectors, rng), "from dicts": from_dicts(dicts, rng)}
+    plays |= {f"{name}, from vectors": of_peer(name, rng) for name in BESIDE}
     for play in plays.values():
         timed(play, 2_000)  # compiles, and sees the first renewals
-    print("| 89 features, 20 actions, one thread | microseconds a decision with its reward |")
-    print("|---|---|")
+    print(
+        "| 89 features, 20 actions, one thread | microseconds a decision with its reward "
+        "| beside the first row |\n|---|---|---|"
+    )
+    first = math.nan
     for name, play in plays.items():
-        print(f"| {name} | {min(timed(play, 2_000) for _ in range(4)):.0f} |", flush=True)
+        each = min(timed(play, 2_000) for _ in range(4))
+        first = each if math.isnan(first) else first
+        print(f"| {name} | {each:.0f} | {each / first:.1f} |", flush=True)
     print()
     print("| wide, 20 actions of ten entries | microseconds, amortised over the first rewards |")
     print("|---|---|")
@@ -146,9 +173,24 @@ def coverage(worlds: int) -> float:
 
 
 def calibration(worlds: int = 20) -> None:
+    """How often posterior intervals hold the truth."""
     print("| 90 per cent posterior intervals of action means | hold the truth |")
     print("|---|---|")
     print(f"| after 20,000 decisions, {worlds} shops, 15 visitors each | {coverage(worlds):.3f} |")
+
+
+def forgetting(seeds: int = 5) -> None:
+    """What half-lives earn in a shop whose effects turn into others, copy by copy."""
+    tables, reference = [], "no half-life"
+    for seed in range(seeds):
+        for half_life in (None, *HALF_LIVES):
+            shop = Drift(seed)
+            player = Ours(registry.DEFAULT_POLICY, shop, half_life=half_life)
+            checkpoints = np.array([shop.decisions * 9 // 10, shop.decisions])
+            name = reference if half_life is None else f"{half_life:,} decisions"
+            table = pd.DataFrame(playing.play(shop, player, checkpoints))
+            tables.append(table.assign(world="drift", player=name, seed=seed))
+    print(*league_lines(standings(pd.concat(tables), reference), "drift", reference), sep="\n")
 
 
 def logit(p: float | None) -> float:
@@ -156,8 +198,27 @@ def logit(p: float | None) -> float:
     return math.log(p / (1.0 - p))
 
 
-if __name__ == "__main__":
-    parts = {"speed": speed, "growth": growth, "calibration": calibration}
+HEADINGS = {
+    speed: "What it costs",
+    growth: "When many rewards are known",
+    calibration: "Whether its intervals hold",
+    forgetting: """Forgetting, where the rate drifts
+
+Lift in the world `drift` of [the league](league.md), whose effects turn into others within two days, with half-lives in
+decisions beside none: the difference copy by copy, with Student's 95 per cent interval.""",
+}
+
+
+def main() -> None:
+    parts = {part.__name__: part for part in HEADINGS}
+    if not sys.argv[1:]:
+        print(
+            "# The default policy in numbers\n\nPrinted by `make docs` (benchmarks/default_policy.py)."
+        )
     for name in sys.argv[1:] or parts:
+        print(f"\n## {HEADINGS[parts[name]]}\n", flush=True)
         parts[name]()
-        print()
+
+
+if __name__ == "__main__":
+    main()

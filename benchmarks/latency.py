@@ -4,9 +4,10 @@
 
 prints the table of docs/reliability.md (``python benchmarks/reliability.py latency`` does, too) and
 ends with code 1 where a ratio is above the one that is allowed.
-One server process on SQLite with a million events in its log; two connections ask for a decision
-every few milliseconds while another one asks for the large thing. The quiet time is measured just
-before and just after: a shared machine changes by the second. Progress goes to standard error.
+One server process with the default policy, on SQLite with a million events in its log; two
+connections ask for a decision every few milliseconds while another one asks for the large thing.
+The quiet time is measured just before and just after: a shared machine changes by the second.
+Progress goes to standard error.
 """
 
 import asyncio
@@ -24,12 +25,13 @@ import numpy as np
 import uvloop
 from load import request
 
-from belated import Bernoulli, DelayedOFUGLM
+from belated import Bernoulli
 from belated.ledger.events import Decided, Draft, Kind
 from belated.ledger.ids import to_text
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.policies import AdaptiveThompson
 from belated.service.serving import ServeSettings, serve
 from service import DIM, K, actions, running
 
@@ -61,7 +63,7 @@ def fill(url: str) -> list[str]:
     """A log of ``EVENTS`` events; returns the decisions that wait for a reward."""
     ledger = SQLiteLedger(url.removeprefix("sqlite:///"))
     replica = Replica(ledger, seed=1)
-    replica.configure("shop", Spec.of(DIM, Bernoulli(), DelayedOFUGLM()))
+    replica.configure("shop", Spec.of(DIM, Bernoulli(), AdaptiveThompson()))
     replica.register("shop", actions())
     vectors, rng = np.array(list(actions().values())), np.random.default_rng(2)
     pending: list[str] = []

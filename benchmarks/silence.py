@@ -42,7 +42,7 @@ from belated.ledger.hearing import Hearing as ServedHearing
 from belated.model.protocols import posterior_variances, reward_quantile
 from belated.model.steps import DECIDE, REVISE
 from belated.monitoring.delay_law import CELLS, DelayLaw, delay_law
-from belated.numerics.sparse import sparse
+from belated.numerics.entries import sparse
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.lateness import Conversions, SlowBanners
 from belated.worlds.shops.shop import DAY, Visit

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,15 @@ SUPPORT = {"support", "naive", "data"}  # folders of tests that hold no tests
 LONGEST = 600  # lines of a file of tests
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those"}
+MEANT_TWICE = {
+    *("score_bounds", "products", "third_derivative"),  # a kernel and its builder
+    *("fit", "certificate"),  # the parts of each estimator
+    *("delays", "environments"),  # a kind of thing and its checks; the public delays
+    *("elimination", "one_pass"),  # policies that share something with that name
+    *("events", "files", "ranking", "service"),  # a fact of the core and the work with it
+    *("options", "reading"),  # of features and of experiments; of a bandit and of a ledger
+}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -54,6 +64,22 @@ def test_names_of_test_files_are_unique():
 def test_files_of_tests_are_short(path):
     lines = len(path.read_text().splitlines())
     assert lines <= LONGEST, f"{path.relative_to(ROOT)}: {lines} lines, at most {LONGEST}"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_a_docstring_begins_with_its_subject(path):
+    """A relative clause without its noun is understood only by those who know the code."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, kinds)]
+    for docstring in filter(None, map(ast.get_docstring, nodes)):
+        first = docstring.split()[0]
+        assert first not in CLAUSES, f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
+
+
+def test_base_names_are_unique():
+    """A stranger who knows the name of a file finds the file."""
+    names = Counter(path.stem for path in PACKAGE.rglob("*.py") if path.stem != "__init__")
+    assert {name for name, n in names.items() if n > 1} <= MEANT_TWICE
 
 
 def imported(path: Path) -> set[str]:
@@ -99,3 +125,16 @@ def test_every_room_is_in_the_architecture():
     named = {room for rooms, _ in ROOMS for room in re.findall(r"`([\w/]+)/`", rooms)}
     top = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
     assert top <= named
+
+
+def test_the_engines_summary_is_of_the_run_that_is_printed_above_it():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    lanes = re.search(r"^\| 10 \| ([\d.]+) \| ([\d.]+) \|(?: [\d.]+ \|){4}$", page, re.MULTILINE)
+    linear = re.search(r"^\| a lane's round, d = 10, linear .* \| ([\d.]+) \|$", page, re.MULTILINE)
+    logistic = re.search(
+        r"^\| the same, logistic .*microseconds \| ([\d.]+) \|$", page, re.MULTILINE
+    )
+    assert lanes is not None
+    assert linear is not None
+    assert logistic is not None
+    assert lanes.groups() == (linear[1], logistic[1])

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from belated.core.arguments import WIDEST
 from belated.core.events import Standing, Status
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,100}\\Z", description="Name of a bandit")]
@@ -20,9 +21,7 @@ Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
 Columns = dict[str, Value | list[Value]]  # features by name; a list for a column of tags
-# A model of d features holds several d x d matrices, and others wait while it is made.
-MOST_FEATURES = 4096
-Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
+Vector = Annotated[list[float], Meta(min_length=1, max_length=WIDEST)]
 Ends = Annotated[list[float], Meta(min_length=2, max_length=1000)]
 
 MOST_ACTIONS = 10_000
@@ -39,26 +38,26 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class BanditPath(Request):
-    """Which bandit."""
+    """The path of a bandit."""
 
     name: Name
 
 
 class DecisionPath(Request):
-    """Which decision."""
+    """The path of a decision."""
 
     id: DecisionId
 
 
 class SubjectPath(Request):
-    """Whose data."""
+    """The path of a subject, whose data are meant."""
 
     name: Name
     subject: Label
 
 
 class KeyPath(Request):
-    """Which API key."""
+    """The path of an API key."""
 
     id: Label
 
@@ -70,13 +69,13 @@ class Explaining(Request):
 
 
 class Watching(Request):
-    """Which bandit to show; the first, if none is named."""
+    """The bandit to show; the first, if none is named."""
 
     bandit: Name | None = None
 
 
 class Paging(Request):
-    """Which part of a list: at most ``limit`` entries, those after what ``next`` said before."""
+    """A part of a list: at most ``limit`` entries, those after what ``next`` said before."""
 
     limit: Annotated[int, Meta(ge=1, le=LONGEST_PAGE)] = USUAL_PAGE
     after: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
@@ -91,7 +90,7 @@ class FeatureSettings(Request):
     # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
     numeric: dict[str, Ends] = {}
     categorical: dict[str, list[Value]] = {}  # categories
-    hashed: dict[str, Annotated[int, Meta(ge=1, le=MOST_FEATURES)]] = {}  # buckets
+    hashed: dict[str, Annotated[int, Meta(ge=1, le=WIDEST)]] = {}  # buckets
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
     ignore: list[str] = []  # keys that are sent and that no column uses, on purpose
@@ -149,7 +148,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open
         What a decision of a conversion loop counts for while its window is open: "hold", nothing,
         or "silence", the more like a failure the more conversions should have come at its age.
-        If a caller does not say it, ``Spec.of`` decides for a new bandit.
+        If a caller does not say it, ``Spec.of`` decides for a new bandit. Policies that are made
+        for conversions, such as "otf-lin-ucb:window=500", need "silence".
     """
 
     family: Any
@@ -201,7 +201,8 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
         Meta(examples=["thompson"], description="The rule of choice; adaptive-thompson if none."),
     ] = None
     dim: Annotated[
-        Annotated[int, Meta(ge=1, le=MOST_FEATURES)] | None,
+        # more are refused by ``refuse_wide``, which says what to do
+        Annotated[int, Meta(ge=1, extra_json_schema={"maximum": WIDEST})] | None,
         Meta(description="Numbers in an action's vector."),
     ] = None
     features: Annotated[
@@ -322,7 +323,7 @@ class DecisionRequest(RankingRequest):
 
 
 class DecisionAnswer(msgspec.Struct):
-    """What to do. ``logged`` is false where the store was down and the fallback is given."""
+    """The action to take. ``logged`` is false where the store was down and this is the fallback."""
 
     action: str
     index: int
@@ -368,7 +369,7 @@ class EventView(msgspec.Struct):
 
 
 class ActionView(msgspec.Struct):
-    """What the bandit thought of an action when it decided."""
+    """The bandit's view of an action when it decided."""
 
     action: str
     features: list[float]
@@ -381,7 +382,7 @@ class ActionView(msgspec.Struct):
 
 
 class Explanation(msgspec.Struct):
-    """What the model knew when it decided."""
+    """The knowledge of the model when it decided."""
 
     n_decided: int
     n_observed: int
@@ -446,7 +447,7 @@ class RewardBatch(Request):
 
 
 class RewardAnswer(msgspec.Struct, omit_defaults=True):
-    """What became of each reward, in the order they were sent.
+    """The outcome of each reward, in the order they were sent.
 
     Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
     expected instead of each invalid reward, and nothing about the others.
@@ -465,7 +466,7 @@ class BadReward(msgspec.Struct):
 
 
 class RewardsTaken(msgspec.Struct):
-    """What became of the rewards of a file: counts by status, and the rows that are not used."""
+    """The outcome of the rewards of a file: counts by status, and the rows that are not used."""
 
     rows: int
     statuses: dict[Status, int]
@@ -473,7 +474,7 @@ class RewardsTaken(msgspec.Struct):
 
 
 class StatusAnswer(msgspec.Struct):
-    """What became of a cancellation."""
+    """The outcome of a cancellation."""
 
     status: Status
 

@@ -156,8 +156,6 @@ def test_errors_leave_everything_as_it_was(tmp_path):
     assert bandit.fingerprint() == before
     with pytest.raises(TypeError, match="cannot be copied"):
         deepcopy(bandit)
-    with pytest.raises(TypeError, match="with ledger= only"):
-        Bandit(dim=2, family=Bernoulli(), policy=DelayedOFUGLM(), window=3.0)
     with pytest.raises(ValueError, match=r"family = .*another name"):
         Bandit(dim=2, family=Gaussian(sd=1.0), policy=DelayedOFUGLM(), ledger=ledger)
     with pytest.raises(ValueError, match=r"expected sqlite:///file\.db"):

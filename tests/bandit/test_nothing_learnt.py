@@ -7,9 +7,10 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.ledger.events import Draft, Kind
-from belated.ledger.proposing import NOTHING_SAID
+from belated.ledger.proposing import NOTHING_SAID, Ask
 from belated.ledger.stores.memory import MemoryLedger
 from belated.monitoring.words import nothing_learnt
+from belated.policies import AdaptiveThompson
 from support.replicas import (
     DIM,
     HOUR,
@@ -49,6 +50,24 @@ def test_play_is_spread_until_the_first_window_closes():
     assert same(replica, replayed(replica))
 
 
+def test_the_default_is_spread_too_and_then_says_the_probability_of_every_action():
+    replica = new_replica(conversion(policy=AdaptiveThompson()))
+    replica.register("shop", BANNERS)
+    said = Ask(probabilities=True)
+    spread = replica.propose("shop", said)
+    assert spread.body.probabilities == (1.0 / DIM,) * DIM
+    played(replica, 60)
+    replica.clock.now += HOUR + SECOND
+    assert replica.expire() == 60
+    drawn = [replica.propose("shop", said).body for _ in range(20)]
+    for body in drawn:
+        assert sum(body.probabilities) == pytest.approx(1.0, abs=1e-12)
+        assert body.propensity == body.probabilities[body.index]
+    assert len({body.action for body in drawn}) > 1
+    assert {body.probabilities for body in drawn} != {(1.0 / DIM,) * DIM}
+    assert same(replica, replayed(replica))
+
+
 def test_an_explicit_loop_lets_its_policy_decide_from_the_start():
     replica = new_replica(explicit())
     replica.register("shop", BANNERS)
@@ -74,16 +93,16 @@ def test_what_is_held_is_counted_through_everything_that_can_happen():
     fold, now = replica.fold("shop"), replica.clock()
     replica.reward([(ids[0], 1.0), (ids[1], 0.0), (ids[2], 1.0)])
     replica.commit([Draft(Kind.REVISED, "", ids[0], now, 0.0)])
-    assert fold.n_held == 3
+    assert fold.pending.n_held == 3
     replica.commit([Draft(Kind.CANCELLED, "", ids[3], now)])
-    assert fold.n_held == sum(pending.held is not None for pending in fold.pending.values())
+    assert fold.pending.n_held == sum(p.held is not None for _, p in fold.pending.items())
     assert fold.waiting_words(now) == (
         "3 rewards held, 0 learnt; the first window closes in 1 hour"
     )
-    assert replayed(replica).fold("shop").n_held == 3
+    assert replayed(replica).fold("shop").pending.n_held == 3
     replica.clock.now += HOUR + SECOND
     replica.expire()
-    assert (fold.n_held, fold.waiting_words(replica.clock())) == (0, "")
+    assert (fold.pending.n_held, fold.waiting_words(replica.clock())) == (0, "")
 
 
 def test_the_first_window_is_that_of_a_decision_that_still_waits():

@@ -23,9 +23,10 @@ from belated.service.service import Service
 ACTIONS = [[0.6, 0.0], [0.0, 0.8]]
 
 
+@pytest.mark.parametrize("policy", ["greedy", None])  # None: the default
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
-def test_a_reward_beyond_the_bound_is_refused_until_it_is_raised(family):
-    bandit = Bandit(2, family=family, policy="greedy")
+def test_a_reward_beyond_the_bound_is_refused_until_it_is_raised(family, policy):
+    bandit = Bandit(2, family=family, policy=policy)
     id = bandit.decide(ACTIONS).id
     bandit.learn(id, 1.0)
     theta = bandit.theta.copy()
@@ -33,7 +34,7 @@ def test_a_reward_beyond_the_bound_is_refused_until_it_is_raised(family):
     with pytest.raises(ValueError, match=r"reward .* to 1e\+09; .*max_reward raises the bound"):
         bandit.learn(id, 1e15)
     assert np.array_equal(bandit.theta, theta)
-    more = Bandit(2, family=f"{family}:max_reward=1e15", policy="greedy")
+    more = Bandit(2, family=f"{family}:max_reward=1e15", policy=policy)
     assert more.learn(more.decide(ACTIONS).id, 1e15) == 1
 
 
@@ -45,6 +46,11 @@ def test_bounds_on_rewards_that_are_none(family, value):
 
 
 EXTREMES = [
+    ("adaptive-thompson", "prior_sd=1e308"),
+    ("adaptive-thompson", "prior_sd=1e-300"),
+    ("adaptive-thompson", "strength=1e300"),
+    ("adaptive-thompson", "scale=1e308"),
+    ("adaptive-thompson", "tol=1e300"),
     ("greedy", "lam=1e90"),
     ("greedy", "lam=1e308"),
     ("greedy", "m1=1e-300"),
@@ -104,7 +110,7 @@ def test_the_service_refuses_them_too():
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             settings = {"family": "gaussian", "policy": "greedy:lam=1e308", "dim": 2}
             refused = await http.put("/v1/bandits/shop", json=settings)
-            settings["policy"] = "greedy"
+            del settings["policy"]  # the default
             assert (await http.put("/v1/bandits/shop", json=settings)).status_code == 201
             made = await http.post("/v1/bandits/shop/decisions", json={"matrix": ACTIONS})
             item = {"decision_id": made.json()["decision_id"], "reward": 1e19}

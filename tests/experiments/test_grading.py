@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from belated.experiments.intervals import mean_interval, stratified_mean, student_tail
 from belated.experiments.judging.grading import (
     CONTRADICTED,
     EVERYWHERE,
@@ -20,6 +19,7 @@ from belated.experiments.judging.grading import (
     holm,
     student_test,
 )
+from belated.experiments.run_intervals import mean_interval, stratified_mean, student_tail
 
 
 @pytest.mark.parametrize("df", [1, 9, 29, 200])

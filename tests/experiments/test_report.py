@@ -10,13 +10,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from belated.experiments.intervals import (
-    beta_cdf,
-    clopper_pearson,
-    jackknife,
-    mean_interval,
-    student_quantile,
-)
 from belated.experiments.judging.audit_claims import judge_audit
 from belated.experiments.judging.claim_texts import rule
 from belated.experiments.judging.claims import effective_delay, judge_claims, judge_if_possible
@@ -31,6 +24,13 @@ from belated.experiments.judging.grading import (
 from belated.experiments.reporting import figures, output
 from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_figures
 from belated.experiments.reporting.report import show, write_page, write_report
+from belated.experiments.run_intervals import (
+    beta_cdf,
+    clopper_pearson,
+    jackknife,
+    mean_interval,
+    student_quantile,
+)
 from belated.theory import STATEMENTS
 
 OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, Gaussian
+from belated.features import fitting
 from belated.features.growing import grown, places_in
+from belated.learner.rows import rows_between
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import START, Decided, Kind
 from belated.ledger.ids import to_text
@@ -18,6 +20,8 @@ from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.model.steps import DECIDE, LEARN
+from belated.policies.adaptive_thompson import AdaptiveThompson
 from belated.policies.glb_omd import GLBOMD
 from belated.policies.lin_ts import LinTS
 from belated.policies.thompson import Thompson
@@ -45,6 +49,7 @@ def shop_features(banners, countries=tuple(COUNTRIES), **options):
 
 
 def shop_spec(features, family=NORMAL, policy=OPTIMIST, **options):
+    features = fitting(features, policy)
     return Spec.of(features.dim, family, policy, features=features.to_dict(), **options)
 
 
@@ -138,7 +143,8 @@ def test_a_column_without_categories_cannot_get_any():
     ("family", "policy", "loop_kind"),
     [
         (Gaussian(sd=1.0), DelayedOFUGLM(), "explicit"),
-        (Bernoulli(), DelayedOFUGLM(), "conversion"),
+        (Bernoulli(), AdaptiveThompson(), "explicit"),
+        (Bernoulli(), AdaptiveThompson(), "conversion"),
         (Bernoulli(), Thompson(), "explicit"),
         (Bernoulli(), GLBOMD(), "explicit"),
         (Gaussian(sd=1.0), LinTS(), "explicit"),
@@ -192,6 +198,30 @@ def test_grown_equals_a_bandit_that_knew_all_from_the_start(seed, family, rounds
     np.testing.assert_allclose(learner.exact_theta(), whole._learner.exact_theta(), atol=1e-9)
     np.testing.assert_allclose(learner.state.W, whole.W, atol=1e-12)
     assert learner.n_observed == whole.n_observed
+
+
+@pytest.mark.parametrize("loop", ["explicit", "conversion"])
+def test_the_default_with_a_fixed_prior_grows_to_the_estimate_of_all_from_the_start(loop):
+    """A prior that is learnt depends on when it was: after a growth it is learnt anew."""
+    options = {"family": Bernoulli(), "policy": AdaptiveThompson(strength=1e12), "window": 7200.0}
+    options["loop"] = loop
+    replica, rng, waiting = new_shop(shop_features(OLD), **options), np.random.default_rng(8), []
+    play(replica, rng, 40, waiting)
+    new = shop_spec(shop_features(NEW), **options)
+    replica.configure("shop", new)
+    replica.register("shop", actions(NEW))
+    play(replica, rng, 20, waiting)
+    learner, whole = replica.fold("shop").learner, new.learner()
+    assert learner.n_observed > 20
+    one, zero, nothing = np.ones(1, np.int64), np.zeros(1, np.int64), np.zeros((0, whole.dim))
+    for row in range(learner.n_decided):
+        x = rows_between(learner.history, row, row + 1)
+        whole.fold(DECIDE * one, x, zero, np.zeros(1), zero)
+    y = learner.history.y[: learner.n_decided]
+    for row in np.flatnonzero(~np.isnan(y)):
+        whole.fold(LEARN * one, nothing, row * one, y[row] * np.ones(1), one)
+    np.testing.assert_allclose(learner.exact_theta(), whole.exact_theta(), atol=1e-9)
+    assert np.abs(whole.exact_theta()).max() > 0.1
 
 
 def test_what_was_learnt_stays_and_the_new_banner_starts_at_zero():

@@ -8,13 +8,14 @@ import warnings
 import httpx2
 import pytest
 
-from belated import Bandit, Bernoulli, DelayedOFUGLM, Features
+from belated import Bandit, Bernoulli, Features
 from belated.features import Unmatched, UnmatchedFeaturesWarning
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.monitoring.alarms import features_unmatched
+from belated.policies import AdaptiveThompson
 from support.service_client import SECOND, Client, alarms
 
 ROWS = [{"banner": "summer", "country": "France"}, {"banner": "winter", "country": "Norway"}]
@@ -23,7 +24,7 @@ BANNERS = [{"banner": "summer"}, {"banner": "winter"}]
 
 def bandit(ledger=None, **options):
     features = Features(categorical=["banner", "country"], **options).fit(ROWS)
-    return Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=features, ledger=ledger)
+    return Bandit(family=Bernoulli(), features=features, ledger=ledger)
 
 
 # -------------------------------------------------------------------------------------- in Python
@@ -86,10 +87,10 @@ def test_an_interval_warns_as_well():
 
 def imported(tmp_path, ask, rows, **options):
     """Rows into a bandit with two banners; what the import says."""
-    features = Features(categorical=["banner", "country"], **options).fit(ROWS)
+    features = Features(categorical=["banner", "country"], **options).fit(ROWS).unbounded()
     ledger = SQLiteLedger(tmp_path / "a.db")
     replica = Replica(ledger)
-    spec = Spec.of(features.dim, Bernoulli(), DelayedOFUGLM(), features=features.to_dict())
+    spec = Spec.of(features.dim, Bernoulli(), AdaptiveThompson(), features=features.to_dict())
     replica.configure("shop", spec)
     replica.register("shop", {"s": {"banner": "summer"}, "w": {"banner": "winter"}})
     file = tmp_path / "log.jsonl"
@@ -148,7 +149,7 @@ FEATURES = {"categorical": {"banner": ["summer", "winter"], "country": ["France"
 
 def served(**features):
     client = Client()
-    client.bandit(dim=None, features=FEATURES | features)
+    client.bandit(dim=None, policy=None, features=FEATURES | features)  # the default policy
     put = {"s": {"banner": "summer"}, "w": {"banner": "winter"}}
     client("PATCH", "/v1/bandits/shop/actions", {"put": put})
     return client

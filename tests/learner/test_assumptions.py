@@ -304,3 +304,12 @@ def test_a_look_samples_a_long_history(monkeypatch):
     (broken,) = learnt(bandit, 401, lambda: unit(rng, 2, 2), lambda x: 5.0 * rng.normal())
     assert broken.name == "noise"
     assert len(assumptions._look(bandit._learner).y) == 201
+
+
+@pytest.mark.parametrize("entry", [0.0, -1.0, np.nan])
+def test_a_look_at_a_spoilt_hessian_says_nothing_and_raises_nothing(entry):
+    """A log is taken in by the same call: an error would stop the bandit."""
+    bandit = Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(m1=3.0))
+    bandit.learn([(bandit.decide(np.eye(2)).id, float(k % 3 == 0)) for k in range(120)])
+    bandit._learner.state.fit.H[:] = entry * np.eye(2)
+    assert assumptions.broken_assumptions(bandit._learner) == []

@@ -534,9 +534,9 @@ def test_pending_decisions_by_age():
     client.reward(ids[0], 1.0)
     fold = client.service.replica.folds["shop"]
     slow = Histogram(AGES)
-    for pending in fold.pending.values():
+    for _, pending in fold.pending.items():
         slow.add(client.now // SECOND - pending.time // SECOND)
-    assert fold.pending_by_age(client.now).counts == slow.counts == [1, 2, 0, 0, 0, 0, 0, 0, 0]
+    assert fold.pending.by_age(client.now).counts == slow.counts == [1, 2, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_the_statistics_know_of_revisions():

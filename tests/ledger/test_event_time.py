@@ -13,7 +13,7 @@ from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.core.events import Status
 from belated.ledger import snapshots
 from belated.ledger.events import START, Draft, Event, Kind
-from belated.ledger.fold import Pending
+from belated.ledger.pending import Pending
 from belated.ledger.replica import Replica
 from belated.ledger.rules import LEEWAY
 from belated.ledger.spec import LATER, Spec
@@ -97,8 +97,11 @@ def test_a_grace_is_that_of_the_decision_and_survives_a_snapshot(tmp_path):
     snapshots.load(resumed, tmp_path)
     assert resumed.position == replica.position
     for one in (replica, resumed):
-        assert one.folds["shop"].due(replica.clock() + HOUR + 1) == [second]
-        assert one.folds["shop"].due(replica.clock() + HOUR + 600 * SECOND + 1) == [second, first]
+        assert one.folds["shop"].pending.due(replica.clock() + HOUR + 1) == [second]
+        assert one.folds["shop"].pending.due(replica.clock() + HOUR + 600 * SECOND + 1) == [
+            second,
+            first,
+        ]
     assert same(replica, resumed)
 
 

@@ -98,6 +98,10 @@ def test_ticks_come_often_enough_and_no_oftener():
     fast.hearing.since += 1
     assert fast.hearing.begins(fast.times[-1], 4)
     assert not fast.hearing.begins(fast.times[-1], 16_000)
+    fast.hearing.codes += bytes(512 * 3_126 - len(fast.hearing.codes))  # a long history
+    assert not fast.hearing.begins(fast.times[-1], 4)
+    fast.hearing.since += 1
+    assert fast.hearing.begins(fast.times[-1], 4)
 
 
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():

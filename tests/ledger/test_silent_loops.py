@@ -131,7 +131,7 @@ def test_cancelled_and_revised_decisions():
     replica = lived(silent(late="revise"), n=20)
     fold, rng = replica.folds["shop"], np.random.default_rng(3)
     one, two = decide(replica, rng), decide(replica, rng)
-    row = fold.pending[one].row
+    row = fold.pending.get(one).row
     replica.commit([Draft(Kind.CANCELLED, "", one, replica.clock())])
     replica.reward([(two, 1.0)])
     replica.clock.now += 300 * SECOND
@@ -189,7 +189,7 @@ def test_words_say_what_open_decisions_count_for():
         known = pending.held is not None
         assert fold.silence_of(id) == (None if known else silence[pending.row])
     held = lived(silent(open="hold"), n=5).folds["shop"]
-    assert (held.heard_words(), held.silence_of(next(iter(held.pending)))) == ("", None)
+    assert (held.heard_words(), held.silence_of(next(held.pending.items())[0])) == ("", None)
 
 
 def test_nothing_learnt_yet_in_words():

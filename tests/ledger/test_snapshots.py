@@ -1,13 +1,25 @@
 """Snapshots shorten reading the log, and change nothing else."""
 
 import numpy as np
+import pytest
 
-from belated import Gaussian
+from belated import Bernoulli, Gaussian
+from belated.estimators.laplace.fit import RENEWED
 from belated.ledger import snapshots
 from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
+from belated.policies import AdaptiveThompson
 from belated.policies.thompson import Thompson
-from support.replicas import HOUR, conversion, decide, explicit, new_replica, same
+from support.replicas import (
+    HOUR,
+    conversion,
+    decide,
+    explicit,
+    new_replica,
+    random_actions,
+    replayed,
+    same,
+)
 
 
 def test_snapshots(tmp_path):
@@ -70,3 +82,33 @@ def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
     assert snapshots.found(tmp_path) == []
     assert fresh.folds["shop"].learner.n_decided == 0
     assert same(replica, fresh)
+
+
+def played(replica, rng, n):
+    """Decides and rewards so often; returns how often the prior was learnt."""
+    renewals, last = 0, 0.0
+    for _ in range(n):
+        id = decide(replica, rng)
+        replica.reward([(id, float(rng.random() < 0.3))])
+        renewed = replica.folds["shop"].learner.state.fit.scalars[RENEWED]
+        renewals, last = renewals + (renewed != last), renewed
+    return renewals
+
+
+@pytest.mark.parametrize("family", [Bernoulli(), Gaussian(sd=None)], ids=str)
+def test_a_prior_that_was_learnt_goes_on_from_a_snapshot(tmp_path, family):
+    rng, replica = np.random.default_rng(1), new_replica(explicit(family, AdaptiveThompson()))
+    before = replica.folds["shop"].learner.state.fit.precision.copy()
+    assert played(replica, rng, 120) > 5
+    snapshots.save(replica, tmp_path)
+    assert played(replica, rng, 120) > 1
+    assert (replica.folds["shop"].learner.state.fit.precision != before).all()
+    resumed = Replica(replica.ledger, clock=replica.clock)
+    assert (0, 0) < snapshots.load(resumed, tmp_path) < replica.position
+    resumed.catch_up()
+    assert same(replica, resumed)
+    assert same(replica, replayed(replica))
+    for twin in (replica, resumed):
+        twin.rng = np.random.default_rng(9)
+    ask = Ask(matrix=random_actions(rng), probabilities=True)
+    assert replica.propose("shop", ask).body == resumed.propose("shop", ask).body

@@ -8,7 +8,7 @@ from scipy import optimize, stats
 from scipy.special import log_ndtr
 
 from belated.monitoring.delay_fit import LAWS, best_fit, fit_delay
-from belated.monitoring.laws import LOGNORMAL, WEIBULL
+from belated.monitoring.delay_shapes import LOGNORMAL, WEIBULL
 
 DRAWS = {
     "exponential": stats.expon(scale=600.0),

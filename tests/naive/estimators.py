@@ -9,10 +9,13 @@ from naive.families import FAMILIES
 
 
 def objective(family, X, y, ridge, theta, weights=1.0):
-    """F = sum of w (b(x'theta) - y x'theta), plus ridge ||theta||^2 / 2; gradient and Hessian."""
+    """F = sum of w (b(x'theta) - y x'theta), plus ridge ||theta||^2 / 2; gradient and Hessian.
+
+    The ridge is a number, or one for each coefficient.
+    """
     mu, slope, cumulant = FAMILIES[family]
     z = X @ theta
-    F = (weights * (cumulant(z) - y * z)).sum() + ridge / 2 * theta @ theta
+    F = (weights * (cumulant(z) - y * z)).sum() + theta @ (ridge * theta) / 2
     gradient = X.T @ (weights * (mu(z) - y)) + ridge * theta
     hessian = (X * (weights * slope(z))[:, None]).T @ X + ridge * np.eye(len(theta))
     return F, gradient, hessian

@@ -13,6 +13,7 @@ import numpy as np
 
 from belated.ledger.events import Decided, Event, Kind, Reward
 from belated.ledger.spec import Spec
+from belated.ledger.vectors import vector_of
 
 
 @dataclass
@@ -88,7 +89,7 @@ def _decided(bandit: Bandit, event: Event) -> None:
         return
     body = msgspec.msgpack.decode(event.body, type=Decided)
     closes = event.due if event.closes is None else event.closes
-    bandit.stories[event.id] = Story(np.frombuffer(body.x), event.time, event.due, closes)
+    bandit.stories[event.id] = Story(vector_of(body.x), event.time, event.due, closes)
 
 
 def _about(bandit: Bandit, story: Story, event: Event) -> None:

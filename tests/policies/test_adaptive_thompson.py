@@ -5,10 +5,12 @@ import pytest
 
 from belated import Bandit, Bernoulli, Features, Gaussian
 from belated.core.sparse import SparseRows, dense
+from belated.learner import rows as learner_rows
+from belated.learner.action_intervals import score_deviations
 from belated.learner.learner import Learner
 from belated.model.protocols import score_law
-from belated.numerics.sparse import sparse
-from belated.policies import AdaptiveThompson
+from belated.numerics.entries import sparse
+from belated.policies import AdaptiveThompson, adaptive_thompson
 
 GROUPS = {"ad": 4, "place": 3, "intercept": 1}
 
@@ -110,6 +112,31 @@ def test_wide_rows_are_never_dense():
     assert dense(bandit._learner.options(np.eye(3, 2001)), 2001).shape == (3, 2001)
 
 
+def test_thousands_of_actions_of_few_features_need_no_square_of_their_number(monkeypatch):
+    shapes, fill = [], adaptive_thompson.fill_posterior_scores
+
+    def noting(state, actions, scale, mean, root):
+        shapes.append(root.shape)
+        return fill(state, actions, scale, mean, root)
+
+    monkeypatch.setattr(adaptive_thompson, "fill_posterior_scores", noting)
+    bandit, rows = Bandit(3, family=Bernoulli(), seed=0), np.eye(500, 3)
+    bandit.decide(rows)
+    score_deviations(bandit._learner, rows)
+    assert shapes == [(500, 3), (500, 3)]
+
+
+def test_more_actions_than_memory_can_hold_are_refused(monkeypatch):
+    monkeypatch.setattr(learner_rows, "WIDEST", 8)
+    bandit = Bandit(8, family=Bernoulli(), seed=0)
+    said = "actions has 9 rows: expected at most 8 of 8 features; choose from fewer"
+    with pytest.raises(ValueError, match=said):
+        bandit.decide(np.eye(9, 8))
+    assert bandit.n_decided == 0
+    assert bandit.decide(np.eye(8)).id == 1
+    assert Bandit(4, family=Bernoulli(), seed=0).decide(np.eye(16, 4)).id == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -130,3 +157,12 @@ def test_bad_settings_are_named(arguments, words):
 def test_the_noise_is_learnt_by_nobody_else():
     with pytest.raises(ValueError, match="sd = None: expected a number"):
         Bandit(2, family=Gaussian(sd=None), policy="linucb")
+
+
+def test_an_action_without_features_of_its_own_is_played_half_the_time():
+    """Its score is not drawn: the row of the covariance is zero, and so is the pivot."""
+    learner = Learner(3, Bernoulli(), AdaptiveThompson(), 2.0)
+    plain, fancy = [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]
+    for rows in ([plain, fancy], [fancy, plain]):
+        choice = learner.choose(np.array(rows), np.random.default_rng(0))
+        assert choice.probabilities == pytest.approx([0.5, 0.5], abs=1e-3)

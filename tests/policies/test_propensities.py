@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from numba import config
 
 from belated import Bandit, Bernoulli, Features, Gaussian, registry
 from belated.core.sparse import count_rows
@@ -13,7 +12,6 @@ from belated.model.plain_policy import is_own
 from belated.model.protocols import refusal
 from belated.policies import EVILL, InverseGap, Thompson
 
-REPLAYS = 1_000 if config.DISABLE_JIT else 20_000
 STATED = 0.015  # largest error of probabilities that are counted at fixed points; see the docstring
 
 
@@ -51,16 +49,12 @@ def frequencies(bandit, actions, replays):
     return counts / replays
 
 
-@pytest.mark.parametrize("rounds", [0, 40])
-@pytest.mark.parametrize("name", list(randomised()))
-def test_probabilities_are_frequencies(name, rounds, monkeypatch):
+def check_frequencies(name, rounds, replays):
+    """Raises where a policy plays an action more or less often than it says."""
     kind = registry.load(registry.POLICIES, name)
     family = Bernoulli()
     if refusal(registry.example_policy(kind, family), family):
         family = Gaussian()
-    if config.DISABLE_JIT:
-        monkeypatch.setattr(weighing, "REPEATS", 500)
-    replays = 200 if name == "polya-gamma" and config.DISABLE_JIT else REPLAYS
     bandit, actions = learnt(registry.example_policy(kind, family), family, rounds=rounds)
     shares = frequencies(bandit, actions, replays)
     decision = bandit.decide(actions, probabilities=True)
@@ -73,12 +67,41 @@ def test_probabilities_are_frequencies(name, rounds, monkeypatch):
     assert (abs(shares - said) <= 5.0 * np.sqrt(said * (1 - said) / replays) + stated).all()
 
 
+@pytest.mark.parametrize("rounds", [0, 40])
+@pytest.mark.parametrize("name", list(randomised()))
+def test_probabilities_are_frequencies(name, rounds, monkeypatch):
+    monkeypatch.setattr(weighing, "REPEATS", 500)  # few, in plain Python
+    check_frequencies(name, rounds, 200 if name == "polya-gamma" else 1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("rounds", [0, 40])
+@pytest.mark.parametrize("name", list(randomised()))
+def test_probabilities_are_frequencies_of_many_replays(name, rounds):
+    check_frequencies(name, rounds, 20_000)
+
+
+def test_a_probability_that_is_counted_has_a_standard_error_below_a_hundredth():
+    assert math.sqrt(0.25 / weighing.REPEATS) < 0.01
+
+
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_a_million_replays():
     bandit, actions = learnt(Thompson(), Bernoulli(), K=20, d=20, rounds=200)
     said = bandit._learner.choose(actions, np.random.default_rng(0), weighed=True).probabilities
     assert said == pytest.approx(frequencies(bandit, actions, 1_000_000), abs=0.0127)
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_a_million_replays_of_inverse_gap_weighting():
+    """Its probabilities are exact: only chance separates them from the frequencies."""
+    bandit, actions = learnt(InverseGap(), Bernoulli(), K=20, d=20, rounds=200)
+    said = bandit._learner.choose(actions, np.random.default_rng(0), weighed=True).probabilities
+    shares, error = frequencies(bandit, actions, 1_000_000), np.sqrt(said * (1 - said) / 1_000_000)
+    assert (abs(shares - said) <= 5.0 * error).all()
 
 
 @pytest.mark.slow
@@ -104,7 +127,7 @@ def test_a_decision_without_a_request_has_its_propensity_alone():
     assert decision.probabilities is None
 
 
-def test_what_costs_2500_decisions_is_done_on_request(monkeypatch):
+def test_what_costs_thousands_of_decisions_is_done_on_request(monkeypatch):
     monkeypatch.setattr(weighing, "REPEATS", 40)
     bandit, actions = learnt(EVILL(), Bernoulli())
     assert math.isnan(bandit.decide(actions).propensity)

@@ -25,6 +25,8 @@ from belated.service.dashboard.view import bandit_view
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 NAMES = ["banner", "newsletter", "discount 10 %", HOSTILE, *(f"teaser {k}" for k in range(16))]
+NOTE = "Bars are 95 % posterior intervals of the mean reward: of each action by itself and now, "
+NOTE += "from the model's posterior; nothing is proved of them."
 NOW_US = int(time.time() * 1e6)
 
 
@@ -72,7 +74,7 @@ def best(n=12):
     ]
     rows[-1] = RankedAction(NAMES[n - 1], n - 1, 0.1, None, None, None, None)
     sentence = "banner leads, but its interval overlaps with those of all 11 others."
-    return BestView(sentence, "confidence", 0.95, rows, "In the context: device = phone.")
+    return BestView(sentence, "posterior", 0.95, rows, NOTE)
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +296,7 @@ def test_which_is_best(browser, address, stub):
         settled(page)
         assert page.inner_text("#best h2") == "Which is best, and how sure?"
         assert page.inner_text("#verdict") == data["verdict"]
-        assert page.inner_text("#best .note") == data["note"]
+        assert page.inner_text("#best .note") == data["note"] == NOTE
         rows = table(page, "best")
         assert rows[0] == ["banner", "0.31", "0.25", "0.38", "9,000", "8,000"]
         assert rows[-1] == ["teaser 7", "0.1", "no bound", "no bound", "", ""]

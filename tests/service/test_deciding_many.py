@@ -28,6 +28,12 @@ def client():
     return new_client()
 
 
+@pytest.fixture(params=[None, "delayed-ofu-glm"])
+def any_client(request):
+    """A bandit of the default, which draws, or of a policy that does not."""
+    return new_client(policy=request.param)
+
+
 def batch(client, *requests, status=200):
     answer = client("POST", BATCH, {"decisions": list(requests)}, status)
     return answer["decisions"] if status == 200 else answer
@@ -68,21 +74,30 @@ def test_a_batch_is_its_decisions_in_one_transaction(client):
     assert client.reward(*((id, 1.0) for id in ids(made))) == ["accepted"] * 4
 
 
-def test_a_transaction_holds_what_a_request_may_ask_for(client):
+def test_a_transaction_holds_what_a_request_may_ask_for(any_client):
     assert wire.MOST_DECISIONS <= MOST_DRAFTS  # more drafts would be cut
-    assert len(batch(client, *[{}] * wire.MOST_DECISIONS)) == wire.MOST_DECISIONS
-    assert len({event.tx for event in decided(client)}) == 1
+    made = batch(any_client, *[{}] * wire.MOST_DECISIONS)
+    assert len(set(ids(made))) == wire.MOST_DECISIONS
+    assert all(0.0 < one["propensity"] <= 1.0 for one in made)
+    assert len({event.tx for event in decided(any_client)}) == 1
 
 
-def test_a_batch_may_be_sent_again():
+def test_the_default_draws_each_decision_of_a_batch():
+    made = batch(new_client(policy=None), *[{}] * wire.MOST_DECISIONS)
+    assert {one["action"] for one in made} == set(ACTIONS)
+    assert all(one["propensity"] < 1.0 for one in made)
+
+
+@pytest.mark.parametrize("policy", [None, "delayed-ofu-glm"])
+def test_a_batch_may_be_sent_again(policy):
     ledger = BrokenLedger()
-    client = new_client(ledger)
+    client = new_client(ledger, policy=policy)
     requests = [{"request_id": f"mail-{k}"} for k in range(3)]
     first = batch(client, *requests)
-    restarted = Client(ledger)
+    restarted = Client(ledger, seed=2)
     again = batch(restarted, *requests, {"request_id": "mail-3"}, {"request_id": "mail-0"})
-    assert ids(again)[:3] == ids(first)
-    assert ids(again)[4] == ids(first)[0]
+    assert again[:3] == [one | {"retried": True} for one in first]
+    assert again[4] == again[0]
     assert [one["retried"] for one in again] == [True, True, True, False, True]
     assert len(decided(client)) == 4
     assert restarted.service.tally.decisions["shop"] == 1
@@ -212,7 +227,20 @@ def test_propensities_are_those_given_the_choices_before():
             left -= 1
 
 
-def test_a_ranking_may_be_sent_again(client):
+def test_a_ranking_of_the_default_has_no_repetition():
+    client = new_client(policy=None)
+    for _ in range(10):
+        ranked = top(client, 3, probabilities=True)
+        assert {one["action"] for one in ranked} == set(ACTIONS)
+        assert ranked[2]["propensity"] == 1.0  # the only one left
+        for one in ranked:
+            assert one["propensity"] == one["probabilities"][one["index"]] > 0.0
+            assert sum(one["probabilities"]) == pytest.approx(1.0)
+    assert len({event.tx for event in decided(client)}) == 10
+
+
+def test_a_ranking_may_be_sent_again(any_client):
+    client = any_client
     first = top(client, 2, request_id="page", probabilities=True)
     again = top(client, 2, request_id="page", probabilities=True)
     assert again == [one | {"retried": True} for one in first]

@@ -8,19 +8,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from belated.client import AsyncClient, Client
 from belated.core.events import Status
 from belated.ledger.events import Draft, KeyChange, Kind, Outcome
+from belated.ledger.pending import Block, OpenDecisions
 from belated.ledger.protocol import StoreBusyError
 from belated.ledger.replica import Replica
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
-from belated.monitoring.moments import Moments
 from belated.service import service as running
 from belated.service import serving, writer
 from belated.service.writer import Writer
@@ -30,7 +27,6 @@ from support.event_loop import (
     SETTINGS,
     Bandits,
     decide,
-    decision,
     in_process,
     make_shop,
     reward,
@@ -185,21 +181,17 @@ def test_windows_are_closed_a_few_at_a_time(monkeypatch):
 
 
 # -- metrics
-class Opaque(dict):
-    """A dict that nobody may look through."""
+def test_metrics_and_dashboard_do_not_look_through_what_is_pending(monkeypatch):
+    """They ask each block of 4,096 rows what it has counted, and no decision."""
 
-    def __iter__(self):
+    def fail(*what):
         raise AssertionError("looked through")
 
-    keys = values = items = __iter__
-
-
-def test_metrics_and_dashboard_do_not_look_through_what_is_pending():
     async def scrape(http, service):
         for _ in range(3):
             await http.post("/v1/bandits/shop/decisions", json={})
-        fold = service.fold("shop")
-        fold.pending = Opaque(fold.pending)
+        monkeypatch.setattr(OpenDecisions, "items", fail)
+        monkeypatch.setattr(Block, "arrays", fail)
         page = (await http.get("/metrics")).text
         assert (await http.get("/v1/dashboard")).json()["bandit"]["missing"] == 3
         return page.splitlines()
@@ -292,44 +284,3 @@ def test_the_client_turns_the_pages():
                 return await other.bandits(), await other.actions("shop")
 
         assert asyncio.run(of_async_client()) == (client.bandits(), actions)
-
-
-# -- counting
-@given(
-    st.lists(st.tuples(st.integers(0, 10**12), st.booleans()), max_size=60), st.integers(0, 10**6)
-)
-def test_moments_are_counted_as_by_looking_through_all(moments, second):
-    counted, there = Moments(), []
-    for moment, leaves in moments:
-        counted.add([moment, moment])
-        there += [moment, moment]
-        if leaves:
-            counted.remove([moment])
-            there.remove(moment)
-    assert counted.since(second) == sum(moment // 10**6 >= second for moment in there)
-    counted.remove(there)
-    assert not any(counted._counts)
-
-
-def test_pending_decisions_survive_a_snapshot_in_parts(tmp_path, monkeypatch):
-    """Those of a snapshot of version 0.1, which has one part, too."""
-    monkeypatch.setattr("belated.ledger.fold.PART", 2)
-
-    async def resume(http, service):
-        for _ in range(5):
-            await decision(http)
-        fold = service.fold("shop")
-        arrays, now = fold.arrays(), service.replica.clock()
-        assert len(arrays["pending_parts"]) == 3
-        old = arrays | {"pending": np.frombuffer(msgspec.msgpack.encode(fold.pending), np.uint8)}
-        del old["pending_parts"]
-        header = msgspec.json.decode(msgspec.json.encode(fold.header()))
-        for saved in (arrays, old):
-            again = service.replica.empty_fold("shop", fold.spec)
-            again.restore(header, dict(saved), fold.learner.history.x.copy())
-            assert again.digest() == fold.digest()
-            assert again.pending_by_age(now) == fold.pending_by_age(now)
-            again.let_go()
-            assert not again.pending
-
-    in_process(resume)

@@ -117,11 +117,35 @@ def test_a_config_file_has_them(tmp_path):
         ({"missing": ["ad"]}, "expected one of the numeric columns"),
         ({"other": ["price"]}, "expected one of the categorical and tags columns"),
         ({"tags": {"ad": ["x"]}}, "listed twice"),
+        (  # interactions multiply
+            {"hashed": {"user": 4096}, "interactions": [["user", "ad"]]},
+            "at most 4096 features; hash a column into fewer",
+        ),
     ],
 )
 def test_settings_that_do_not_fit(change, said):
     body = {"family": "bernoulli", "features": {**REAL, **change}}
     client = Client()
+    assert said in client("PUT", "/v1/bandits/new", body, 422)["detail"]
+    assert client("GET", "/v1/bandits")["bandits"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"dim": 4097}, "dim = 4097: expected at most 4096 features; hash a column into fewer"),
+        ({"dim": 0}, ">= 1"),
+        ({"dim": 3, "groups": {"ad": 2}}, "groups = {'ad': 2}: expected sizes that sum to 3"),
+        ({"dim": 3, "groups": {"ad": 1, "intercept": 2}}, "groups['intercept'] = 2: expected 1"),
+        ({"dim": 3, "groups": {"ad": 3, "none": 0}}, "groups['none'] = 0"),
+        ({"features": REAL, "groups": {"ad": 3}}, "expected nothing: the features know"),
+        ({"dim": 3, "policy": "adaptive-thompson:prior_sd=0"}, "prior_sd = 0"),
+        ({"dim": 3, "policy": "adaptive-thompson:prior_sd=-1"}, "prior_sd = -1"),
+    ],
+)
+def test_sizes_and_priors_that_do_not_fit(settings, said):
+    client = Client()
+    body = {"family": "bernoulli", **settings}
     assert said in client("PUT", "/v1/bandits/new", body, 422)["detail"]
     assert client("GET", "/v1/bandits")["bandits"] == []
 

@@ -7,9 +7,11 @@ import pytest
 
 from belated.client import Client
 from belated.core.events import Status
+from belated.ledger.ids import to_text
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.personalizer import RankableAction, RankRequest, columns, decision_request
 from support.running_service import served
+from support.service_client import Client as ServiceClient
 
 RANK = "/personalizer/v1.0/rank"
 SETTINGS = {
@@ -136,7 +138,7 @@ def test_several_rewards_of_an_event(combine, learnt):
             for value in (0.25, 0.25, 0.25):
                 answer = http.post("/personalizer/v1.0/events/e/reward", json={"value": value})
                 assert answer.status_code == 204
-        (pending,) = service.replica.folds["pages"].pending.values()
+        ((_, pending),) = service.replica.folds["pages"].pending.items()
         assert pending.held == learnt
 
 
@@ -146,7 +148,7 @@ def test_a_deferred_event_counts_once_it_is_activated(running, http):
     rewarded = {"json": {"value": 1.0}}
     first = rank(http, "later", deferActivation=True)
     assert first.status_code == 201
-    assert decision_of(service, "later").id not in fold.pending
+    assert fold.pending.get(decision_of(service, "later").id) is None
     too_soon = http.post("/personalizer/v1.0/events/later/reward", **rewarded)
     assert (too_soon.status_code, too_soon.json()["type"]) == (
         409,
@@ -158,12 +160,13 @@ def test_a_deferred_event_counts_once_it_is_activated(running, http):
     assert len(fold.pending) == pending + 1, "activated once"
     active = decision_of(service, "belated:activated:later")
     deferred = decision_of(service, "later")
-    assert fold.pending[active.id].action == first.json()["rewardActionId"]
+    played = [*fold.statistics.actions.by_name][fold.played[fold.pending.get(active.id).row]]
+    assert played == first.json()["rewardActionId"]
     assert active.due - active.time == 600_000_000, "the window opens when it is shown"
     assert active.time > deferred.time
     assert rank(http, "later", deferActivation=True).json() == first.json()
     assert http.post("/personalizer/v1.0/events/later/reward", **rewarded).status_code == 204
-    assert fold.pending[active.id].held == 1.0
+    assert fold.pending.get(active.id).held == 1.0
     # one that was not deferred is active already
     rank(http, "now")
     pending = len(fold.pending)
@@ -359,6 +362,27 @@ def test_columns():
     request = decision_request(RankRequest([RankableAction("n", None)], None, None, "e"))
     assert (request.context, request.request_id) == (None, "e")
     assert request.actions[0].features == {"id": "n"}
+
+
+def test_a_list_is_kept_where_a_column_of_tags_is_for_it():
+    client = ServiceClient(personalizer="shop")
+    features = {"categorical": {"id": ["n", "m"]}, "tags": {"user.likes": ["sea", "snow", "sun"]}}
+    client.bandit(dim=None, policy=None, features=features)
+    context = [{"user": {"likes": ["sea", "sun"]}}]
+    body = {"contextFeatures": context, "actions": [{"id": "n"}], "eventId": "e"}
+    client("POST", RANK, body, 201)
+    event, _ = client.service.ledger.requested("shop", "e")
+    direct = client.decide(
+        context={"user.likes": ["sea", "sun"]}, actions=[{"id": "n", "features": {"id": "n"}}]
+    )
+    ranked, asked = (
+        client("GET", f"/v1/decisions/{id}")["features"]
+        for id in (to_text(event.id), direct["decision_id"])
+    )
+    assert ranked == asked
+    names = client.service.replica.folds["shop"].actions.features.names
+    there = {name for name, value in zip(names, ranked, strict=True) if value}
+    assert there == {"id=n", "user.likes=sea", "user.likes=sun", "intercept"}
 
 
 def test_replies_to_both_apis_are_about_the_same_decision(running, http):

@@ -71,7 +71,7 @@ def test_in_memory(text, family):
     assert all(0.0 < p <= 1.0 for p in propensities_of(bandit, probabilities=True))
     if weighs_cheaply(bandit.policy):
         assert all(0.0 < p <= 1.0 for p in propensities_of(bandit))
-    else:  # 2,500 decisions to count it: on request only, as ``Decision.propensity`` says
+    else:  # 2,600 decisions to count it: on request only, as ``Decision.propensity`` says
         assert all(map(math.isnan, propensities_of(bandit)))
 
 

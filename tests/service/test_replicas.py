@@ -3,6 +3,7 @@
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import count
 
 import msgspec
@@ -242,9 +243,15 @@ def test_transactions_of_somebody_else_hold_no_replica_back(postgres):
             assert server.call("GET", "/readyz").body["status"] == "ok"
             assert metric(server, "belated_model_staleness_rounds") == 0
             assert metric(server, "belated_model_staleness_seconds") < 5
-        key = one.call("POST", "/v1/keys", {"name": "me", "scopes": ["admin"]})
+        scopes = ["admin", "read"]
+        key = one.call("POST", "/v1/keys", {"name": "me", "scopes": scopes})
         assert key.status == 201
         assert two.call("GET", "/v1/bandits").status == 401
+        here, there = (Caller(server.port, key.body["key"]) for server in (one, two))
+        with closing(here), closing(there):
+            assert there("GET", "/v1/bandits").status == 200
+            assert here("DELETE", f"/v1/keys/{key.body['id']}").status == 204
+            assert there("GET", "/v1/bandits").status == 401
 
 
 def test_without_the_store_keys_are_not_trusted(postgres):

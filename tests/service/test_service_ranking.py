@@ -64,12 +64,17 @@ def test_the_best_comes_first(client):
 
 def test_certainty_comes_with_rewards():
     client = Client()
-    client.bandit(policy="thompson:prior_sd=3")
+    client.bandit(policy=None)  # the default
     client("PATCH", "/v1/bandits/shop/actions", {"put": {"a": [1.0, 0.0], "b": [0.0, 1.0]}})
     learn(client, "a", [1.0] * 40)
     learn(client, "b", [0.0] * 40)
     answer = ranking(client)
     assert answer["kind"] == "posterior"
+    shown = client("GET", "/v1/dashboard")["bandit"]["best"]
+    assert shown["note"] == (
+        "Bars are 95 % posterior intervals of the mean reward: of each action by itself and now, "
+        "from the model's posterior; nothing is proved of them."
+    )
     assert answer["verdict"] == "a is best: its interval lies above that of b."
 
 
@@ -168,7 +173,7 @@ def test_rewards_of_a_conversion_loop_are_held_and_no_longer_waited_for():
     client.now += 5 * SECOND
     view = client("GET", "/v1/dashboard")["bandit"]
     assert view["missing"] == sum(bar["count"] for bar in view["pending"]) == 2
-    waiting = client.service.fold("shop").pending_by_age(client.now)
+    waiting = client.service.fold("shop").pending.by_age(client.now)
     assert sum(waiting.counts) == 2, "the third has its reward, held until the window closes"
     assert client("GET", "/v1/bandits/shop")["n_pending"] == 2, "it means the same there"
 

@@ -8,8 +8,8 @@ import threading
 from belated.ledger.proposing import NOTHING_SAID
 from belated.ledger.replica import Replica
 from belated.ledger.stores.memory import MemoryLedger
+from belated.service import routes, writer
 from belated.service import service as service_module
-from belated.service import writer
 from belated.service.http import decoding
 from belated.service.http.limits import MAX_BODY, Limits
 from belated.service.routes import new_api
@@ -176,17 +176,23 @@ def test_health_is_answered_during_the_first_commit_on_a_disk_that_has_become_sl
 
 
 def test_health_is_answered_while_thousands_of_actions_are_looked_at(monkeypatch):
+    """They may come with a request, or be the registered ones of a request with an empty body."""
     rows = [{"id": f"{k:09}", "features": [0.1, 0.2]} for k in range(1000)]
     put = {row["id"]: row["features"] for row in rows}
+    registered = {str(k): [float(j == k) for j in range(100)] for k in range(100)}
 
     async def ask(http, service):
-        url = "/v1/bandits/shop"
-        for name, send in (
-            ("propose", lambda: http.post(f"{url}/decisions", json={"actions": rows})),
-            ("actions_draft", lambda: http.patch(f"{url}/actions", json={"put": put})),
+        url, wide, replica = "/v1/bandits/shop", "/v1/bandits/wide", service.replica
+        await http.put(wide, json=SETTINGS | {"dim": 100})
+        await http.patch(f"{wide}/actions", json={"put": registered})
+        for where, name, send in (
+            (replica, "propose", lambda: http.post(f"{url}/decisions", json={"actions": rows})),
+            (replica, "actions_draft", lambda: http.patch(f"{url}/actions", json={"put": put})),
+            (replica, "propose", lambda: http.post(f"{wide}/decisions", json={})),
+            (routes, "rank", lambda: http.post(f"{wide}/ranking", json={})),
         ):
-            blocked = Blocked(getattr(service.replica, name))
-            monkeypatch.setattr(service.replica, name, blocked)
+            blocked = Blocked(getattr(where, name))
+            monkeypatch.setattr(where, name, blocked)
             large = asyncio.create_task(send())
             await check_only_health_is_answered(http, blocked)
             assert (await large).status_code == 200

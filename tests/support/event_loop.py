@@ -12,7 +12,7 @@ from belated.ledger.stores.memory import MemoryLedger
 from belated.service.app import new_app
 from belated.service.service import Service
 
-SETTINGS = {"family": "bernoulli", "policy": "delayed-ofu-glm", "dim": 2}
+SETTINGS = {"family": "bernoulli", "dim": 2}  # and the default policy
 ACTIONS = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
 
 

@@ -22,7 +22,6 @@ dear = {price = 9.5}
 
 [bandits.plain]
 family = "gaussian:sd=0.5"
-policy = "delayed-ofu-glm"
 dim = 2
 actions = {left = [1, 0], right = [0, 1]}
 """

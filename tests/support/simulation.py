@@ -25,6 +25,7 @@ from belated.ledger.ids import Ids
 from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
+from belated.policies.adaptive_thompson import AdaptiveThompson
 from belated.policies.greedy import Greedy
 from belated.policies.thompson import Thompson
 from support.simulated_machines import BEGINNING, SECOND, Machines
@@ -34,18 +35,22 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 DIM = 2
 ACTIONS = {"a": [0.9, 0.1], "b": [0.1, 0.9], "c": [0.6, 0.6]}
+FIXED = AdaptiveThompson(strength=1e12)  # so large that the prior is not learnt
 SPECS = [
-    Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), loop="conversion", window=6 * 3600.0),
+    Spec.of(DIM, Bernoulli(), AdaptiveThompson(), loop="conversion", window=6 * 3600.0),
     Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=48 * 3600.0, exploration=0.2),
-    Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), window=12 * 3600.0, late="revise"),
+    Spec.of(DIM, Bernoulli(), FIXED, window=12 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=36 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), DelayedOFUGLM()),
     Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), half_life=20.0, window=24 * 3600.0),
     Spec.of(DIM, Gaussian(sd=0.5), Thompson(), half_life=3600.0 * 24, half_life_unit="seconds"),
+    Spec.of(DIM, Bernoulli(), FIXED, loop="conversion", window=8 * 3600.0, grace=6 * 3600.0),
     Spec.of(
-        DIM, Bernoulli(), DelayedOFUGLM(), loop="conversion", window=8 * 3600.0, grace=6 * 3600.0
+        *(DIM, Gaussian(sd=0.5), AdaptiveThompson()),
+        window=12 * 3600.0,
+        grace=3600.0,
+        late="revise",
     ),
-    Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=12 * 3600.0, grace=3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=20 * 3600.0, grace=3600.0, combine="sum"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=6 * 3600.0, combine="last"),
 ]

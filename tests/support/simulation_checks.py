@@ -1,5 +1,6 @@
 """What must hold at the end of every simulated day."""
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import naive.estimators
 import naive.families
 from belated.core.events import Status
+from belated.estimators.laplace import Laplace
+from belated.estimators.laplace.fit import DISPERSION
 from belated.ledger import snapshots
 from belated.ledger.events import START, Event, Kind, Reward
 from belated.ledger.replica import Replica
@@ -89,9 +92,22 @@ def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     x, y, weights = bandit.learnt()
     learner = fold.learner
     family, policy = bandit.spec.family["type"], learner.policy
-    if family == "gaussian":
+    if isinstance(learner.estimator, Laplace):
+        ridge = learner.state.fit.scalars[DISPERSION] * prior_precision(learner)
+        expected = naive.estimators.mle(family, x, y, ridge, weights=weights)
+    elif family == "gaussian":
         expected = naive.estimators.mle("gaussian", x, y, policy.lam, weights=weights)
     else:  # the ridge is lam times the least slope of the mean, which is at the end
         kappa = naive.families.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
         expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1, weights)
     assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)
+
+
+def prior_precision(learner: Any) -> Any:
+    """Returns the precision of the prior as it was learnt last, or as it was set."""
+    fit, policy = learner.state.fit, learner.policy
+    precision = fit.precision[fit.group]
+    if policy.strength > 1e9:  # nothing can be learnt
+        sd = policy.prior_sd * math.sqrt(learner.family.a_phi)
+        assert np.allclose(precision, sd**-2, rtol=1e-6, atol=0.0)
+    return precision

@@ -1,9 +1,10 @@
 """Bandit: decide now, learn when the reward returns."""
 
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from functools import partial
 from os import PathLike
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -16,13 +17,15 @@ from belated.bandit.file import read_parts, write_parts
 from belated.bandit.in_memory import InMemory
 from belated.bandit.inputs import (
     AS_IN_LOG,
-    DURABLE,
+    LOGGED,
     USUAL,
     AsInLog,
+    Clock,
     Returned,
     action_rows,
     checked_model,
     counts_of,
+    now_by,
     random_stream,
     returned,
 )
@@ -31,7 +34,7 @@ from belated.core.events import Certificate, Decision
 from belated.core.extremes import recorded
 from belated.core.ranking import IntervalKind, Ranking
 from belated.core.types import Matrix, Vector
-from belated.features import FeatureMap, Features, Unmatched, fitting
+from belated.features import FeatureMap, Features, Unmatched, bound_on_rows, fitting
 from belated.learner import action_intervals, files
 from belated.learner.assumptions import AssumptionWarning, Broken
 from belated.learner.forgetting import half_life_of
@@ -62,7 +65,8 @@ class Bandit:
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
         Bound on the Euclidean norm of every action; a longer one is refused. The default policy
-        needs no bound and has none.
+        needs no bound and has none; other policies without a guarantee have none with
+        ``features``.
     features
         Turns raw actions and contexts into vectors; see ``belated.features.Features``. The bandit
         keeps a copy: fitting it again elsewhere would change what the numbers mean. Rows have norm
@@ -78,42 +82,50 @@ class Bandit:
     name
         Name of the bandit in the ledger.
     window
-        With a ledger: seconds for which a reward is waited for; None: for ever. If it is not given,
-        the log's value stays; a new bandit waits for ever.
+        Seconds for which a reward is waited for; None: for ever. If it is not given, the log's
+        value stays; a new bandit waits for ever.
     grace
-        With a ledger: seconds after the window in which a reward that happened within it may still
-        be handed in; see ``at`` of ``learn``. If it is not given, the log's value stays; a new
-        bandit has 0.
+        Seconds after the window in which a reward that happened within it may still be handed in;
+        see ``at`` of ``learn``. If it is not given, the log's value stays; a new bandit has 0.
     default_reward
-        With a ledger: the reward of a decision that got none within its window; ``open`` says what
-        it counts for until then. As long as nothing is learnt, actions are drawn uniformly, and
-        ``waiting`` says how long that takes. If it is not given, the log's value stays; a new
+        The reward of a decision that got none within its window; ``open`` says what it counts for
+        until then. As long as nothing is learnt, actions are drawn uniformly, and ``waiting`` says
+        how long that takes. If it is not given, the log's value stays; a new
         bandit has None.
     late
-        With a ledger: whether a reward after the window is only kept in the log ("keep") or learnt
-        ("revise"). If it is not given, the log's value stays; a new bandit has "keep".
+        Whether a reward after the window is only kept in the log ("keep") or learnt ("revise"). If
+        it is not given, the log's value stays; a new bandit has "keep".
     half_life, half_life_unit
         The age of a decision at which its reward counts for half, in "decisions" of this bandit
         (the default) or in "seconds"; None: nothing is forgotten. docs/how-to/forgetting.md says
         what is counted how. If they are not given, the log's values stay; in a ledger they may be
         changed at any time.
     open
-        With a ledger and a ``default_reward``: whether every decision, with or without a reward,
-        is held while its window is open ("hold"), so that early rewards do not count twice; or a
-        reward is learnt when it comes, and a silent decision counts the more like a failure the
-        more conversions should have come at its age ("silence"). That is for the default policy,
-        Bernoulli or Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
-        (docs/how-to/conversions.md). If it is not given, the log's value stays; a new bandit has
-        "silence" where it can, unless ``combine`` is "last", "sum" or "max".
+        With a ``default_reward``: whether every decision, with or without a reward, is held while
+        its window is open ("hold"), so that early rewards do not count twice; or a reward is learnt
+        when it comes, and a silent decision counts the more like a failure the more conversions
+        should have come at its age ("silence"). That is for the default policy, Bernoulli or
+        Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
+        (docs/how-to/conversions.md). ``OTFLinUCB`` and ``OTFLinTS`` need "silence": they learn a
+        conversion when it comes, and nothing when a window closes. If it is not given, the log's
+        value stays; a new bandit has "silence" where it can, unless ``combine`` is "last", "sum" or
+        "max".
     combine
-        With a ledger: how several rewards of a decision, each with an ``event_id``, become the one
-        that is learnt: "first" or "last" by the time they happened, "sum" or "max", of those that
-        are on time. None: a decision has one reward. If it is not given, the log's value stays; a
-        new bandit has None.
+        How several rewards of a decision, each with an ``event_id``, become the one that is learnt:
+        "first" or "last" by the time they happened, "sum" or "max", of those that are on time.
+        None: a decision has one reward. If it is not given, the log's value stays; a new bandit has
+        None.
+    clock
+        Tells the time in seconds since 1970. A simulation passes a function of its own, and days
+        pass in an instant: windows, half-lives in seconds and the ``at`` of rewards go by it.
 
     Notes
     -----
     A bandit may be shared between threads: calls wait for each other.
+
+    A bandit without a ledger that has a ``window`` or ``combine`` keeps a log in memory: its ids
+    are texts, as with a ledger, and its memory grows by less than two kilobytes for a decision with
+    its reward, besides contexts. It cannot be copied or saved.
 
     With a ledger, ``decide``, ``learn`` and everything that shows the state (``theta``,
     ``n_observed``, ``interval`` ...) first take in what other processes have written, with one
@@ -152,6 +164,7 @@ class Bandit:
         half_life_unit: Literal["decisions", "seconds"] | AsInLog = AS_IN_LOG,
         open: Literal["hold", "silence"] | AsInLog = AS_IN_LOG,
         combine: Literal["first", "last", "sum", "max"] | AsInLog | None = AS_IN_LOG,
+        clock: Clock = time.time,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
         self.family, self.max_norm = model.family, model.max_norm
@@ -173,17 +186,20 @@ class Bandit:
         forgetting = half_life_of(usual["half_life"], usual["half_life_unit"])
         if forgetting is not None:
             settings["half_life"] = forgetting.length
+        if not callable(clock):
+            raise wrong_type("clock", clock, "a function that returns seconds, such as time.time")
+        self.clock, now = clock, partial(now_by, clock)
         self._backend: Backend
-        if ledger is not None:
+        if ledger is not None or any(usual[key] != USUAL[key] for key in LOGGED):
             from belated.bandit.durable import Durable
 
             settings |= {} if policy is None else {"policy": policy}
-            self._backend = Durable(ledger, name, *model, own, rng, settings)
-        elif any(usual[key] != USUAL[key] for key in DURABLE):
-            raise TypeError(f"{', '.join(DURABLE)}: expected with ledger= only")
+            self._backend = Durable(ledger, name, *model, own, rng, settings, now)
         else:
-            learner = Learner(*model, half_life=forgetting)
-            self._backend = InMemory(learner, fitting(own, model.policy), rng)
+            own = fitting(own, model.policy)
+            norm = bound_on_rows(own, model.policy, model.max_norm)
+            learner = Learner(*model._replace(max_norm=norm), half_life=forgetting)
+            self._backend = InMemory(learner, own, rng, now)
 
     # ------------------------------------------------------------------- deciding and learning
 
@@ -205,7 +221,7 @@ class Bandit:
             self._backend.follow()  # the features may have grown
             rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
             (decision,) = self._backend.decide([Asked(rows, context)], probabilities=probabilities)
-            return decision if probabilities else replace(decision, probabilities=None)
+            return decision if probabilities else several.without_probabilities(decision)
 
     def decide_many(
         self, action_sets: Any, contexts: Any = None, *, probabilities: bool = False
@@ -277,14 +293,15 @@ class Bandit:
         Parameters
         ----------
         id_or_rewards, reward
-            A decision's id and its reward, or an iterable of such pairs. With a ledger, a pair may
+            A decision's id and its reward, or an iterable of such pairs. With a log, a pair may
             have a third and a fourth entry, the ``at`` and the ``event_id`` of its reward.
         at
-            With a ledger: when the reward happened, if that was not now: a ``datetime`` with its
-            zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds since 1970. Windows and
-            delays go by it. A time before the decision, or after now, is refused.
+            With a log (``window=`` or ``ledger=``): when the reward happened, if that was not now:
+            a ``datetime`` with its zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds
+            since 1970. Windows and delays go by it. A time before the decision, or after now, is
+            refused.
         event_id
-            With a ledger: tells the rewards of one decision apart, where ``combine`` makes one of
+            With a log: tells the rewards of one decision apart, where ``combine`` makes one of
             several; the same one again changes nothing.
 
         Returns
@@ -612,9 +629,12 @@ class Bandit:
     # ------------------------------------------------------------------------ state on disk
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything the bandit knows to ``path``, all of it or nothing."""
+        """Write everything the bandit knows to ``path``, all of it or nothing.
+
+        A bandit in memory that waits for windows is refused: a ledger keeps it.
+        """
         with self._lock:
-            write_parts(path, self._backend.present(), self.features, self._backend.rng)
+            write_parts(path, self._backend.to_save(), self.features, self._backend.rng)
 
     @classmethod
     def load(
@@ -625,6 +645,7 @@ class Bandit:
         same_stream: bool = False,
         features: Any = None,
         types: Iterable[type] = (),
+        clock: Clock = time.time,
     ) -> Self:
         """Read a bandit back; it goes on exactly where the saved one stopped.
 
@@ -642,6 +663,8 @@ class Bandit:
             transformer inside ``Transformed``, or a feature map of your own.
         types
             Policy and family types of your own that the saved bandit uses.
+        clock
+            As in ``Bandit``.
         """
         if same_stream and seed is not None:
             raise wrong("seed", seed, "None with same_stream=True")
@@ -653,10 +676,10 @@ class Bandit:
                 family=parts.family,
                 policy=parts.policy,
                 max_norm=parts.max_norm,
-                features=parts.features,
-                groups=parts.groups,
+                groups=getattr(parts.features, "groups", parts.groups),
                 half_life=parts.half_life,
                 half_life_unit=parts.half_life_unit,
+                clock=clock,
             )
             learner = bandit._learner
             history = files.fill(learner.state, parts.arrays)
@@ -666,5 +689,6 @@ class Bandit:
                 raise ValueError("weights without a half-life, or a half-life without weights")
             if same_stream:
                 stream.bit_generator.state = parts.stream
-            bandit._backend = InMemory(learner, bandit.features, stream)
+            features = deepcopy(parts.features)
+            bandit._backend = InMemory(learner, features, stream, partial(now_by, clock))
         return bandit

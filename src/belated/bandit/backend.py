@@ -37,6 +37,9 @@ class Backend(Protocol):
     def present(self) -> Learner:
         """Return the state, after taking in what other processes wrote."""
 
+    def to_save(self) -> Learner:
+        """Return the state as ``present`` does, or raise where a file would not hold all of it."""
+
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""
 

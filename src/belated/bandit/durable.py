@@ -1,7 +1,7 @@
-"""A bandit whose every decision and reward is in a ledger, behind ``Bandit(ledger=...)``."""
+"""A bandit with a log of its decisions and rewards: in a ledger, or in memory for it alone."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
@@ -31,6 +31,10 @@ from belated.model.protocols import Family, Policy
 # Settings that are arguments of Bandit. Reopening leaves the others as a service may have set them.
 _OPTIONAL = USUAL.keys() - {"default_reward"}
 _GIVEN = {"family", "policy", "dim", "max_norm", "features", *_OPTIONAL}
+_ONLY_HERE = (
+    "a bandit in memory that waits for windows cannot be copied or saved, since its open windows "
+    "would be lost: keep it in a ledger, such as ledger='sqlite:///file.db'"
+)
 
 
 class Durable:
@@ -39,7 +43,7 @@ class Durable:
     Parameters
     ----------
     ledger
-        The ledger to write into, or its URL.
+        The ledger to write into, or its URL; None: a log in memory, of this bandit alone.
     name
         Name of the bandit in the ledger; the bandit is made if there is none.
     dim, family, policy, max_norm, groups
@@ -50,11 +54,13 @@ class Durable:
         The stream from which the policy draws.
     settings
         Those of ``policy`` and of the settings in ``USUAL`` that were given.
+    clock
+        Tells the time in microseconds.
     """
 
     def __init__(
         self,
-        ledger: str | Ledger,
+        ledger: str | Ledger | None,
         name: str,
         dim: int,
         family: Family,
@@ -64,19 +70,24 @@ class Durable:
         features: FeatureMap | None,
         rng: np.random.Generator,
         settings: Mapping[str, Any],
+        clock: Callable[[], int],
     ) -> None:
         resolved(dim, family, policy, max_norm)  # raises before a file is made
-        self._own, self._closed = isinstance(ledger, str), False
+        self._private, self._closed = ledger is None, False
+        self._own = ledger is None or isinstance(ledger, str)
+        ledger = "memory://" if ledger is None else ledger
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
         types = [type(family), type(policy)]
-        self._replica = Replica(self._ledger, only=name, types=types, features={name: features})
+        self._replica = Replica(
+            self._ledger, only=name, clock=clock, types=types, features={name: features}
+        )
         self._name, self._replica.rng = name, rng
         try:
             self._replica.catch_up()
             known = self._replica.folds.get(name)
             if known is not None and "policy" not in settings:
                 policy = known.learner.given
-            own = fitting(features, policy)
+            own = fitting(features, policy, None if known is None else known.spec.features)
             spec = Spec.of(
                 dim,
                 family,
@@ -112,12 +123,17 @@ class Durable:
         return self._fold.actions.features
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError("a bandit with a ledger cannot be copied: open the ledger again")
+        raise TypeError(
+            _ONLY_HERE
+            if self._private
+            else "a bandit with a ledger cannot be copied: open the ledger again"
+        )
 
     def grow(self, features: FeatureMap) -> None:
         """Write that the bandit has these features from now on, or raise."""
         self._replica.catch_up()
-        spec, features = self._fold.spec, fitting(features, self.learner.policy)
+        spec = self._fold.spec
+        features = fitting(features, self.learner.policy, spec.features)
         new = msgspec.structs.replace(spec, features=features.to_dict(), dim=features.dim)
         self._replica.configure(self._name, new)
 
@@ -127,13 +143,19 @@ class Durable:
             self._replica.catch_up()
         return self.learner
 
+    def to_save(self) -> Learner:
+        """Return the state; raises where there is no ledger to keep what is still waited for."""
+        if self._private:
+            raise TypeError(_ONLY_HERE)
+        return self.present()
+
     def waiting(self) -> str:
         """See ``Fold.waiting_words``, as far as the log has been taken in."""
         return self._fold.waiting_words(self._replica.clock())
 
     def broken(self) -> list[Broken]:
-        """See ``Fold.broken``, as far as the log has been taken in."""
-        return self._fold.broken()
+        """Return what was found as far as the log has been taken in."""
+        return self._fold.broken
 
     def follow(self) -> None:
         """Take in what others wrote, and close the windows that are over."""

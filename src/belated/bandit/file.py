@@ -62,6 +62,8 @@ def read_parts(path: str | PathLike[str], features: Any, types: Iterable[type]) 
     with files.reading(path):
         if arrays["theta"].shape != (header["dim"],):
             raise ValueError(f"theta of shape {arrays['theta'].shape}")
+        if feature_map is not None and feature_map.dim != header["dim"]:
+            raise ValueError(f"{feature_map.dim} features, not {header['dim']}")
     return Parts(
         header["dim"],
         header["max_norm"],

@@ -1,8 +1,7 @@
 """A bandit that is gone with its process, unless it is saved."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import time_ns
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from belated.core.arguments import any_number, shown, wrong, wrong_type
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
-from belated.features import FeatureMap, Features, fitting
+from belated.features import FeatureMap, Features, bound_on_rows, fitting
 from belated.features.growing import grown, places_in
 from belated.learner.assumptions import Broken
 from belated.learner.forgetting import decide_at
@@ -22,15 +21,23 @@ from belated.learner.weighing import weighs_cheaply
 
 
 class InMemory:
-    """A learner, its features and its random stream; see ``Backend``."""
+    """A learner, its features, its random stream and its clock in microseconds; see ``Backend``."""
 
     def __init__(
-        self, learner: Learner, features: FeatureMap | None, rng: np.random.Generator
+        self,
+        learner: Learner,
+        features: FeatureMap | None,
+        rng: np.random.Generator,
+        clock: Callable[[], int],
     ) -> None:
-        self.learner, self.features, self.rng = learner, features, rng
+        self.learner, self.features, self.rng, self.clock = learner, features, rng, clock
 
     def present(self) -> Learner:
         """Return the learner: nobody else writes."""
+        return self.learner
+
+    def to_save(self) -> Learner:
+        """Return the learner, which is all there is."""
         return self.learner
 
     def follow(self) -> None:
@@ -38,7 +45,7 @@ class InMemory:
 
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed, now = probabilities or weighs_cheaply(self.learner.policy), time_ns() // 1000
+        weighed, now = probabilities or weighs_cheaply(self.learner.policy), self.clock()
         return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
@@ -63,9 +70,10 @@ class InMemory:
         old, known = self.features, self.learner
         if not isinstance(old, Features):
             raise wrong_type("features", old, "Features(...) from the start, for grow")
-        new = grown(old, fitting(features, known.policy))
+        new = grown(old, fitting(features, known.policy, old.to_dict()))
+        norm = bound_on_rows(new, known.policy, known.max_norm)
         learner = Learner(
-            *(new.dim, known.family, known.given, known.max_norm, new.groups),
+            *(new.dim, known.family, known.given, norm, new.groups),
             half_life=known.half_life,
         )
         learner.take_over(known, places_in(old, new))
@@ -90,7 +98,7 @@ def _new_rewards(rewards: list[Returned], learner: Learner) -> dict[int, float]:
     for id, y, at, event_id in rewards:
         for name, given in (("at", at), ("event_id", event_id)):
             if given is not None:  # nothing that is learnt would depend on it
-                raise TypeError(f"{name} = {shown(given)}: expected with ledger= only")
+                raise TypeError(f"{name} = {shown(given)}: expected with window= or ledger= only")
         row, value = _row_and_reward(id, y, learner)
         known = new.get(row, learner.history.y[row])
         if known != known:  # NaN: not returned yet

@@ -1,17 +1,26 @@
 """The input of users to a bandit: its model, actions to choose from, rewards, settings left out."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import array_of_numbers, positive, shown, whole, wrong, wrong_type
+from belated.core.arguments import (
+    any_number,
+    array_of_numbers,
+    positive,
+    shown,
+    whole,
+    wrong,
+    wrong_type,
+)
 from belated.core.extremes import refuse_extremes
+from belated.core.times import LATEST, SECOND
 from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFeaturesWarning
-from belated.features.rows import records_of
+from belated.features.raw_rows import records_of
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
@@ -26,7 +35,9 @@ USUAL = {
     "half_life_unit": "decisions",
     "open": None,  # see ``Spec.of``
 }
-DURABLE = ("window", "grace", "default_reward", "late", "combine", "open")  # need a ledger
+# A bandit with one of these keeps a log, in memory if there is no ledger.
+LOGGED = ("window", "grace", "default_reward", "late", "combine", "open")
+Clock = Callable[[], float]  # seconds since 1970
 
 
 class AsInLog(Enum):
@@ -87,6 +98,18 @@ def random_stream(seed: Any) -> np.random.Generator:
     if seed is not None and not isinstance(seed, np.random.SeedSequence):
         seed = whole("seed", seed, least=0)
     return np.random.Generator(np.random.PCG64(seed))
+
+
+def now_by(clock: Clock) -> int:
+    """Return the time that a clock tells, in microseconds, or raise where it tells none."""
+    told = clock()
+    try:
+        seconds = any_number(told)
+    except (TypeError, ValueError, OverflowError):
+        seconds = -1.0
+    if not 0.0 <= seconds < LATEST / SECOND:
+        raise wrong("clock()", told, f"seconds since 1970, from 0 to {LATEST / SECOND:g}")
+    return round(seconds * SECOND)
 
 
 def action_rows(

@@ -1,6 +1,5 @@
 """Several decisions in one call: one of each of many sets, or several different ones of one set."""
 
-from dataclasses import replace
 from typing import Any
 
 from belated.bandit.backend import Asked, Backend
@@ -41,7 +40,13 @@ def decide_top(
 
 def shown(decisions: list[Decision], probabilities: bool) -> list[Decision]:
     """Returns the decisions, with probabilities only if they were asked for."""
-    return decisions if probabilities else [replace(d, probabilities=None) for d in decisions]
+    return decisions if probabilities else [without_probabilities(d) for d in decisions]
+
+
+def without_probabilities(decision: Decision) -> Decision:
+    """Returns the decision without the probabilities of all actions."""
+    d = decision  # ``dataclasses.replace`` would take as long as a small decision itself
+    return Decision(d.id, d.index, d.score, d.estimate, d.width, d.propensity)
 
 
 def _checked(backend: Backend, actions: Any, context: Any) -> Asked:

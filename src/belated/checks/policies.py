@@ -171,7 +171,7 @@ def check_choosing_changes_nothing(policy: Policy, family: Family) -> None:
 
 
 def check_probabilities_are_frequencies(policy: Policy, family: Family) -> None:
-    """What a decision says of its probability is how often the policy plays each action.
+    """The probabilities of a decision are how often the policy plays each action.
 
     A policy without a case of ``probabilities`` or ``score_law`` is exempt: its frequencies are
     what is reported.

@@ -152,7 +152,7 @@ def compare(
     _refuse_the_other_kind(context, with_world=bool(world))
     if world:
         with _extra("experiments"):
-            from belated.commands.league import compare_in_worlds
+            from belated.commands.compare_worlds import compare_in_worlds
         options = ("out", "executor")  # whose defaults differ
         named = {name: context.params[name] for name in options if _named(context, name)}
         with _resumable():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from belated.ledger.tools.rewarding import Given, Send, Taken
+    from belated.ledger.tools.reward_files import Given, Send, Taken
 
 NDJSON = "application/x-ndjson"
 
@@ -37,7 +37,7 @@ def rewards(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Hand in a file of rewards; run again, it goes on where it stopped."""
-    from belated.ledger.tools.rewarding import hand_in
+    from belated.ledger.tools.reward_files import hand_in
     from belated.ledger.tools.showing import show
 
     aside = bad or file.with_name(f"{file.name}.bad.csv")
@@ -59,7 +59,7 @@ def _receiver(
         raise wrong("--ledger, --url", (ledger, url), "one of the two")
     if ledger is not None:
         from belated.ledger.tools.reading import opened
-        from belated.ledger.tools.rewarding import into_ledger
+        from belated.ledger.tools.reward_files import into_ledger
 
         with opened(ledger) as store:
             yield into_ledger(store, bandit)
@@ -78,7 +78,7 @@ def _sent(client: object, bandit: str, given: "Sequence[Given]") -> "Taken":
     import msgspec
 
     from belated.client import Client
-    from belated.ledger.tools.rewarding import Bad, Taken
+    from belated.ledger.tools.reward_files import Bad, Taken
 
     assert isinstance(client, Client)
     lines = [

@@ -21,6 +21,8 @@ LARGEST_WHOLE = 2**53  # up to here every whole number is a float
 
 NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
 
+WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
+
 
 def shown(value: object) -> str:
     """Returns the ``repr`` of a value, shortened so that it does not drown the message."""
@@ -36,6 +38,17 @@ def wrong(name: str, value: object, expected: str) -> ValueError:
 def wrong_type(name: str, value: object, expected: str) -> TypeError:
     """Returns the error for a value of a type that cannot fit."""
     return TypeError(f"{name} = {shown(value)}: expected {expected}, got {type(value).__name__}")
+
+
+def refuse_wide(dim: int) -> None:
+    """Raise where there are more features than a covariance can be kept of."""
+    if dim > WIDEST:
+        raise wrong(
+            "dim",
+            dim,
+            f"at most {WIDEST} features; hash a column into fewer, as in "
+            'Features(hashed={"user": 256})',
+        )
 
 
 def _number(name: str, value: object, expected: str) -> float:

@@ -9,12 +9,20 @@ from belated.core.cache import is_ours
 from belated.core.compiler import plain
 
 try:
-    from belated.core.compiler.parts import Kernel, as_part
+    from belated.core.compiler.parts import Kernel, as_part, load_compiler
 except Exception as problem:  # whatever a new version of Numba may raise
     plain.warn_of(problem, "every kernel is compiled by numba.njit in every process")
     Kernel, as_part = plain.njit_kernel, plain.public_options  # type: ignore[assignment,misc]
+    load_compiler = plain.load_nothing
 
-__all__ = ["allocating_kernel", "as_part", "inlined_kernel", "kernel", "rough_kernel"]
+__all__ = [
+    "allocating_kernel",
+    "as_part",
+    "inlined_kernel",
+    "kernel",
+    "load_compiler",
+    "rough_kernel",
+]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # no GIL; 1/0 is inf, as in NumPy; a kernel would inherit "forceinline" from its callers

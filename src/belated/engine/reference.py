@@ -52,6 +52,23 @@ class Player(Protocol):
         """Take in rewards that have returned."""
 
 
+class Rounds:
+    """A clock for ``Bandit(clock=...)`` that tells the round; ``play`` moves it on.
+
+    >>> from belated import Bandit
+    >>> hears = Bandit(
+    ...     dim=3, family="bernoulli", window=20, default_reward=0.0, open="silence", clock=Rounds()
+    ... )
+    """
+
+    def __init__(self) -> None:
+        self.round = 0
+
+    def __call__(self) -> float:
+        """Return the round as seconds."""
+        return float(self.round)
+
+
 class World(NamedTuple):
     """Everything random about a run except what a policy draws itself.
 
@@ -113,7 +130,8 @@ def play(
     """Play all rounds of ``world``. Rewards due in a round are delivered together at its end.
 
     With ``feedback=Conversions(window)`` zeros and later rewards are never delivered. A player is
-    handed rewards with their decisions; aggregating them is its own affair.
+    handed rewards with their decisions; aggregating them is its own affair. A ``Bandit`` with a
+    window in rounds has ``clock=Rounds()``.
     ``shuffle`` may reorder the rewards of a round in place: no result should depend on that order.
     """
     if not is_delay(delay):
@@ -134,7 +152,10 @@ def play(
     )
     due: defaultdict[float, list[tuple[int, float]]] = defaultdict(list)
     missing, regret = 0, 0.0
+    clock = getattr(bandit, "clock", None)
     for t in range(rounds):
+        if isinstance(clock, Rounds):
+            clock.round = t + 1
         run.covered[t] = _covers(bandit, world.theta_star)
         decision = bandit.decide(world.actions[t])
         x = world.actions[t, decision.index]

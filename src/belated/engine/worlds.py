@@ -30,6 +30,7 @@ from belated.engine.lanes import (
     with_room,
 )
 from belated.engine.plain_lane import OwnLane
+from belated.engine.served import as_served
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
     Delay,
@@ -297,6 +298,13 @@ def _play(
     world: WorldSettings, block_rounds: int | None, after_block: Callable[[int], None]
 ) -> "list[_Group | OwnLane]":
     """Play all lanes; returns the players, groups and plain lanes."""
+    played = [
+        lane._replace(
+            policy=as_served(lane.policy, lane.family, world.dim, world.max_norm, world.feedback)
+        )
+        for lane in world.lanes
+    ]
+    world = world._replace(lanes=tuple(played))
     for lane in world.lanes:
         check_feedback(lane.policy, lane.family, world.feedback)
         check_dim(lane.delay, world.dim)

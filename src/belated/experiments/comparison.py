@@ -18,10 +18,10 @@ from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
 from belated.engine.worlds import WorldSettings, play_world
 from belated.experiments.experiment import Experiment, new_experiment, why_not
-from belated.experiments.intervals import mean_interval
-from belated.experiments.labels import Labelled, labelled_policies
+from belated.experiments.labels import HOLD, Labelled, labelled_policies, parsed_policy
 from belated.experiments.options import Options
 from belated.experiments.reporting.field_figure import draw_field
+from belated.experiments.run_intervals import mean_interval
 from belated.experiments.simulation import Results, play_experiment
 from belated.model.plain_policy import holds_parameters_only, is_own
 from belated.model.protocols import derivatives, with_horizon
@@ -192,14 +192,15 @@ def _asked(policies: str | Iterable[Any]) -> list[Any]:
 def names_in(text: str) -> list[str]:
     """Returns the policies of a text; "field=value" after a comma belongs to the policy before.
 
-    >>> names_in("all-linear, ducb-ridge:delta=0.1,c=2, wide=thompson:scale=2")
-    ['all-linear', 'ducb-ridge:delta=0.1,c=2', 'wide=thompson:scale=2']
+    >>> names_in("all-linear, ducb-ridge:delta=0.1,c=2, wide=thompson:scale=2, late=hold greedy")
+    ['all-linear', 'ducb-ridge:delta=0.1,c=2', 'wide=thompson:scale=2', 'late=hold greedy']
     """
     names: list[str] = []
     for piece in text.split(","):
         field = re.fullmatch(r"\s*(\w+)\s*=([^:]*).*", piece)
         # "base" is a parameter of policies that wrap another one: its value names a policy, too
-        is_label = field and field[2].strip() in registry.POLICIES and field[1] != "base"
+        named = field[2].strip().removeprefix(HOLD) if field else ""
+        is_label = field and named in registry.POLICIES and field[1] != "base"
         if field and names and not is_label:
             names[-1] += f",{piece}"
         else:
@@ -223,7 +224,7 @@ def _parsed_policy(thing: Any) -> Any:
     if isinstance(thing, str) and thing.partition(":")[0] in GROUPS:
         raise wrong("policies", thing, "a group without parameters")
     known = registry.POLICIES | dict.fromkeys(GROUPS, "")  # groups, too, are offered as a hint
-    return registry.parsed(known, thing)
+    return parsed_policy(thing, known)
 
 
 def _parsed_family(family: Any) -> Any:

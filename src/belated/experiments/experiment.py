@@ -10,6 +10,7 @@ from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
 from belated.core.extremes import refuse_extremes
 from belated.core.types import Integers
+from belated.engine.served import as_served
 from belated.engine.worlds import LONGEST_HORIZON, Lane, WorldSettings
 from belated.experiments.labels import labelled, listed, policies_by_label
 from belated.experiments.options import Options
@@ -209,6 +210,7 @@ def why_not(
     """Says why the policy cannot play such a world; empty if it can."""
     try:
         refuse_extremes(policy, family)
+        policy = as_served(policy, family, dim, max_norm, feedback)
         check_feedback(policy, family, feedback)
         told = with_window(with_horizon(policy, horizon), feedback)
         if holds_parameters_only(policy):

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from belated import registry
 from belated.core.arguments import wrong, wrong_type
+from belated.engine.served import Served
 from belated.model.plain_policy import is_own
 from belated.model.protocols import choose
 
 OFU = "delayed-ofu-glm"
 PAPER_FAMILIES = {"gaussian": "linear", "bernoulli": "logistic"}
 PARETO_LAWS = {"lomax": "Pareto (Lomax)", "pareto": "Pareto (type I)"}
+HOLD = "hold "  # before a policy: see ``parsed_policy``
 LABEL = re.compile(r"[^\W_][^$\x00-\x1f]{0,59}")  # figures can show these: no TeX, nothing hidden
 
 
@@ -78,8 +80,20 @@ def policies_by_label(policies: Any) -> dict[str, Any]:
     return labelled("policies", registry.POLICIES, things, _is_policy, own)
 
 
+def parsed_policy(given: Any, known: dict[str, str] = registry.POLICIES) -> Any:
+    """Returns a policy, given it or its text; "hold " before it lets it wait for windows to close.
+
+    >>> parsed_policy("hold greedy").open
+    'hold'
+    """
+    if isinstance(given, str) and given.startswith(HOLD):
+        return Served(registry.parse(known, given.removeprefix(HOLD).strip()), "hold")
+    return registry.parsed(known, given)
+
+
 def _checked(name: str, known: dict[str, str], value: Any, fits: Any) -> Any:
-    thing = registry.parsed(known, value)
+    is_policy = known is registry.POLICIES
+    thing = parsed_policy(value) if is_policy else registry.parsed(known, value)
     if isinstance(thing, type) or not fits(thing):
         raise wrong_type(name, value, f"names, such as {next(iter(known))}, or objects")
     return thing
@@ -117,6 +131,8 @@ def labelled(
 
 
 def _spelled(known: dict[str, str], thing: Any) -> str:
+    if isinstance(thing, Served):
+        return f"{thing.open} {_spelled(known, thing.policy)}"
     plain = is_own(thing) and not hasattr(thing, "_asdict")
     text = _attributes(known, thing) if plain else registry.spell(known, thing)
     return text if len(text) <= 60 else f"{text[:40]}...{sha256(text.encode()).hexdigest()[:8]}"
@@ -133,5 +149,7 @@ def _attributes(known: dict[str, str], thing: Any) -> str:
 
 
 def _short_name(known: dict[str, str], thing: Any) -> str:
+    if isinstance(thing, Served):
+        return f"{thing.open} {_short_name(known, thing.policy)}"
     own = getattr(thing, "name", None) if is_own(thing) else None
     return own or registry.name_of(known, thing) or type(thing).__name__

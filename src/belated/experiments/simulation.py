@@ -130,7 +130,9 @@ def simulate(
         Bound on the norm of an action.
     feedback
         The part of a reward that is seen: ``"identified"``, ``"conversions:window=50"``,
-        ``"aggregated"``, or an object of ``belated.worlds.feedback``. A policy must be made for it.
+        ``"aggregated"``, or an object of ``belated.worlds.feedback``. A policy must be made for it;
+        where only conversions return, one that can learn from silence plays as a ``Bandit`` with
+        that window does, and ``"hold thompson"`` is a policy that waits for windows to close.
     bayesian
         Whether theta_star is drawn anew in every run, from the unit ball; the mean over runs is
         then Bayesian regret. By default it is drawn once per dimension, as in the paper.

@@ -1,5 +1,6 @@
 """(context, action) pairs as people have them, turned into vectors of bounded norm."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from belated.core.types import Matrix
@@ -14,6 +15,7 @@ __all__ = [
     "Unmatched",
     "UnmatchedCounts",
     "UnmatchedFeaturesWarning",
+    "bound_on_rows",
     "fitting",
 ]
 
@@ -32,7 +34,27 @@ class FeatureMap(Protocol):
         """Returns the features as JSON can hold them, for files and logs."""
 
 
-def fitting(features: Any, policy: object) -> Any:
-    """Returns the features as a policy needs them: without a bound on norms if it needs none."""
+def fitting(features: Any, policy: object, known: Mapping[str, Any] | None = None) -> Any:
+    """Returns the features as a policy needs them: without a bound on norms if it needs none.
+
+    ``known`` are the features that the bandit has already, as JSON can hold them: rows that were
+    bounded so far, as all but those of the default once were, stay bounded.
+    """
     unbounded = getattr(features, "unbounded", None)
-    return unbounded() if unbounded is not None and getattr(policy, "sparse", False) else features
+    if unbounded is None:
+        return features
+    needs = getattr(policy, "needs_bound", True) if known is None else known.get("bounded", True)
+    return features if needs else unbounded()
+
+
+def bound_on_rows(features: Any, policy: object, max_norm: float) -> float:
+    """Returns the bound on the norm of rows: ``max_norm``, or their own where a policy needs none.
+
+    >>> from belated.policies import Thompson
+    >>> ads = Features(categorical=["ad"]).fit([{"ad": "a"}]).unbounded()
+    >>> bound_on_rows(ads, Thompson(), 1.0) ** 2      # two entries of 1: the ad and the constant
+    2.0000000000000004
+    """
+    if getattr(policy, "needs_bound", True):
+        return max_norm
+    return max(max_norm, getattr(features, "longest", 0.0))

@@ -12,7 +12,7 @@ from belated.core.types import Integers, Matrix
 from belated.features.fitted import Fitted, fitted, learned_from
 from belated.features.layout import Layout, Side, Stack, dense
 from belated.features.options import columns_in, pairs_of, scales_of, some_of
-from belated.features.rows import Key, Record, merged, records_of
+from belated.features.raw_rows import Key, Record, merged, records_of
 from belated.features.unmatched import Unmatched, UnmatchedCounts, complaint
 
 LAYOUTS = 16  # contexts with so many different keys are remembered

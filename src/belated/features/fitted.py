@@ -1,4 +1,4 @@
-"""What ``Features.fit`` learns from rows, and the columns and blocks that are made of it."""
+"""The ranges and categories that ``Features.fit`` learns, and the columns and blocks of them."""
 
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -17,7 +17,7 @@ from belated.features.kinds import (
     refuse_for_scale,
 )
 from belated.features.layout import Block
-from belated.features.rows import (
+from belated.features.raw_rows import (
     Key,
     Record,
     is_missing,

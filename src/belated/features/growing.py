@@ -8,7 +8,7 @@ import numpy as np
 from belated.core.arguments import shown, wrong
 from belated.core.types import Integers
 from belated.features.columns import Features
-from belated.features.rows import Key, text_of
+from belated.features.raw_rows import Key, text_of
 
 _MEANING = (
     *("numeric", "categorical", "hashed", "interactions", "intercept", "max_norm"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from belated.core.arguments import shown, wrong
 from belated.core.types import Vector
-from belated.features.rows import (
+from belated.features.raw_rows import (
     ABSENT,
     Key,
     is_missing,

@@ -16,7 +16,7 @@ import numpy as np
 
 from belated.core.types import Integers, Matrix
 from belated.features.kinds import Entries, Kind, Tags
-from belated.features.rows import ABSENT, Key, Record, numbered, refuse_both
+from belated.features.raw_rows import ABSENT, Key, Record, numbered, refuse_both
 from belated.features.unmatched import Unmatched
 
 # how many parts are kept: numbers may make every action, or every context, a new one
@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one action, or one context, adds to the places and gives to the values of a row."""
+    """The places and values that one action, or one context, adds to a row."""
 
     counts: tuple[int, ...]  # entries of each block
     places: bytes  # of all entries, as int32

@@ -6,7 +6,7 @@ from typing import Any
 
 from belated.core.arguments import wrong
 from belated.features.kinds import SCALES
-from belated.features.rows import Key
+from belated.features.raw_rows import Key
 
 A_SCALE = f"one of {', '.join(map(repr, SCALES))}"
 

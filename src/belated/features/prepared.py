@@ -7,7 +7,7 @@ from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix
 from belated.features.columns import LAYOUTS, Features
 from belated.features.layout import Layout, Stack
-from belated.features.rows import merged, records_of
+from belated.features.raw_rows import merged, records_of
 
 
 class Prepared:

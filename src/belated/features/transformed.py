@@ -7,7 +7,7 @@ import numpy as np
 
 from belated.core.arguments import positive, whole, wrong
 from belated.core.types import Matrix
-from belated.features.rows import merged
+from belated.features.raw_rows import merged
 
 
 class Transformed:

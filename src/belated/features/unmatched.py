@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
-from belated.features.rows import Key
+from belated.features.raw_rows import Key
 
 MOST_NAMED = 200  # different findings that are told apart: what people send has no bound
 OTHERS = "(others)"  # stands for all further ones

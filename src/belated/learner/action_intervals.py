@@ -1,4 +1,4 @@
-"""What a learner expects of actions: intervals of their mean rewards, and a ranking by them."""
+"""Intervals of the mean rewards that a learner expects of actions, and a ranking by them."""
 
 import math
 from collections.abc import Sequence
@@ -40,8 +40,7 @@ def score_deviations(learner: "Learner", X: Matrix) -> Vector | None:
     """
     if type(learner.policy) not in score_law.cases:
         return None
-    K = len(X)
-    mean, root = np.empty(K), np.empty((K, K if learner.is_sparse else max(X.shape)))
+    mean, root = np.empty(len(X)), np.empty((len(X), (min if learner.is_sparse else max)(X.shape)))
     r = score_law(learner.policy, learner.state, learner.options(X), mean, root)
     return np.asarray(np.linalg.norm(root[:, :r], axis=1))
 

@@ -52,7 +52,8 @@ class Broken(NamedTuple):
         "m1": the bound on the norm of theta_star. "noise": the standard deviation of Gaussian
         rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
         can stand for. "delay-drift", "delay-size": delays that change with time, or with the size
-        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``).
+        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``). "window": the
+        number of decisions for which a conversion is waited for.
     sentence
         The assumption and the rewards that speak against it.
     change
@@ -65,6 +66,26 @@ class Broken(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.sentence} {self.change}"
+
+
+def outgrown_window(policy: Any, outlived: int) -> list[Broken]:
+    """Returns that a window in decisions is too short, if it is; no chance is involved.
+
+    ``outlived`` decisions were made after the oldest one whose conversion may still come.
+    """
+    window = getattr(policy, "window", None)
+    if window is None or outlived <= window:
+        return []
+    name = type(policy).__name__
+    return [
+        Broken(
+            "window",
+            f"{name} takes conversions to come within {window:,} decisions; {outlived:,} were made "
+            "since the oldest one that is still waited for, so its width is too small.",
+            f"Make a bandit of another name with {name}(window=...) of as many decisions as are "
+            "made while a window is open, or use the default policy.",
+        )
+    ]
 
 
 class _Look(NamedTuple):
@@ -171,7 +192,13 @@ def _pulls_outwards(look: _Look, m1: float) -> bool:
         return False
     dispersion = 1.0 if look.squares is None else max(1.0, float(look.squares.mean()))
     chance = _chi_square(learner.dim) * variance * dispersion
-    along, length = float(state.theta @ np.linalg.solve(H, state.theta)), math.hypot(*state.theta)
+    try:
+        along = float(state.theta @ np.linalg.solve(H, state.theta))
+    except np.linalg.LinAlgError:
+        along = math.nan
+    if not along > 0.0:  # H is singular to rounding, or theta is zero
+        return False
+    length = math.hypot(*state.theta)
     if multiplier > 0.0:
         return multiplier**2 * along > chance + ridge * m1**2
     return (length - m1) * length > (math.sqrt(chance) + math.sqrt(ridge) * m1) * math.sqrt(along)

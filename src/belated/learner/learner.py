@@ -9,19 +9,27 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from belated.core.arguments import NORM_ROUNDING, positive, shown, whole, wrong, wrong_type
+from belated.core.arguments import (
+    NORM_ROUNDING,
+    positive,
+    refuse_wide,
+    shown,
+    whole,
+    wrong,
+    wrong_type,
+)
 from belated.core.events import Decision
 from belated.core.jit import has_compiled
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
-from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions
+from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions, outgrown_window
 from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
     placed,
-    refuse_wide,
+    refuse_many,
     rows_between,
     too_long,
 )
@@ -37,6 +45,7 @@ from belated.model.protocols import (
     choose,
     claims_set,
     derivatives,
+    feedback_of,
     in_groups,
     is_randomised,
     is_sparse,
@@ -66,9 +75,9 @@ from belated.model.steps import (
     play_sparse_step,
     remake_step,
 )
+from belated.numerics.entries import sparse
 from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import decision_set
-from belated.numerics.sparse import sparse
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +121,16 @@ def resolved(
         raise wrong_type("policy", policy, "a policy, such as DelayedOFUGLM()")
     played = policy.resolve(family, dim, max_norm)
     return played, played.estimator(family, dim, max_norm)
+
+
+def learns_early(dim: int, family: Family, policy: Policy, max_norm: float = 1.0) -> bool:
+    """Return whether this policy can learn before windows close: ``open="silence"``.
+
+    It learns from silence, or is made for conversions and counts them as they come.
+    """
+    if feedback_of(policy) == "conversions":
+        return True
+    return can_hear_silence(resolved(dim, family, policy, max_norm)[1], family)
 
 
 class Learner:
@@ -164,6 +183,8 @@ class Learner:
                     "open", "silence", f"'hold': {kind} learns nothing from silence{amount}"
                 )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
+        # Decisions made after the oldest one that is still waited for, as far as a log says.
+        self.outlived = 0
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -172,7 +193,7 @@ class Learner:
         """The assumptions that the rewards speak against, as of when their number last doubled."""
         if self.n_observed >= self._next_look:
             self._broken, self._next_look = broken_assumptions(self), 2 * self.n_observed
-        return self._broken
+        return self._broken + outgrown_window(self.policy, self.outlived)
 
     @property
     def n_decided(self) -> int:
@@ -240,9 +261,11 @@ class Learner:
     ) -> tuple[Any, ...]:
         """Returns the row of the history and the fields of a ``Choice``, with probabilities."""
         K = len(options.columns)
-        shares = np.empty(K)
+        most = min(K, self.dim)  # independent numbers behind the scores
+        z, points, shares = rng.standard_normal(K), normal_points(most), np.empty(K)
+        law = np.empty(K), np.empty((K, most))
         row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, rng.standard_normal(K), normal_points(K), shares, records
+            *self._now(), options, z, points, *law, shares, records
         )
         numbers = int(index), float(score), float(estimate), float(width)
         return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
@@ -291,6 +314,7 @@ class Learner:
         """Returns actions that can be chosen from again and again, checked once."""
         if self.is_sparse:
             rows = actions if isinstance(actions, SparseRows) else sparse(actions)
+            refuse_many(len(rows.columns), self.dim)
             return checked_entries(rows)
         actions = cast(Matrix, actions)
         self.check_norms(actions)
@@ -428,6 +452,7 @@ class Learner:
         """Compile the kernels that take in decisions and rewards."""
         self.make_room(1, 1)
         fold_step(*self._to_learn())
+        derivatives(self.family, 0.0)  # for a look at the assumptions
         if self.half_life is not None or self.hears:
             self.refresh()
 
@@ -435,7 +460,8 @@ class Learner:
         """Returns the arguments of a first decision."""
         x = np.zeros((1, self.dim))
         if self.is_sparse:
-            return *self._now(), sparse(x), np.zeros(1), normal_points(1), np.empty(1), False
+            one = np.empty(1)
+            return *self._now(), sparse(x), one, normal_points(1), one, np.empty((1, 1)), one, False
         return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
 
     def _to_learn(self) -> tuple[Any, ...]:

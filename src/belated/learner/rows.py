@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from belated.core.arguments import shown, whole, wrong, wrong_type
+from belated.core.arguments import WIDEST, shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
-
-WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
 
 
 def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]:
@@ -28,14 +26,13 @@ def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]
     return sizes
 
 
-def refuse_wide(dim: int) -> None:
-    """Raise where there are more features than a covariance can be kept of."""
-    if dim > WIDEST:
-        raise wrong(
-            "dim",
-            dim,
-            f"at most {WIDEST} features; hash a column into fewer, as in "
-            'Features(hashed={"user": 256})',
+def refuse_many(n_actions: int, dim: int) -> None:
+    """Raise where the law of as many scores takes more memory than a covariance may."""
+    most = max(WIDEST, WIDEST**2 // dim)
+    if n_actions > most:
+        raise ValueError(
+            f"actions has {n_actions} rows: expected at most {most} of {dim} features; choose from "
+            "fewer, or let policy = 'delayed-ofu-glm'"
         )
 
 

@@ -19,7 +19,7 @@ from belated.model.steps import count_choices, exact_chances, gaussian_chances
 from belated.numerics.gaussian_scores import POINTS, normal_points
 from belated.numerics.pruning import DecisionSet
 
-REPEATS = 2_500  # decisions from which a probability is counted: a standard error of 0.01 at most
+REPEATS = 2_600  # decisions from which a probability is counted: a standard error below 0.01
 
 
 class Weights(NamedTuple):
@@ -38,6 +38,9 @@ class Weights(NamedTuple):
         It is never zero, and its inverse is, on average, the inverse of the true probability, but
         for what is played with a probability far below 1 / M.
         """
+        if self.draws == 0:  # the choice is all there is: no arithmetic is needed
+            self.shares[index] = 1.0
+            return 1.0, self.shares
         one = 1.0 / (self.draws + 1.0)
         chances = self.shares * (1.0 - one)
         chances[index] += one
@@ -58,7 +61,7 @@ def certain(n: int) -> Weights:
 def weigh(policy: ResolvedPolicy, state: State, history: Any, options: DecisionSet) -> Weights:
     """Returns how often the policy would play each option now.
 
-    A policy without a case of ``probabilities`` or ``score_law`` makes 2,500 decisions for it, with
+    A policy without a case of ``probabilities`` or ``score_law`` makes 2,600 decisions for it, with
     a stream of their own.
     """
     n = len(options.rows)

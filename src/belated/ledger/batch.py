@@ -45,24 +45,32 @@ class Plan:
 
 @dataclass(slots=True)
 class Noted:
-    """Rows of arguments that the statistics are given at the end of a batch."""
+    """Rows of arguments that the statistics are given at the end of a batch.
+
+    Before they are given, rows of the history are exchanged for what was played there.
+    """
 
     decided: list[tuple[bytes, int, str, float | None, float | None]] = field(default_factory=list)
-    returned: list[tuple[bytes, int, int, str, float]] = field(default_factory=list)
-    expired: list[tuple[bytes, int, int, str]] = field(default_factory=list)
+    returned: list[tuple[bytes, int, int, int, float]] = field(default_factory=list)
+    expired: list[tuple[bytes, int, int, int]] = field(default_factory=list)
     cancelled: list[tuple[bytes, int, int]] = field(default_factory=list)
     revised: list[tuple[int, int, float | None, float]] = field(default_factory=list)
     late: int = 0
-    settled: list[int] = field(default_factory=list)  # times of decisions that no longer wait
 
     def tell(self, statistics: Statistics, played: "array[int]") -> None:
         """Pass the rows on, decisions first: a batch may hold a decision and what became of it."""
         if self.decided:
             played.extend(statistics.decided(*zip(*self.decided, strict=True)))
-        for name in ("returned", "expired", "cancelled"):
-            rows = getattr(self, name)
-            if rows:
-                getattr(statistics, name)(*zip(*rows, strict=True))
+        names = list(statistics.actions.by_name)
+        if self.returned:
+            ids, decided, times, rows, rewards = zip(*self.returned, strict=True)
+            actions = [names[played[row]] for row in rows]
+            statistics.returned(ids, decided, times, actions, rewards)
+        if self.expired:
+            ids, decided, times, rows = zip(*self.expired, strict=True)
+            statistics.expired(ids, decided, times, [names[played[row]] for row in rows])
+        if self.cancelled:
+            statistics.cancelled(*zip(*self.cancelled, strict=True))
         if self.revised:
             times, rows, before, after = zip(*self.revised, strict=True)
             statistics.revised(times, [played[row] for row in rows], before, after)

@@ -5,11 +5,9 @@ same bytes. The estimate is brought up to date once per transaction that brought
 """
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from heapq import heappop, heappush
-from itertools import groupby, islice, pairwise
+from itertools import groupby, pairwise
 from math import isfinite, isnan
 from operator import attrgetter
 from typing import Any
@@ -27,42 +25,22 @@ from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
+from belated.ledger.finding import search_row
 from belated.ledger.growth import Earlier
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
+from belated.ledger.pending import Open, OpenDecisions, Pending
 from belated.ledger.spec import Spec
 from belated.ledger.vectors import matrix_of, sparse_rows
+from belated.model.protocols import feedback_of
 from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
-from belated.monitoring.moments import SECOND_US, Moments
 from belated.monitoring.statistics import Statistics
 from belated.monitoring.words import heard, nothing_learnt
 
-PART = 1_000  # decisions per step of writing or reading a snapshot: other threads want to run, too
-NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
-
-
 _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
-
-
-class Pending(msgspec.Struct, gc=False, omit_defaults=True):
-    """A decision whose story is not over.
-
-    The fields of version 0.1 have no default: a default is left out of digests and snapshots.
-    """
-
-    row: int  # in the history
-    time: int
-    due: int | None
-    action: str
-    held: float | None  # in a conversion loop: the reward, until the window closes
-    late: bool  # whether the log holds a reward that came too late
-    closes: int | None = None  # the end of the window with its grace; None: ``due``
-
-
-_pending = msgspec.msgpack.Decoder(dict[bytes, Pending])
 
 
 class Counts(msgspec.Struct):
@@ -99,17 +77,17 @@ class Fold:
         self.support = self.learner.family.support
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # number of events taken in
-        self.pending: dict[bytes, Pending] = {}  # oldest first
-        self._waiting_since = Moments()  # times of the pending decisions without a reward
         self.counts = Counts()
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
+        self.pending = OpenDecisions(self.ids)
         self.played = array("H")  # for each row, the place of its action in the statistics
         self.last_context = b""  # JSON, only shown: neither in the digest nor in snapshots
-        self._windows: list[tuple[int, bytes]] = []  # a heap of closing times, soonest first
-        self.n_held = 0  # rewards of a conversion loop that wait for their window to close
         self.statistics = Statistics()
-        self.hearing = Hearing(spec.closes_after) if spec.open == "silence" else None
+        self.hearing = Hearing(spec.closes_after) if self.learner.hears else None
+        # Whether the policy learns conversions when they come, and nothing when windows close.
+        self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
+        self.broken: list[Broken] = []  # assumptions that the log speaks against
         self._noted = Noted()
         self._plan = Plan()
         self._take: dict[Kind, Callable[[list[Event]], None]] = {
@@ -134,9 +112,10 @@ class Fold:
         self._flush()
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
-        self._waiting_since.add([decided[1] for decided in noted.decided])
-        self._waiting_since.remove(noted.settled)
         noted.tell(self.statistics, self.played)
+        if self.on_the_fly:
+            self.learner.outlived = self._outlived()
+        self._look_at_assumptions()
 
     @property
     def repeatable(self) -> bool:
@@ -152,46 +131,25 @@ class Fold:
         A conversion loop learns nothing before the first window closes, and a policy that draws
         nothing would play the same action until then.
         """
-        return self.spec.loop == "conversion" and self.learner.n_observed == 0
+        nothing_learnt = self.learner.n_observed == 0 and not self.on_the_fly
+        return self.spec.loop == "conversion" and nothing_learnt
 
     @property
     def n_rows(self) -> int:
         """Number of decisions taken in."""
         return len(self.ids) // 16
 
-    def pending_by_age(self, now: int) -> Histogram:
-        """Returns the ages of decisions that wait for a reward, in whole seconds of the clock.
-
-        This takes the same time however many are pending.
-        """
-        total, second = len(self.pending) - self.n_held, now // SECOND_US
-        younger = [self._waiting_since.since(second - int(bound)) for bound in AGES]
-        counts = [n - before for n, before in zip([*younger, total], [0, *younger], strict=True)]
-        return Histogram(AGES, counts)
-
-    def due(self, now: int, most: int | None = None) -> list[bytes]:
-        """Returns pending decisions whose window has closed, ``most`` of them at most."""
-        found: list[tuple[int, bytes]] = []
-        while self._windows and self._windows[0][0] < now and len(found) != most:
-            window = heappop(self._windows)
-            if window[1] in self.pending:
-                found.append(window)
-        for window in found:  # they stay due until the log says that they have expired
-            heappush(self._windows, window)
-        return [id for _, id in found]
-
-    def first_due(self) -> int | None:
-        """Returns when the first window of a pending decision closes; None if none does."""
-        while self._windows and self._windows[0][1] not in self.pending:
-            heappop(self._windows)
-        return self._windows[0][0] if self._windows else None
+    def _outlived(self) -> int:
+        """Returns how many decisions were made after the oldest one that is open."""
+        oldest = self.pending.oldest_row()
+        return 0 if oldest is None else self.n_rows - 1 - oldest
 
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
-        due = self.first_due() if self.spreads else None
+        due = self.pending.first_due() if self.spreads else None
         if due is None:
             return ""
-        return nothing_learnt(self.n_held, (due - now) / 1e6, self.hearing is not None)
+        return nothing_learnt(self.pending.n_held, (due - now) / 1e6, self.hearing is not None)
 
     def heard_words(self) -> str:
         """Says what a loop that learns from silence has learnt from; "" for any other."""
@@ -208,17 +166,17 @@ class Fold:
         return float(self.learner.history.silence[pending.row])
 
     def broken_assumptions(self) -> dict[str, str]:
-        """Returns the words on each assumption that the learnt rewards speak against, by name."""
-        return {broken.name: str(broken) for broken in self.broken()}
+        """Returns the words on each assumption that the log speaks against, by name."""
+        return {broken.name: str(broken) for broken in self.broken}
 
-    def broken(self) -> list[Broken]:
-        """Returns each assumption that the log speaks against."""
+    def _look_at_assumptions(self) -> None:
+        """Look when rewards are taken in, so that who asks need not wait for a look."""
         heard = [] if self.hearing is None else self.hearing.broken()
-        return self.learner.broken_assumptions + heard
+        self.broken = self.learner.broken_assumptions + heard
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
-        digest = sha256(msgspec.msgpack.encode([self.header(), self.pending]))
+        digest = sha256(msgspec.msgpack.encode([self.header(), self._listed()]))
         digest.update(self.ids)
         digest.update(self.played)
         learner = self.learner
@@ -229,6 +187,14 @@ class Fold:
             digest.update(self.hearing.codes)
             digest.update(self.hearing.groups)
         return digest.hexdigest()
+
+    def _listed(self) -> dict[bytes, Pending]:
+        """Returns the open decisions as version 0.1 kept them: its digests are still the same."""
+        names = list(self.statistics.actions.by_name)
+        return {
+            id: Pending(row, time, due, names[self.played[row]], held, late, closes)
+            for id, (row, time, due, closes, held, late) in self.pending.items()
+        }
 
     def header(self) -> dict[str, Any]:
         """Returns everything but the arrays, as JSON can hold it."""
@@ -249,15 +215,10 @@ class Fold:
         learner = self.learner
         known = files.flatten(learner.state, learner.history)
         known.pop("history.x", None)  # dense vectors have a file of their own
-        waiting = iter(self.pending.items())
-        parts = []
-        while part := dict(islice(waiting, PART)):
-            parts.append(msgspec.msgpack.encode(part))
         return known | {
             "ids": np.frombuffer(self.ids, np.uint8),
             "played": np.array(self.played, np.uint16),
-            "pending": np.frombuffer(b"".join(parts), np.uint8),
-            "pending_parts": np.array([len(part) for part in parts], np.int64),
+            **self.pending.arrays(),
             **({} if self.hearing is None else self.hearing.arrays()),
         }
 
@@ -278,16 +239,13 @@ class Fold:
             room = np.full(len(x), np.nan)
             room[: len(y)] = y
             learner.history = History(x, room, weights_in_room(arrays, len(x)))
-        self.ids = bytearray(arrays["ids"].tobytes())
+        self.ids += arrays["ids"].tobytes()
         if learner.half_life is not None and self.n_rows:
             learner.tick = int(self._ticks(range(self.n_rows)).max())
         self.played = array("H", arrays["played"].tobytes())
         if not self.n_rows == len(self.played) == len(y) == learner.n_decided:
             raise ValueError(f"{self.n_rows} ids for {learner.n_decided} decisions")
-        for waiting in _parts(arrays):
-            for id, pending in waiting.items():
-                self._wait_for(id, pending)
-            self._waiting_since.add([p.time for p in waiting.values() if p.held is None])
+        self.pending.restore(arrays)
         self.version = header["version"]
         self.counts = msgspec.convert(header["counts"], Counts)
         self.delays = msgspec.convert(header["delays"], Histogram)
@@ -296,13 +254,7 @@ class Fold:
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
-
-    def let_go(self) -> None:
-        """Free pending decisions bit by bit: to free a million at once would stop all threads."""
-        while self.pending:
-            self.pending.popitem()
-        while self._windows:
-            self._windows.pop()
+        self._look_at_assumptions()
 
     # ------------------------------------------------------------------------- kinds of events
 
@@ -324,8 +276,7 @@ class Fold:
                 self.hearing.decided(body.action)
             xs.append(self.earlier.present(body.x))
             self.ids += event.id
-            window = event.due, body.action, None, False, event.closes
-            self._wait_for(event.id, Pending(row, event.time, *window))
+            self.pending.add(row, event.time, event.due, event.closes)
             width = body.width if isfinite(body.width) else None
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
@@ -355,22 +306,15 @@ class Fold:
         times = times_of(self.ids[16 * rows.start : 16 * rows.stop])
         return self.learner.half_life.tick(np.array(rows), times)
 
-    def _wait_for(self, id: bytes, pending: Pending) -> None:
-        self.pending[id] = pending
-        self.n_held += pending.held is not None
-        if pending.due is not None:
-            heappush(self._windows, (pending.closes or pending.due, id))
-
     def _rewarded(self, events: list[Event]) -> None:
-        waiting, returned, rows, rewards = self.pending, self._noted.returned, [], []
-        settled = self._noted.settled
+        returned, rows, rewards = self._noted.returned, [], []
         conversion, keep = self.spec.loop == "conversion", self.spec.late == "keep"
         for event in events:
             id, time, value = event.id, event.time, event.value
             if value is None:
                 continue  # erased
             self.counts.rewarded += 1
-            pending = waiting.get(id)
+            pending = self.pending.get(id)
             if pending is None or is_late(
                 time, event.received, pending.due, pending.closes, expired=False
             ):
@@ -378,19 +322,21 @@ class Fold:
                 self._noted.late += 1
                 if keep:
                     if pending is not None:
-                        pending.late = True
+                        self.pending.mark_late(pending.row)
                     continue
             if pending is None:
                 self._learn_anew(event, value)
                 continue
-            returned.append((id, pending.time, time, pending.action, value))
+            returned.append((id, pending.time, time, pending.row, value))
             if conversion:
-                self._hold(pending, value)
+                self.pending.hold(pending.row, value)
                 if self.hearing is not None:
                     self.hearing.rewarded(pending.row, value, event.written - pending.time)
+                elif self.on_the_fly:
+                    rows.append(pending.row)
+                    rewards.append(value)
             else:
-                del waiting[id]
-                settled.append(pending.time)
+                self.pending.close(pending.row)
                 rows.append(pending.row)
                 rewards.append(value)
         self._plan.learn(rows, rewards)
@@ -398,25 +344,25 @@ class Fold:
     def _expired(self, events: list[Event]) -> None:
         rows, rewards = [], []
         for event in events:
-            pending = self._done_with(event.id)
+            pending = self._closed(event.id)
             if pending is None:
                 continue  # erased, or rewarded at the same time elsewhere
             held = pending.held
             if held is None:
                 self.counts.expired += 1
                 closed = event.time if pending.due is None else pending.due
-                self._noted.expired.append((event.id, pending.time, closed, pending.action))
+                self._noted.expired.append((event.id, pending.time, closed, pending.row))
             if self.hearing is not None:
                 if held is None:
                     self.hearing.closed(pending.row, self.spec.default_reward)
-            elif self.spec.loop == "conversion":
+            elif self.spec.loop == "conversion" and not self.on_the_fly:
                 rows.append(pending.row)
                 rewards.append(self.spec.default_reward if held is None else held)
         self._plan.learn(rows, rewards)
 
     def _cancelled(self, events: list[Event]) -> None:
         for event in events:
-            pending = self._done_with(event.id)
+            pending = self._closed(event.id)
             if pending is not None:
                 self.counts.cancelled += 1
                 if self.hearing is not None:
@@ -439,33 +385,22 @@ class Fold:
                 continue
             if pending.held is None:  # a late reward was only kept
                 times = pending.time, event.time
-                self._noted.returned.append((event.id, *times, pending.action, value))
+                self._noted.returned.append((event.id, *times, pending.row, value))
             else:
                 self._noted.revised.append((event.time, pending.row, pending.held, value))
             if self.spec.loop == "conversion":
-                self._hold(pending, value)
+                self.pending.hold(pending.row, value)
                 if self.hearing is not None:
                     self.hearing.rewarded(pending.row, value, event.written - pending.time)
             else:
-                del self.pending[event.id]
-                self._noted.settled.append(pending.time)
+                self.pending.close(pending.row)
                 self._plan.learn([pending.row], [value])
 
-    def _hold(self, pending: Pending, value: float) -> None:
-        """Keep a reward until the window of its decision closes."""
-        if pending.held is None:
-            self.n_held += 1
-            self._noted.settled.append(pending.time)
-        pending.held = value
-
-    def _done_with(self, id: bytes) -> Pending | None:
-        """Remove a decision from the pending ones, and return it if it was one."""
-        pending = self.pending.pop(id, None)
+    def _closed(self, id: bytes) -> Open | None:
+        """Close a decision, and return it if it was open."""
+        pending = self.pending.get(id)
         if pending is not None:
-            if pending.held is None:
-                self._noted.settled.append(pending.time)
-            else:
-                self.n_held -= 1
+            self.pending.close(pending.row)
         return pending
 
     def _learn_anew(self, event: Event, reward: float) -> None:
@@ -482,18 +417,10 @@ class Fold:
         self._plan.learn([row], [reward], LEARN if before is None else REVISE)
 
     def _row(self, id: bytes) -> int:
-        """Returns the row of an id. Ids and rows sort by time, nearly: the search begins nearby."""
-        ids = self.ids
-        near = 16 * bisect_left(
-            range(self.n_rows), id, key=lambda k: bytes(ids[16 * k : 16 * k + 16])
-        )
-        for start, end in ((max(0, near - NEARBY), near + NEARBY), (0, len(ids))):
-            place = ids.find(id, start, end)
-            while place > 0 and place % 16:  # a match across two ids
-                place = ids.find(id, place + 1, end)
-            if place >= 0:
-                return place // 16
-        raise LookupError(f"id = {to_text(id)}: expected one of a decision of {self.name!r}")
+        row = search_row(self.ids, id)
+        if row is None:
+            raise LookupError(f"id = {to_text(id)}: expected one of a decision of {self.name!r}")
+        return row
 
     def _configured(self, events: list[Event]) -> None:
         for event in events:
@@ -543,13 +470,3 @@ class Fold:
             np.array(plan.weights) if plan.weights else None,
         )
         self._plan = Plan()
-
-
-def _parts(arrays: Mapping[str, Any]) -> Iterator[dict[bytes, Pending]]:
-    """Yields the pending decisions of a snapshot; in version 0.1 they were one part."""
-    encoded = arrays["pending"].tobytes()
-    start = 0
-    for length in arrays.get("pending_parts", [len(encoded)]):
-        part = encoded[start : start + int(length)]
-        yield _pending.decode(part)
-        start += int(length)

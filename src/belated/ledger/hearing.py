@@ -4,7 +4,7 @@ Nothing is learnt between two ticks. At a tick the rewards that have come since 
 the ages of all open decisions are taken in together: to learn conversions on arrival and let the
 others wait would overstate the rate of whatever is new. A tick begins with a decision, before that
 is recorded: with the first one in another 64th of the window, and sooner where enough decisions
-were made since the last tick that taking in all open ones again costs each of them little. So the
+were made since the last tick that making the estimate anew costs each of them little. So the
 estimate depends on the log alone.
 
 How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``).
@@ -35,7 +35,8 @@ from belated.monitoring.delay_law import (
 TICKS = 64  # in a window
 SHARE = 32  # a tick begins when one in so many open decisions is new, ...
 LEAST = 16  # ... but not before so many, ...
-PER_FEATURE = 4  # ... nor before the number of features divided by this
+PER_FEATURE = 4  # ... nor before the number of features divided by this, ...
+OF_ALL = 512  # ... nor before one in so many of all decisions: the estimate is made of all of them
 MOST_GROUPS = 1_024  # actions with a law of their own; all further ones share the last
 NEVER = 255  # the code of a decision that was cancelled
 
@@ -94,7 +95,8 @@ class Hearing:
 
     def begins(self, time: int, dim: int) -> bool:
         """Return whether a tick begins with a decision at this time."""
-        enough = max(LEAST, dim // PER_FEATURE, self.n_open // SHARE)
+        of_all = len(self.codes) // OF_ALL
+        enough = max(LEAST, dim // PER_FEATURE, self.n_open // SHARE, of_all)
         return self.tick_of(time) > self.tick or self.since >= enough
 
     def tick_of(self, time: int) -> int:

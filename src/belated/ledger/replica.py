@@ -378,7 +378,7 @@ class Replica:
         drafts = [
             Draft(Kind.EXPIRED, fold.name, id, now)
             for fold in self.folds.values()
-            for id in fold.due(now)
+            for id in fold.pending.due(now)
         ]
         if not drafts:
             return 0

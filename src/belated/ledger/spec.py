@@ -89,15 +89,13 @@ class Spec(Settings, frozen=True):
     def can_hear(self, types: Iterable[type] = ()) -> bool:
         """Return whether ``open = "silence"`` goes with the other settings."""
         from belated.learner import files
-        from belated.learner.learner import resolved
-        from belated.model.protocols import can_hear_silence
+        from belated.learner.learner import learns_early
 
         if self.loop != "conversion" or self.default_reward != 0.0:
             return False
         family = files.rebuild("FAMILIES", self.family, types)
         policy = files.rebuild("POLICIES", self.policy, types)
-        _, estimator = resolved(self.dim, family, policy, self.max_norm)
-        return can_hear_silence(estimator, family)
+        return learns_early(self.dim, family, policy, self.max_norm)
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""
@@ -124,14 +122,16 @@ class Spec(Settings, frozen=True):
         """
         from belated.learner import files
         from belated.learner.learner import Learner
+        from belated.model.protocols import feedback_of
 
         own = list(types)
         family = files.rebuild("FAMILIES", self.family, own)
         policy = files.rebuild("POLICIES", self.policy, own)
         learner = Learner(
-            *(self.dim, family, policy, self.max_norm, self._groups()),
+            *(self.dim, family, policy),
+            *(self.max_norm if self.is_sparse else self.bound, self._groups()),
             half_life=self.forgetting,
-            hears=self.open == "silence",
+            hears=self.open == "silence" and feedback_of(policy) != "conversions",
         )
         self._check_policy(learner)
         self._check_loop(learner)
@@ -147,14 +147,22 @@ class Spec(Settings, frozen=True):
     @property
     def bound(self) -> float:
         """Bound on the norm of an action; one that matters to no policy with sparse rows."""
-        return LARGEST_NORM if self.is_sparse else self.max_norm
+        if self.is_sparse:
+            return LARGEST_NORM
+        if self._declared("needs_bound", True) or not _can_grow(self.features):
+            return self.max_norm
+        return max(self.max_norm, Features.from_dict(self.features or {}).longest)
 
     @property
     def is_sparse(self) -> bool:
         """Return whether the policy takes rows as lists of their nonzero entries."""
-        name = self.policy["type"]
-        return name in registry.POLICIES and bool(
-            getattr(registry.load(registry.POLICIES, name), "sparse", False)
+        return self._declared("sparse", False)
+
+    def _declared(self, name: str, usual: bool) -> bool:
+        """Returns what the policy declares under this name; False for a policy from elsewhere."""
+        policy = self.policy["type"]
+        return policy in registry.POLICIES and bool(
+            getattr(registry.load(registry.POLICIES, policy), name, usual)
         )
 
     def window_at(self, now: int) -> tuple[int | None, int | None]:
@@ -192,9 +200,17 @@ class Spec(Settings, frozen=True):
     def _check_policy(self, learner: "Learner") -> None:
         from belated.model.protocols import draw_parameter, feedback_of
 
-        policy = learner.policy
-        if feedback_of(policy) not in ("identified", "any"):
-            raise wrong("policy", policy, "one that learns from identified rewards")
+        policy, feedback = learner.policy, feedback_of(learner.policy)
+        if feedback == "conversions" and self.loop == "conversion":
+            # At the close of a window there is nothing to learn that it has not counted before.
+            if self.open != "silence":
+                counts = "counts a decision without a conversion as zero from the start"
+                raise wrong("open", self.open, f"'silence': {type(policy).__name__} {counts}")
+        elif feedback not in ("identified", "any"):
+            expected = "one that learns from identified rewards"
+            if feedback == "conversions":
+                expected += ", or loop = 'conversion' (a default_reward of 0)"
+            raise wrong("policy", policy, expected)
         if type(policy) in draw_parameter.cases:
             raise wrong("policy", policy, "one whose draws do not depend on its earlier draws")
 

@@ -14,7 +14,7 @@ from belated.core.types import Integers, Matrix, Vector
 
 def as_sparse(matrix: Matrix) -> SparseRows:
     """Returns the nonzero entries of dense rows."""
-    from belated.numerics.sparse import sparse  # a service without bandits does without Numba
+    from belated.numerics.entries import sparse  # a service without bandits does without Numba
 
     return sparse(matrix)
 

@@ -17,7 +17,7 @@ from belated.model.protocols import (
     radius,
 )
 from belated.model.state import State
-from belated.numerics.sparse import sparse
+from belated.numerics.entries import sparse
 
 POSTERIOR_LEVEL = 0.95
 Z = NormalDist().inv_cdf(0.5 + POSTERIOR_LEVEL / 2.0)

@@ -275,6 +275,8 @@ class Policy(Protocol):
     - ``feedback``, the name of the feedback it learns from, if that is not identified rewards.
     - ``window``, a field with the default None, if it must know how long a conversion is waited
       for: a simulation fills it in, and refuses one that differs from that of its feedback.
+    - ``needs_bound``, False if nothing is proved of it for actions of norm ``max_norm`` at most:
+      features then give rows that are not shrunk to a bound.
     - ``sparse``, True if it takes rows as lists of entries, keeps the history in that form and no
       matrix W. It needs no bound on norms and has one prior per group of features.
     - ``linear_mean``, True if it estimates the mean reward itself as x'theta, whatever the mean
@@ -310,10 +312,16 @@ def is_randomised(policy: Any) -> bool:
     return bool(getattr(policy, "randomised", True))
 
 
+def needs_no_bound(policy_type: type[P]) -> type[P]:
+    """Class decorator for a policy whose rows need no bound on their norms."""
+    policy_type.needs_bound = False  # type: ignore[attr-defined]
+    return policy_type
+
+
 def takes_sparse_rows(policy_type: type[P]) -> type[P]:
     """Class decorator for a policy that takes rows as lists of their nonzero entries."""
     policy_type.sparse = True  # type: ignore[attr-defined]
-    return policy_type
+    return needs_no_bound(policy_type)
 
 
 def is_sparse(policy: Any) -> bool:
@@ -379,7 +387,7 @@ def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) 
     """Fills in the probability with which ``choose`` returns each row, where it is known exactly.
 
     It may modify what ``choose`` may. A policy with a case of neither this nor ``score_law`` is
-    asked 2,500 times what it would play (``learner/weighing.py``).
+    asked 2,600 times what it would play (``learner/weighing.py``).
     """
 
 
@@ -387,8 +395,9 @@ def probabilities(policy: Any, state: State, actions: DecisionSet, out: Vector) 
 def score_law(policy: Any, state: State, actions: DecisionSet, mean: Vector, root: Matrix) -> int:
     """Fills in the law N(mean, R R') of the scores that ``choose`` draws, to play the highest.
 
-    R is the first columns of ``root``, (K, the larger of K and d); returns their number. A number
-    that is added to all scores alike may be left out of R.
+    R is the first columns of ``root``, (K, the larger of K and d), or (K, the smaller) where the
+    policy takes sparse rows; returns their number. A number that is added to all scores alike may
+    be left out of R.
     """
 
 

@@ -12,10 +12,10 @@ from belated.core.generic import generic_with_default
 from belated.core.jit import inlined_kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.numerics.entries import entry, n_entries
 from belated.numerics.linalg import grow, inverse_and_log_det
 from belated.numerics.lowered.products import add_outer
-from belated.numerics.pruning import RENEW_AT, new_cap
-from belated.numerics.sparse import entry, n_entries
+from belated.numerics.pruning import RENEW_AT, new_cap, renew
 
 LOG_DET, ERROR, SLACK = 0, 1, 2  # slots of State.scalars
 DECIDED, OBSERVED, PASSES, ROWS = 0, 1, 2, 3  # slots of State.counts
@@ -227,6 +227,18 @@ def widen_design(history: Any, row: int, state: State, fresh: bool) -> None:
 
 @widen_design.case(SparseHistory)
 def _no_design(history: SparseHistory, row: int, state: State, fresh: bool) -> None:
+    return
+
+
+@generic_with_default
+def renew_cap(history: Any, state: State) -> None:
+    """Brings the bound on the inverse of ``W`` up to date, where the state has one."""
+    if state.W.shape[0] > 0:
+        renew(state.cap, state.W, state.W_inv, state.counts[OBSERVED], state.work[0])
+
+
+@renew_cap.case(SparseHistory)
+def _no_cap(history: SparseHistory, state: State) -> None:
     return
 
 

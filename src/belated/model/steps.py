@@ -30,7 +30,6 @@ from belated.model.protocols import (
 )
 from belated.model.state import (
     DECIDED,
-    OBSERVED,
     Nothing,
     SparseHistory,
     State,
@@ -38,9 +37,10 @@ from belated.model.state import (
     new_state,
     put,
     remake_design,
+    renew_cap,
 )
 from belated.numerics.gaussian_scores import fill_chances, highest_draw
-from belated.numerics.pruning import DecisionSet, decision_set, renew
+from belated.numerics.pruning import DecisionSet, decision_set
 
 DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
 
@@ -141,7 +141,7 @@ def decide_step(
     return row, index, score, estimate, width
 
 
-@allocating_kernel
+@kernel
 def play_sparse_step(
     policy: Any,
     state: State,
@@ -149,18 +149,18 @@ def play_sparse_step(
     options: SparseRows,
     z: Vector,
     points: Coarse,
+    mean: Vector,
+    root: Matrix,
     shares: Vector,
     records: bool,
 ) -> tuple[int, int, float, float, float]:
     """Does the same as ``decide_step`` for sparse rows, whose entries were checked before.
 
     ``z`` has one standard normal number for each action: to hand a generator to compiled code
-    takes longer than to draw them. The probability of every action is filled into ``shares``, from
-    the same law of scores: see ``gaussian_chances``. Nothing is recorded unless ``records`` says
-    so.
+    takes longer than to draw them. The law of scores is filled into ``mean`` and ``root``, and the
+    probability of every action, from the same law, into ``shares``: see ``gaussian_chances``.
+    Nothing is recorded unless ``records`` says so.
     """
-    K = options.columns.shape[0]
-    mean, root = np.empty(K), np.empty((K, K))
     r = score_law(policy, state, options, mean, root)
     index, score = highest_draw(mean, root, r, z)
     fill_chances(mean, root, r, points, shares)
@@ -234,8 +234,7 @@ def take_reward(
 def catch_up(estimator: Any, family: Any, state: State, history: Any) -> None:
     """Bring the estimate up to date with the rewards taken in."""
     refit(estimator, family, state, history)
-    if state.W.shape[0] > 0:
-        renew(state.cap, state.W, state.W_inv, state.counts[OBSERVED], state.work[0])
+    renew_cap(history, state)
 
 
 @kernel
@@ -283,11 +282,11 @@ def fold_step(
     returned) or REVISE (another reward takes its place). The estimate is brought up to date after
     the moves marked in ``last``, each the last reward of its transaction.
     """
-    decided = 0
+    before = state.counts[DECIDED]  # not a count from 0: Numba would compile for 0, then for others
     for k in range(moves.shape[0]):
         if moves[k] == DECIDE:
-            record(policy, state, history, state.counts[DECIDED], X, decided)
-            decided += 1
+            row = state.counts[DECIDED]
+            record(policy, state, history, row, X, row - before)
         elif moves[k] == LEARN:
             take_reward(estimator, family, state, history, rows[k], rewards[k])
         else:

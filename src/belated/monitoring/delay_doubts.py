@@ -140,7 +140,7 @@ class Doubt(NamedTuple):
 
 
 class Doubts:
-    """What the looks at a log have found; see the module.
+    """The findings of the looks at a log; see the module.
 
     Parameters
     ----------

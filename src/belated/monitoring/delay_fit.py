@@ -13,7 +13,7 @@ import numpy as np
 from belated.core.arguments import wrong
 from belated.core.types import Matrix, Vector
 from belated.monitoring.delay_curve import checked_delays
-from belated.monitoring.laws import LOGNORMAL, WEIBULL, Law
+from belated.monitoring.delay_shapes import LOGNORMAL, WEIBULL, Law
 
 LAWS = {"exponential": WEIBULL, "weibull": WEIBULL, "lognormal": LOGNORMAL}
 SHORTEST = 1e-6  # a delay of 0 has no logarithm: it is taken as a microsecond

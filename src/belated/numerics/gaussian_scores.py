@@ -86,8 +86,8 @@ def fill_chances(mean: Vector, root: Matrix, r: int, points: Coarse, out: Vector
     for k in range(n):
         widest = max(widest, math.sqrt(dot(root[rows[k], :r], root[rows[k]])))
     unit = 1.0 / widest if widest > 0.0 else 1.0  # single precision does not hold every size
-    level, coarse = np.empty(n, np.float32), np.zeros((n, narrow + -narrow % FOUR), np.float32)
-    lower = np.zeros((n, n) if n <= r else (0, 0))
+    level, coarse = np.empty(n, np.float32), np.empty((n, narrow + -narrow % FOUR), np.float32)
+    lower = np.empty((n, n) if n <= r else (0, 0))
     if n <= r:
         _lower_root(root, r, rows, lower)
     for k in range(n):
@@ -95,7 +95,11 @@ def fill_chances(mean: Vector, root: Matrix, r: int, points: Coarse, out: Vector
         row = lower[k] if n <= r else root[rows[k]]
         for j in range(narrow):
             coarse[k, j] = row[j] * unit
-    counts, scores = np.zeros(n, np.int64), np.empty((5, BLOCK), np.float32)
+        for j in range(narrow, coarse.shape[1]):
+            coarse[k, j] = 0.0
+    counts, scores = np.empty(n, np.int64), np.empty((5, BLOCK), np.float32)
+    for k in range(n):
+        counts[k] = 0
     count_best(level, coarse, n <= r, points, scores, np.empty((4, BLOCK), np.int32), counts)
     for k in range(n):
         out[rows[k]] = counts[k] / POINTS
@@ -133,6 +137,8 @@ def _lower_root(root: Matrix, r: int, rows: Integers, lower: Matrix) -> None:
         square = dot(x, x)
         rest = square - dot(row[:k], row)
         row[k] = math.sqrt(rest) if rest > ALIKE * square else 0.0
+        for j in range(k + 1, row.shape[0]):
+            row[j] = 0.0
 
 
 def count_best(

@@ -13,6 +13,7 @@ from belated.core.types import Matrix, Vector
 from belated.numerics.lowered.products import add_outer, quadratic
 from belated.numerics.special import log_of_one_plus
 
+LEAST_PIVOT = 1e-300
 LARGE_UPDATE = 1e4  # above it Sherman-Morrison would lose more than about four digits
 
 
@@ -38,7 +39,8 @@ def inverse_add_outer(A_inv: Matrix, weight: float, x: Vector, work: Vector) -> 
 def cholesky(A: Matrix, shift: float, U: Matrix) -> None:
     """Upper factor ``U'U = A + shift I``; entries below the diagonal of ``U`` are left alone.
 
-    A pivot lost to rounding is taken to be of the size of that rounding, so no NaN can arise.
+    A pivot lost to rounding is taken to be of the size of that rounding, and a zero row to be next
+    to zero, so no NaN can arise.
     """
     d = A.shape[0]
     for i in range(d):
@@ -47,7 +49,7 @@ def cholesky(A: Matrix, shift: float, U: Matrix) -> None:
             row[j] = source[j]
         row[0] += shift
     for k in range(d):
-        pivot = np.sqrt(max(U[k, k], 1e-16 * (A[k, k] + shift)))
+        pivot = np.sqrt(max(U[k, k], 1e-16 * (A[k, k] + shift), LEAST_PIVOT))
         row = U[k, k:]
         row[0] = pivot
         for j in range(1, row.shape[0]):

@@ -68,8 +68,19 @@ def invert(A: Matrix) -> None:
     2010). Nearly all the work is in ``subtract_squares``.
     """
     d = A.shape[0]
-    rows, half, ones = np.empty((PIVOTS, d)), np.empty((PIVOTS, d)), np.ones(PIVOTS)
-    block, U, column = np.empty((PIVOTS, PIVOTS)), np.zeros((PIVOTS, PIVOTS)), np.empty(PIVOTS)
+    n = min(PIVOTS, d)
+    rows, half, block, U = np.empty((n, d)), np.empty((n, d)), np.empty((n, n)), np.empty((n, n))
+    _sweep_all(A, rows, half, block, U, np.empty(n), np.empty(n))
+
+
+@kernel
+def _sweep_all(
+    A: Matrix, rows: Matrix, half: Matrix, block: Matrix, U: Matrix, column: Vector, ones: Vector
+) -> None:
+    """``A`` becomes its inverse; all else is scratch."""
+    d = A.shape[0]
+    for p in range(ones.shape[0]):
+        ones[p] = 1.0
     for start in range(0, d, PIVOTS):
         n = min(PIVOTS, d - start)
         end = start + n

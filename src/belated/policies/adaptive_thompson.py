@@ -65,7 +65,9 @@ class AdaptiveThompson(NamedTuple):
     With rows of s nonzero entries, a decision O(K s u + u^2 + min(K, u)^3), u the number of
     distinct columns in which actions differ, whatever d is, and 1,024 min(K, u) K for propensities;
     a returned reward O(d^2), taken in by blocks. When the number of rewards has grown by half,
-    O(d^3 + n s^2) for a new Hessian and prior.
+    O(d^3 + n s^2) for a new Hessian and prior. Actions that have a column each are best counted in
+    hundreds, because the cube is that of their number. ``actions`` may have 4,096 rows, or
+    4,096^2 / d where that is more.
 
     Deviations
     ----------

@@ -9,7 +9,14 @@ from belated.core.arguments import NotNegative, Positive, derives, parameters, r
 from belated.core.jit import kernel
 from belated.core.types import Vector
 from belated.estimators.perturbed import shift_estimate
-from belated.model.protocols import Estimator, Family, accepted, choose, factor_precision
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    factor_precision,
+    needs_no_bound,
+)
 from belated.model.state import WORK, State
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.sampling import (
@@ -22,6 +29,7 @@ from belated.policies.shared.sampling import (
 )
 
 
+@needs_no_bound
 @derives("a_phi")
 @parameters
 class EVILL(NamedTuple):

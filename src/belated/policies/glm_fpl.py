@@ -8,7 +8,7 @@ from belated.core.arguments import NotNegative, Positive, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
 from belated.estimators.perturbed import shift_estimate
-from belated.model.protocols import Estimator, Family, accepted, choose
+from belated.model.protocols import Estimator, Family, accepted, choose, needs_no_bound
 from belated.model.state import WORK, State
 from belated.numerics.linalg import cholesky
 from belated.numerics.lowered.products import dot
@@ -25,6 +25,7 @@ from belated.policies.shared.sampling import (
 )
 
 
+@needs_no_bound
 @parameters
 class GLMFPL(NamedTuple):
     """Play what is best for the estimate from rewards with fresh Gaussian noise added to each.

@@ -4,11 +4,19 @@ from typing import NamedTuple
 
 from belated.core.arguments import Positive, parameters
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, accepted, choose, deterministic
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    deterministic,
+    needs_no_bound,
+)
 from belated.model.state import State
 from belated.numerics.pruning import DecisionSet, most_optimistic
 
 
+@needs_no_bound
 @deterministic
 @parameters
 class Greedy(NamedTuple):

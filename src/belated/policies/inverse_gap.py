@@ -7,13 +7,22 @@ import numpy as np
 from belated.core.arguments import NotNegative, Positive, derives, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.model.protocols import Estimator, Family, accepted, choose, mean, probabilities
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    mean,
+    needs_no_bound,
+    probabilities,
+)
 from belated.model.state import OBSERVED, State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.sampling import unconfined_mle
 
 
+@needs_no_bound
 @derives("family")
 @parameters
 class InverseGap(NamedTuple):

@@ -13,12 +13,20 @@ from belated.core.arguments import (
     resolved,
 )
 from belated.estimators import ridge_regression
-from belated.model.protocols import Estimator, Family, accepted, choose, deterministic
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    deterministic,
+    needs_no_bound,
+)
 from belated.model.state import State
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.constants import known_horizon
 
 
+@needs_no_bound
 @deterministic
 @parameters
 class LinUCB(NamedTuple):

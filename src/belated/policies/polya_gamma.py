@@ -20,7 +20,14 @@ import numpy as np
 from belated.core.arguments import Positive, Whole, derives, parameters, resolved
 from belated.core.jit import kernel
 from belated.core.types import Vector
-from belated.model.protocols import Estimator, Family, accepted, choose, draw_parameter
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    draw_parameter,
+    needs_no_bound,
+)
 from belated.model.state import DECIDED, WORK, History, State
 from belated.numerics.linalg import cholesky, solve_transposed, solve_upper
 from belated.numerics.lowered.products import add_outer, dot
@@ -39,6 +46,7 @@ class Chain(NamedTuple):
     sample: Vector  # (d,) the parameter last drawn
 
 
+@needs_no_bound
 @derives("lam")
 @parameters
 class PolyaGamma(NamedTuple):

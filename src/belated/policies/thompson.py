@@ -13,6 +13,7 @@ from belated.model.protocols import (
     accepted,
     choose,
     factor_precision,
+    needs_no_bound,
     score_law,
 )
 from belated.model.state import WORK, State
@@ -27,6 +28,7 @@ from belated.policies.shared.sampling import (
 )
 
 
+@needs_no_bound
 @derives("lam", "a_phi")
 @parameters
 class Thompson(NamedTuple):

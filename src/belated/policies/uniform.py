@@ -7,13 +7,21 @@ import numpy as np
 from belated.core.arguments import Positive, parameters
 from belated.core.types import Vector
 from belated.estimators import penalised_mle
-from belated.model.protocols import Estimator, Family, accepted, choose, probabilities
+from belated.model.protocols import (
+    Estimator,
+    Family,
+    accepted,
+    choose,
+    needs_no_bound,
+    probabilities,
+)
 from belated.model.state import State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.exploration import fill_equal
 
 
+@needs_no_bound
 @parameters
 class UniformPlay(NamedTuple):
     """Play every action with the same probability.

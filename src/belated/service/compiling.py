@@ -6,6 +6,7 @@ only loads what they made. Choosing is there first, and decisions need not wait 
 """
 
 import asyncio
+import gc
 import logging
 import subprocess
 import sys
@@ -89,12 +90,15 @@ class Compiling:
         self._done(fold.name)
 
     def _compile(self, name: str, spec: Spec, learner: "Learner") -> None:
+        from belated.core.jit import load_compiler
+
         if learner.is_compiled:
             return
         started = perf_counter()
         what = f"{spec.family['type']}, {spec.policy['type']}"
         _say(f"compiling the kernels of bandit {name!r} ({what}), once for this version of belated")
         processes = self._start_processes(spec) if is_writable() else {}
+        load_compiler()  # while they work
         for half in HALVES:
             if half in processes:
                 self._wait_for(processes[half])
@@ -167,6 +171,7 @@ def _warm_up(learner: "Learner", half: str) -> None:
 
 
 def _main() -> None:
+    gc.disable()  # it would take a tenth of the time, and nothing here lives for long
     _warm_up(msgspec.json.decode(sys.stdin.buffer.read(), type=Spec).learner(), sys.argv[1])
 
 

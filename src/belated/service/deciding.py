@@ -3,7 +3,7 @@
 import base64
 import binascii
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +19,10 @@ from belated.ledger.replica import Proposal
 from belated.service.http.problems import INVALID, Problem, ProblemType
 from belated.service.service import Service
 from belated.service.settings import finite
-from belated.wire import Base64Matrix, DecisionAnswer, DecisionRequest
+from belated.wire import Base64Matrix, DecisionAnswer, DecisionRequest, RankingRequest
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 REQUEST_CHANGED = ProblemType(
     409, "request-id-reused", "The request_id was used before with another body"
@@ -42,7 +45,8 @@ async def decide(
     except (TypeError, ValueError) as error:
         raise Problem(INVALID, str(error)) from None
     try:
-        proposal = await service.worked_out(size, service.replica.propose, name, ask)
+        work = work_of(fold, request)
+        proposal = await service.worked_out(size, service.replica.propose, name, ask, work=work)
     except (TypeError, ValueError) as error:
         return answer_of(await given_before(service, name, ask, error))
     try:
@@ -56,6 +60,25 @@ async def decide(
     if outcome.status == Status.ACCEPTED:
         service.tally.decisions[fold.name] += 1
     return answer_of(made_of(proposal, outcome))
+
+
+def work_of(fold: "Fold", request: RankingRequest) -> int:
+    """Returns how much is to be compared: a request of few bytes may be about thousands of actions.
+
+    See ``Service.worked_out``.
+    """
+    if isinstance(request.matrix, Base64Matrix):
+        n_actions = request.matrix.rows
+    else:
+        n_actions = len(
+            request.eligible or request.actions or request.matrix or fold.actions.listed
+        )
+    return work_among(fold, n_actions)
+
+
+def work_among(fold: "Fold", n_actions: int) -> int:
+    """Returns how much is to be compared to choose one of as many actions."""
+    return n_actions * min(n_actions, fold.spec.dim)
 
 
 def ask_of(request: DecisionRequest) -> Ask:

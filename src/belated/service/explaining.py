@@ -165,7 +165,7 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
     return Explanation(
         n_decided=learner.n_decided,
         n_observed=learner.n_observed,
-        n_pending=len(fold.pending) - fold.n_held,
+        n_pending=fold.pending.n_waiting,
         theta=learner.state.theta.tolist(),
         actions=views,
         complete=complete,

@@ -168,7 +168,7 @@ class Metrics:
         for fold in folds:
             for assumption in fold.broken_assumptions():
                 broken.add_metric([fold.name, assumption], 1.0)
-            for bound, count in fold.pending_by_age(now).buckets():
+            for bound, count in fold.pending.by_age(now).buckets():
                 pending.add_metric([fold.name, bound], count)
             delays.add_metric([fold.name], fold.delays.buckets(), fold.delays.sum)
         yield from (pending, delays, broken)

@@ -4,7 +4,7 @@ One bandit stands behind them. The caller's ``eventId`` is the request id of a d
 call may be sent again. Differences that a caller can see are in docs/how-to/service.md.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -18,7 +18,14 @@ from belated.core.events import Status
 from belated.ledger.events import Decided, Draft, Event, Kind
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.replica import Proposal, reward_draft
-from belated.service.deciding import REQUEST_CHANGED, answer_of, ask_of, made_of, without_store
+from belated.service.deciding import (
+    REQUEST_CHANGED,
+    answer_of,
+    ask_of,
+    made_of,
+    without_store,
+    work_among,
+)
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Api, Call
 from belated.service.http.openapi import Link
@@ -150,7 +157,8 @@ async def decide(
     asks_again = body.event_id is not None
     if body.event_id is None:
         body.event_id = str(uuid4())
-    proposal = await service.worked_out(size, _proposal, service, bandit, body)
+    work = work_among(service.fold(bandit), len(body.actions))
+    proposal = await service.worked_out(size, _proposal, service, bandit, body, work=work)
     drafts = [proposal.draft]
     if body.defer_activation:
         drafts.append(Draft(Kind.CANCELLED, bandit, proposal.draft.id, proposal.draft.time))
@@ -170,7 +178,7 @@ async def decide(
 def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
     fold = service.usable_fold(bandit)
     try:
-        request = decision_request(body)
+        request = decision_request(body, getattr(fold.actions.features, "tags", ()))
         _drop_unused_ids(fold, request)
         if fold.spec.mode == "shadow":  # Personalizer's apprentice mode plays the first action
             assert request.actions is not None
@@ -183,8 +191,8 @@ def _proposal(service: Service, bandit: str, body: RankRequest) -> Proposal:
         raise Problem(INVALID, str(error)) from None
 
 
-def decision_request(body: RankRequest) -> wire.DecisionRequest:
-    """The same in the words of our own API.
+def decision_request(body: RankRequest, tags: Container[Any] = ()) -> wire.DecisionRequest:
+    """Returns the same in the words of our own API; ``tags`` are the columns that hold lists.
 
     >>> body = RankRequest(
     ...     [RankableAction("news", [{"type": "text"}]), RankableAction("film")],
@@ -196,11 +204,13 @@ def decision_request(body: RankRequest) -> wire.DecisionRequest:
     {'user.age': 31, 'user.seen.0': 'a', 'user.seen.1': 'b'}
     >>> request.actions
     [ActionRow(id='news', features={'id': 'news', 'type': 'text'})]
+    >>> decision_request(body, tags=["user.seen"]).context
+    {'user.age': 31, 'user.seen': ['a', 'b']}
     """
     excluded = set(body.excluded_actions or ())
     rows = [
         wire.ActionRow(
-            action.id, {"id": action.id, **columns(f"features of {action.id!r}", features)}
+            action.id, {"id": action.id, **columns(f"features of {action.id!r}", features, tags)}
         )
         for action in body.actions
         if action.id not in excluded
@@ -208,7 +218,7 @@ def decision_request(body: RankRequest) -> wire.DecisionRequest:
     ]
     if not rows:
         raise wrong("excludedActions", body.excluded_actions, "one action at least left")
-    context = columns("contextFeatures", body.context_features)
+    context = columns("contextFeatures", body.context_features, tags)
     return wire.DecisionRequest(
         context=context or None, actions=rows, request_id=body.event_id, probabilities=True
     )
@@ -222,28 +232,30 @@ def _drop_unused_ids(fold: "Fold", request: wire.DecisionRequest) -> None:
                 del action.features["id"]
 
 
-def columns(name: str, sets: FeatureSets | None) -> dict[str, Any]:
-    """Features in objects as columns with a name each: ``namespace.key``."""
+def columns(name: str, sets: FeatureSets | None, tags: Container[Any] = ()) -> dict[str, Any]:
+    """Returns features in objects as columns with a name each: ``namespace.key``."""
     found: dict[str, Any] = {}
     for features in sets or ():
-        for key, value in _leaves(name, features, DEEPEST):
+        for key, value in _leaves(name, features, tags, DEEPEST):
             if key in found:
                 raise ValueError(f"{name}: {shown(key)} is there twice, expected once")
             found[key] = value
     return found
 
 
-def _leaves(name: str, value: Any, depth: int) -> Iterable[tuple[str, Any]]:
-    """Paths and values of all that is no object and no list."""
+def _leaves(
+    name: str, value: Any, tags: Container[Any], depth: int, before: str = ""
+) -> Iterable[tuple[str, Any]]:
+    """Yields paths and values of all that is no object, and no list other than one of tags."""
     if depth == 0:
         raise ValueError(f"{name}: expected objects in objects, {DEEPEST} deep at most")
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in items:
-        if isinstance(inner, dict | list):
-            for path, leaf in _leaves(name, inner, depth - 1):
-                yield f"{key}.{path}", leaf
+        path = f"{before}{key}"
+        if isinstance(inner, dict) or (isinstance(inner, list) and path not in tags):
+            yield from _leaves(name, inner, tags, depth - 1, f"{path}.")
         else:
-            yield str(key), inner
+            yield path, inner
 
 
 def response_of(body: RankRequest, answer: wire.DecisionAnswer) -> RankResponse:

@@ -117,12 +117,11 @@ class Rebuilding:
             await self._settled()
         if self.replica.rebuilding.get(name) is not wanted:
             return  # something else was erased meanwhile
-        old = self.replica.folds[name]
-        if fold.version != old.version:
-            raise RuntimeError(f"{fold.version} events were replayed, expected {old.version}")
+        expected = self.replica.folds[name].version
+        if fold.version != expected:
+            raise RuntimeError(f"{fold.version} events were replayed, expected {expected}")
         self.replica.swap(name, fold)
         log.info("%s was rebuilt without what was erased", name)
-        await asyncio.to_thread(old.let_go)
 
 
 def rebuild_into(url: str, folder: str | None, name: str, end: list[int], target: str) -> None:

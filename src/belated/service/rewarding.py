@@ -69,7 +69,7 @@ async def take_file(
     service: Service, bandit: str, raw: bytes, media_type: str
 ) -> wire.RewardsTaken:
     """Hand in the rewards of a file, some at a time: decisions come in between."""
-    from belated.ledger.tools.rewarding import (
+    from belated.ledger.tools.reward_files import (
         BATCH,
         COLUMNS,
         IN_THE_LOG,

@@ -20,7 +20,7 @@ from belated.ledger.tools.half_lives import FEWEST
 from belated.service.compiling import COMPILING, checked_learner
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
-from belated.service.deciding import REQUEST_CHANGED, decide
+from belated.service.deciding import REQUEST_CHANGED, decide, work_of
 from belated.service.deciding_many import decide_many, decide_top
 from belated.service.explaining import TOO_MANY, iso, story_of
 from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, RateLimit, new_key
@@ -261,7 +261,8 @@ def _add_bandits(api: Api, service: Service) -> None:
         Actions come with their estimated mean reward, the best first, an interval of it, and how
         many decisions and rewards they have had, in whatever context. Nothing is decided.
         """
-        return await service.worked_out(len(call.raw), rank, service, path.name, body)
+        work = work_of(service.fold(path.name), body)
+        return await service.worked_out(len(call.raw), rank, service, path.name, body, work=work)
 
     @api.route(
         "PUT",

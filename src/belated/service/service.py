@@ -47,6 +47,7 @@ LEEWAY = 5_000_000  # microseconds for which another machine may still be writin
 MOST_ABANDONED = 10_000  # remembered while the store is down
 MOST_EXPIRED = 250  # at once: requests must not wait for long
 LARGE = 20_000  # bytes of a request: hundreds of actions
+MUCH_WORK = 10_000  # see ``worked_out``: the default policy takes about a millisecond for it
 AT_ONCE = 500  # events that are taken in before other requests have their turn
 
 
@@ -195,7 +196,7 @@ class Service:
         over = now - LEEWAY if self.writer.in_thread else now
         await self.settled()
         for name in list(self.replica.folds):
-            while due := self.replica.folds[name].due(over, MOST_EXPIRED):
+            while due := self.replica.folds[name].pending.due(over, MOST_EXPIRED):
                 try:
                     outcomes = await self.write([Draft(Kind.EXPIRED, name, id, now) for id in due])
                 except StoreUnavailableError:
@@ -259,12 +260,16 @@ class Service:
         """
         await self.writer.state.idle()
 
-    async def worked_out(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
+    async def worked_out(
+        self, size: int, function: Callable[..., T], *arguments: Any, work: int = 0
+    ) -> T:
         """Return what a function makes of the bandits, for a request of ``size`` bytes.
 
-        Where that may take long, a thread calls it, and the bandits are not ``settled`` meanwhile.
+        ``work`` is the number of actions that it compares, times that of their features where these
+        are fewer, else squared. Where it may take long, a thread calls it, and the bandits are not
+        ``settled`` meanwhile.
         """
-        if size < LARGE:
+        if size < LARGE and work < MUCH_WORK:
             return function(*arguments)
         return await self.writer.state.run(WAIT, function, *arguments)
 
@@ -308,7 +313,7 @@ class Service:
         await self.catch_up()
 
     async def from_store(self, ask: Callable[[Ledger], T], *, quick: bool = True) -> T:
-        """What the store says.
+        """Returns what the store says.
 
         One on another machine may be slow, and so may a disk or a question that is not ``quick``:
         then only who asks waits for it.

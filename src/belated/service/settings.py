@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import wrong
+from belated.core.arguments import refuse_wide, wrong
 from belated.features import Features, fitting
 from belated.ledger.spec import Spec, vectors_in
-from belated.wire import MOST_FEATURES, BanditSettings, BanditState, FeatureSettings
+from belated.wire import BanditSettings, BanditState, FeatureSettings
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -33,14 +33,14 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     features = None
     dim = settings.dim
     if settings.features is not None:
-        features = fitting(_features(settings.features, settings.max_norm), policy)
+        features = _features(settings.features, settings.max_norm)
+        features = fitting(features, policy, None if known is None else known.features)
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
         dim = features.dim
-        if dim > MOST_FEATURES:  # interactions multiply
-            raise wrong("features", f"{dim} columns", f"{MOST_FEATURES} at most")
     if dim is None:
         raise wrong("dim", None, "the number of features of an action, or features")
+    refuse_wide(dim)
     given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
     if features is not None and settings.groups is not None:
         raise wrong("groups", settings.groups, "nothing: the features know their groups")
@@ -103,14 +103,14 @@ def state_of(fold: "Fold", now: int) -> BanditState:
         model_version=fold.version,
         n_decided=learner.n_decided,
         n_observed=learner.n_observed,
-        n_pending=len(fold.pending) - fold.n_held,
+        n_pending=fold.pending.n_waiting,
         n_expired=counts.expired,
         n_late=counts.late,
         n_cancelled=counts.cancelled,
         theta=np.asarray(learner.state.theta).tolist(),
         certified_error=finite(float(learner.state.scalars[ERROR])),
         width=None if width is None else finite(width),
-        n_held=fold.n_held,
+        n_held=fold.pending.n_held,
         waiting=fold.waiting_words(now),
         broken_assumptions=fold.broken_assumptions(),
         n_silent=fold.hearing.n_open if fold.hearing else 0,

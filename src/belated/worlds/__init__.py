@@ -1,1 +1,1 @@
-"""What a simulated bandit plays against: decision sets, delays, and what is seen of a reward."""
+"""The world of a simulated bandit: decision sets, delays, and what is seen of a reward."""

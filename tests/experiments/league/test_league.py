@@ -19,6 +19,7 @@ from belated.experiments.league.players import OfLines, OfVectors, Ours
 from belated.experiments.league.playing import Match, play, play_match
 from belated.peers.adapter import Adapter
 from belated.worlds.shops.changing import NewBanners
+from belated.worlds.shops.lateness import Conversions
 from belated.worlds.shops.shop import Shop
 from support.command import belated
 
@@ -28,8 +29,9 @@ PLAIN = {"NUMBA_DISABLE_JIT": "1"}
 class Fixed:
     """Plays by a rule and writes down when each reward comes."""
 
-    def __init__(self, rule):
+    def __init__(self, rule, closes_windows=False):
         self.rule, self.t, self.came = rule, 0, {}
+        self.closes_windows = closes_windows
 
     def show(self, visit):
         return visit
@@ -70,6 +72,45 @@ def test_rewards_come_with_the_first_delivery_after_they_are_known():
         assert player.came.get(t) == expected
     assert table["learnt"] == [sum(at < 1000 for at, _ in player.came.values()), len(player.came)]
     assert table["t"] == [1000, 3000]
+
+
+def test_where_only_buyers_report_ours_hear_of_them_and_peers_when_windows_close():
+    world = Conversions(1)
+    world.window = 500.0
+    world.rate, ours, peer = 0.05, *(Fixed(lambda visit: 3, closes) for closes in (True, False))
+    for player in (ours, peer):
+        play(world, player, np.array([2000]))
+    for t, visit in zip(range(2000), world.visits(), strict=False):
+        reward, wait = world.outcome(visit, 3)
+        closes = 10 * math.ceil((t + 500.0) / 10)
+        assert peer.came.get(t) == ((closes, reward) if closes < 2000 else None)
+        delivery = math.inf if reward == 0.0 else 10 * math.ceil((t + wait) / 10)
+        assert ours.came.get(t) == ((delivery, 1.0) if delivery < 2000 else None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "open", "used"),
+    [("adaptive-thompson", None, "silence"), ("adaptive-thompson", "hold", "hold"),
+     ("thompson", None, "hold"), ("otf-lin-ts:window=110", None, "silence")],
+)  # fmt: skip
+def test_a_bandit_of_ours_closes_its_windows_by_the_number_of_decisions(policy, open, used):
+    world = Conversions(2)
+    world.window = 100.0
+    player = Ours(policy, world, open)
+    play(world, player, np.array([300]))
+    fold = player.bandit._backend._fold
+    assert fold.spec.open == used
+    assert fold.counts.late == 0  # conversions within the window are delivered in time
+    made = np.arange(300)
+    closed = made + 100 + 10 < 299  # at the last decision
+    y = player.bandit._history.y[:300]
+    if used == "hold":
+        assert (np.isnan(y) == ~closed).all()
+    elif fold.hearing is None:  # it learns conversions alone
+        assert fold.counts.rewarded == np.nansum(y) == fold.learner.n_observed
+    else:
+        assert fold.counts.rewarded == np.nansum(y) + sum(fold.hearing.rewards.values())
+        assert not np.isnan(y[made < 299 - 110 - 16]).any()  # a tick is at most 16 decisions later
 
 
 def test_rehearsals_do_not_wait():

@@ -29,12 +29,11 @@ def everything(script):
 
 
 def test_the_page_is_printed_from_what_is_kept(script, everything):
+    """Matches that were not played yet are missing on the page, too, which says so."""
     kept = pd.read_parquet(script.KEPT)
     assert script.KEPT.stat().st_size < 600_000
-    played = set(kept[["world", "player", "seed"]].itertuples(index=False, name=None))
-    missing = [match.name for match in everything.matches() if match[:3] not in played]
-    if missing:
-        pytest.skip(f"make league has {len(missing)} matches to play, {missing[0]} first")
+    planned = {match[:3] for match in everything.matches()}
+    assert set(kept[["world", "player", "seed"]].itertuples(index=False, name=None)) <= planned
     page = (ROOT / "docs" / "league.md").read_text("utf-8")
     assert page == "\n".join(script.page(everything, kept, "league.png")) + "\n"
 

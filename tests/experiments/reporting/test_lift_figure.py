@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from rich.console import Console
 
 from belated.experiments.judging.lift import in_short, standings
-from belated.experiments.reporting.league import league_lines, print_league, short_lines
+from belated.experiments.reporting.league_tables import league_lines, print_league, short_lines
 from belated.experiments.reporting.lift_figure import COLORS, draw_lifts
 
 

@@ -35,7 +35,7 @@ CLAIMED = {
     "hours": (0.05, 20, 89, 5000 / 24),
     "days": (0.05, 20, 89, 5000),
     "slow-banners": (0.05, 20, 89, None),
-    "conversions": (0.05, 20, 89, 5000),
+    "conversions": (0.05, 20, 89, None),
     "revenue": (None, 20, 89, 2500),
 }
 
@@ -143,11 +143,17 @@ def test_slow_banners_are_slow_whether_good_or_not():
     assert abs(np.mean(related)) < 4.0 / math.sqrt(60 * 20)
 
 
-def test_conversions_are_known_when_the_window_closes():
+def test_only_buyers_report_and_none_after_the_window():
     world = Conversions(1)
     ever = Shop.expected(world, np.array([0.0, 1.0]))
     assert world.expected(np.array([0.0, 1.0])) / ever == pytest.approx(1.0 - math.exp(-4.0))
-    assert {world.outcome(visit, 0).wait for visit in visits(world, 50)} == {world.window}
+    outcomes = [world.outcome(visit, 0) for visit in visits(world, 40_000)]
+    waits = np.array([outcome.wait for outcome in outcomes if outcome.reward == 1.0])
+    assert {outcome.wait for outcome in outcomes if outcome.reward == 0.0} == {math.inf}
+    within = -math.expm1(-4.0)  # the law of a delay given that it is within the window
+    expected = [-math.expm1(-4.0 * share) / within for share in (0.1, 0.25, 0.5, 1.0)]
+    shares = [(waits <= share * world.window).mean() for share in (0.1, 0.25, 0.5, 1.0)]
+    assert shares == pytest.approx(expected, abs=4.0 * 0.5 / math.sqrt(len(waits)))
 
 
 def test_new_banners_replace_the_oldest():

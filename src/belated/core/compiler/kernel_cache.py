@@ -72,7 +72,6 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
 
     def holds(self, sig: Any, target_context: Any) -> bool:
         """Return whether there is an entry for this signature."""
-        target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         return all(_foreign_sources.values()) and self._file(key).is_file()
 

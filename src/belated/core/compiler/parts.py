@@ -18,7 +18,7 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.cpu import CPUTargetOptions
 from numba.core.environment import lookup_environment
-from numba.core.registry import CPUDispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typed_passes import AnnotateTypes, NativeLowering
 
 from belated.core.compiler.kernel_cache import KernelCache
@@ -74,6 +74,11 @@ def as_part(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options of Numba's ``jit`` for a function that only other kernels call."""
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return {**options, **wrappers, "pipeline_class": _PartCompiler}
+
+
+def load_compiler() -> None:
+    """Load the parts of Numba that are needed to read a compiled kernel: takes about a second."""
+    cpu_target.target_context.refresh()
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]

@@ -60,3 +60,7 @@ def njit_kernel(function: Any, targetoptions: dict[str, Any]) -> Any:
 def public_options(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the given options that Numba documents, and drops the others."""
     return {name: value for name, value in options.items() if not name.startswith("_")}
+
+
+def load_nothing() -> None:
+    """Do nothing: kernels that are not kept on disk are never read from there."""

@@ -23,18 +23,19 @@ distance is certified (``silence.py``).
 import math
 from typing import Any
 
-import numpy as np
-
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import kernel
 from belated.core.types import Vector
 from belated.estimators.laplace.fit import (
     HIGHEST,
     NARROW,
+    ORIGIN,
     PASSED,
+    PEAKS,
     RENEWED,
     SILENT,
     VARIANCE,
     Laplace,
+    LaplaceFit,
     far,
 )
 from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
@@ -54,14 +55,17 @@ PASSES_AFTER = 256
 
 
 @kernel
-def _land(family: Any, state: State, peaks: Vector, origin: Vector) -> tuple[float, bool]:
+def _land(family: Any, state: State) -> tuple[float, bool]:
     """Sets theta to ref + step, cut short where it leads too far.
 
     Returns a bound on the error, and whether the step was cut short.
     """
-    fit, theta = state.fit, state.theta
-    M = self_concordance(family, far(fit, theta, origin, peaks) + 1.0)
-    length = M * far(fit, fit.step, origin, peaks)
+    fit, theta, peaks, origin = state.fit, state.theta, state.work[PEAKS], state.work[ORIGIN]
+    group, longest = fit.group, fit.longest
+    for i in range(origin.shape[0]):
+        origin[i] = 0.0
+    M = self_concordance(family, far(group, longest, theta, origin, peaks) + 1.0)
+    length = M * far(group, longest, fit.step, origin, peaks)
     share = min(1.0, LONGEST_STEP / length) if length > 0.0 else 1.0
     square = 0.0
     for i in range(theta.shape[0]):
@@ -69,8 +73,8 @@ def _land(family: Any, state: State, peaks: Vector, origin: Vector) -> tuple[flo
         square -= fit.gradient[i] * fit.step[i]
     if share < 1.0:
         return math.inf, True
-    M = self_concordance(family, far(fit, theta, origin, peaks) + 1.0)
-    D = M * max(far(fit, theta, fit.center, peaks), far(fit, fit.ref, fit.center, peaks))
+    M = self_concordance(family, far(group, longest, theta, origin, peaks) + 1.0)
+    D = M * _from_center(fit, theta, peaks)
     if D > 20.0:
         return math.inf, False
     wide = math.exp(0.5 * D)
@@ -81,9 +85,12 @@ def _land(family: Any, state: State, peaks: Vector, origin: Vector) -> tuple[flo
     return -math.log1p(-k * e) / k if k * e < 1.0 else math.inf, False
 
 
-@refit.case(Laplace)
-def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
-    _refit_with_room(estimator, family, state, history)
+@kernel
+def _from_center(fit: LaplaceFit, theta: Vector, peaks: Vector) -> float:
+    """Returns a bound on |x'(theta - center)| and |x'(ref - center)| for rows x that count."""
+    group, longest, center = fit.group, fit.longest, fit.center
+    theta_is = far(group, longest, theta, center, peaks)
+    return max(theta_is, far(group, longest, fit.ref, center, peaks))
 
 
 @remake.case(Laplace)
@@ -91,45 +98,48 @@ def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None
     renew(estimator, family, state, history)
 
 
-@allocating_kernel
-def _refit_with_room(estimator: Laplace, family: Any, state: State, history: Any) -> None:
+@refit.case(Laplace)
+def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     fit, n = state.fit, state.counts[OBSERVED]
-    peaks, origin = np.empty(fit.precision.shape[0]), np.zeros(state.theta.shape[0])
-    error, cut = _land(family, state, peaks, origin)
-    if _has_grown(state, EARLY_GROWTH if cut else RENEWAL_GROWTH):
-        renew(estimator, family, state, history)
-        error, _ = _land(family, state, peaks, origin)
+    error, cut = _land(family, state)
+    if _has_grown(n, fit.scalars[RENEWED], EARLY_GROWTH if cut else RENEWAL_GROWTH):
+        error = _land_anew(estimator, family, state, history)
     new = n - fit.scalars[PASSED]
     if error > estimator.tol and new >= max(n, state.theta.shape[0]) // PASSES_AFTER:
         for _ in range(MOST_PASSES):  # each shrinks the error by the factor e^{MD} - 1
             before = error
             move_ref(family, state, history)
-            error, _ = _land(family, state, peaks, origin)
+            error, _ = _land(family, state)
             if error <= estimator.tol or 0.5 * before <= error < math.inf:
                 break
     dear = (min(n, state.theta.shape[0]) - NARROW) // DEAR_SHARE
     pays = n - fit.scalars[RENEWED] >= dear
-    if error == math.inf and pays and _has_grown(state, UNCERTAIN_GROWTH):
-        renew(estimator, family, state, history)
-        error, _ = _land(family, state, peaks, origin)
-    state.scalars[ERROR] = error if _is_rare(state, error, peaks) else math.inf
+    if error == math.inf and pays and _has_grown(n, fit.scalars[RENEWED], UNCERTAIN_GROWTH):
+        error = _land_anew(estimator, family, state, history)
+    state.scalars[ERROR] = error if _is_rare(state, error) else math.inf
     state.scalars[SLACK] = math.nan  # no matrix W is kept
 
 
 @kernel
-def _is_rare(state: State, error: float, peaks: Vector) -> bool:
+def _land_anew(estimator: Laplace, family: Any, state: State, history: Any) -> float:
+    """Moves the center, learns the prior, and returns a bound on the error then."""
+    renew(estimator, family, state, history)
+    return _land(family, state)[0]
+
+
+@kernel
+def _is_rare(state: State, error: float) -> bool:
     """Return whether x'theta is below ``RARE`` for silent rows, on the way to the mode, too."""
     fit = state.fit
     if fit.scalars[SILENT] == 0.0 or error == math.inf:
         return True
-    off = max(far(fit, state.theta, fit.center, peaks), far(fit, fit.ref, fit.center, peaks))
+    off = _from_center(fit, state.theta, state.work[PEAKS])
     # the error is in the norm of the Hessian at theta, which is at least e^-off of that at center
     rest = math.sqrt(fit.scalars[VARIANCE] * math.exp(min(off, 700.0))) * error
     return fit.scalars[HIGHEST] + off + rest <= RARE
 
 
 @kernel
-def _has_grown(state: State, factor: float) -> bool:
+def _has_grown(n: int, renewed: float, factor: float) -> bool:
     """Return whether the number of rewards has grown by this factor since the center moved."""
-    n, renewed = state.counts[OBSERVED], state.fit.scalars[RENEWED]
     return n > renewed and n >= math.ceil(factor * renewed)

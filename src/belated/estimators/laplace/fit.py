@@ -35,13 +35,15 @@ from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
 from belated.model.state import State, end_silence, silence_of, weight_of
-from belated.numerics.sparse import entry, n_entries
+from belated.numerics.entries import entry, n_entries
 from belated.numerics.symmetric import subtract_squares
 
 # slots of LaplaceFit.scalars
 WAITING, DISPERSION, VARIANCE, RENEWED, PASSED, UNIT, SILENT, HIGHEST = 0, 1, 2, 3, 4, 5, 6, 7
 BLOCK = 64  # terms that wait, where the matrix is too large for the cache
 NARROW = 256  # features up to which each term is taken in at once
+# rows of State.work; an array made in a kernel would cost reference counts of all that it is given
+PEAKS, ORIGIN, SIZES, TRACES, SQUARES, DETERMINED = 1, 2, 3, 4, 5, 6
 
 
 class Laplace(NamedTuple):
@@ -282,14 +284,17 @@ def _revise_row(
 
 
 @kernel
-def far(fit: LaplaceFit, a: Vector, b: Vector, peaks: Vector) -> float:
-    """Returns a bound on |x'(a - b)| for all rows x that count, from the peak in each group."""
+def far(group: Integers, longest: Vector, a: Vector, b: Vector, peaks: Vector) -> float:
+    """Returns a bound on |x'(a - b)| for all rows x that count, from the peak in each group.
+
+    ``group`` and ``longest`` are those of the fit; ``peaks`` is scratch.
+    """
     total = 0.0
-    for g in range(peaks.shape[0]):
+    for g in range(longest.shape[0]):
         peaks[g] = 0.0
     for j in range(a.shape[0]):
-        g = fit.group[j]
+        g = group[j]
         peaks[g] = max(peaks[g], abs(a[j] - b[j]))
-    for g in range(peaks.shape[0]):
-        total += fit.longest[g] * peaks[g]
+    for g in range(longest.shape[0]):
+        total += longest[g] * peaks[g]
     return total

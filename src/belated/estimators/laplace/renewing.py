@@ -19,15 +19,19 @@ This is done when the number of rewards has grown by half: a few dozen times in 
 import math
 from typing import Any
 
-import numpy as np
-
-from belated.core.jit import allocating_kernel, kernel
+from belated.core.jit import kernel
 from belated.estimators.laplace.fit import (
+    DETERMINED,
     DISPERSION,
     HIGHEST,
+    ORIGIN,
     PASSED,
+    PEAKS,
     RENEWED,
     SILENT,
+    SIZES,
+    SQUARES,
+    TRACES,
     UNIT,
     VARIANCE,
     WAITING,
@@ -52,9 +56,9 @@ from belated.model.state import (
     silence_of,
     weight_of,
 )
+from belated.numerics.entries import entry, n_entries
 from belated.numerics.linalg import copy
 from belated.numerics.lowered.products import dot
-from belated.numerics.sparse import entry, n_entries
 from belated.numerics.symmetric import invert, multiply
 
 LONGEST_STEP = 1.0  # in M x'step: a longer one would leave where the Hessian says something
@@ -176,18 +180,20 @@ def _note_silent(fit: LaplaceFit, history: Any, n: int) -> None:
             note_length(fit, history, row)
 
 
-@allocating_kernel
+@kernel
 def _learn_prior(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     """Learns the variances of the prior and the dispersion, one step of the fixed point."""
     fit = state.fit
     groups, d = fit.precision.shape[0], state.theta.shape[0]
-    sizes, traces, squares = np.zeros(groups), np.zeros(groups), np.zeros(groups)
+    sizes, traces, squares = state.work[SIZES], state.work[TRACES], state.work[SQUARES]
+    for g in range(groups):
+        sizes[g] = traces[g] = squares[g] = 0.0
     for j in range(d):
         g = fit.group[j]
         sizes[g] += 1.0
         traces[g] += fit.S[j, j]
         squares[g] += state.theta[j] ** 2
-    determined, everything = np.zeros(groups), 0.0
+    determined, everything = state.work[DETERMINED], 0.0
     for g in range(groups):
         determined[g] = min(max(sizes[g] - fit.precision[g] * traces[g], 0.0), sizes[g])
         everything += determined[g]
@@ -240,7 +246,7 @@ def renew(estimator: Laplace, family: Any, state: State, history: Any) -> None:
     settle(family, state, history, CLOSE)
 
 
-@allocating_kernel
+@kernel
 def settle(family: Any, state: State, history: Any, close: float) -> None:
     """Moves center and ref to the mode by damped steps of Newton's, until one is short enough.
 
@@ -248,16 +254,18 @@ def settle(family: Any, state: State, history: Any, close: float) -> None:
     """
     fit = state.fit
     _note_silent(fit, history, state.counts[DECIDED])
-    peaks, origin = np.empty(fit.precision.shape[0]), np.zeros(state.theta.shape[0])
-    before = math.inf
+    group, longest = fit.group, fit.longest
+    peaks, origin, before = state.work[PEAKS], state.work[ORIGIN], math.inf
+    for i in range(origin.shape[0]):
+        origin[i] = 0.0
     for _ in range(MOST_CENTERS):
         copy(state.theta, fit.center)
         _invert_hessian(family, state, history)
         copy(state.theta, fit.ref)
         gradient_at_ref(family, state, history)
         step_from_ref(fit)
-        M = self_concordance(family, far(fit, state.theta, origin, peaks) + 1.0)
-        length = M * far(fit, fit.step, origin, peaks)
+        M = self_concordance(family, far(group, longest, state.theta, origin, peaks) + 1.0)
+        length = M * far(group, longest, fit.step, origin, peaks)
         share = min(1.0, LONGEST_STEP / length) if length > 0.0 else 1.0
         for i in range(state.theta.shape[0]):
             state.theta[i] = fit.ref[i] + share * fit.step[i]

@@ -1,4 +1,4 @@
-"""What open decisions say by their silence, as terms of the posterior.
+"""The silence of open decisions, as terms of the posterior.
 
 A reward other than zero comes after a delay with distribution function F. A decision of age a
 without a reward has a reward of zero, or one that has not come yet. For conversions with

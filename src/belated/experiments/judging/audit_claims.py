@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import pandas as pd
 
 from belated.experiments import paper
-from belated.experiments.intervals import mean_interval
 from belated.experiments.judging.claim_texts import GROWTH_LIMIT, SETTLED
 from belated.experiments.judging.claims import Claim, share_of
 from belated.experiments.judging.curves import Row, curves_of, in_brackets
 from belated.experiments.judging.growth_claims import exponents, is_additive, penalties
 from belated.experiments.labels import OFU, family_name, law_name
+from belated.experiments.run_intervals import mean_interval
 from belated.families import Bernoulli, Gaussian
 from belated.policies import DelayedOFUGLM
 from belated.theory import STATEMENTS, regret_bound

@@ -14,12 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from belated.experiments.intervals import (
-    Estimate,
-    clopper_pearson,
-    mean_interval,
-    stratified_mean,
-)
 from belated.experiments.judging.claim_texts import MARGIN, TEXTS
 from belated.experiments.judging.curves import (
     HEAVY,
@@ -47,6 +41,12 @@ from belated.experiments.judging.grading import (
 )
 from belated.experiments.judging.growth_claims import additive_penalty, at_most_linear
 from belated.experiments.labels import OFU, law_name
+from belated.experiments.run_intervals import (
+    Estimate,
+    clopper_pearson,
+    mean_interval,
+    stratified_mean,
+)
 
 RELATIVE = "relative differences"  # key of the runs in a row, until they are pooled
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from belated.experiments.intervals import UNKNOWN, Estimate, jackknife, mean_interval
 from belated.experiments.judging.claim_texts import GROWTH_LIMIT, MARGIN, SETTLED
 from belated.experiments.judging.curves import (
     HEAVY,
@@ -33,6 +32,7 @@ from belated.experiments.judging.grading import (
     student_test,
 )
 from belated.experiments.labels import OFU, family_name
+from belated.experiments.run_intervals import UNKNOWN, Estimate, jackknife, mean_interval
 
 # The test of DUCB is the reverse of the test of Delayed OFU-GLM.
 IN_WORDS = {LOWER: "as claimed", HIGHER: "not as claimed", OPEN: OPEN}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from belated.experiments.intervals import mean_interval
+from belated.experiments.run_intervals import mean_interval
 
 KEYS = ["world", "player", "seed"]
 

@@ -11,6 +11,7 @@ import pandas as pd
 from belated import registry
 from belated.core.arguments import whole, wrong
 from belated.experiments.executors import open_executor
+from belated.experiments.labels import parsed_policy
 from belated.experiments.league.peers import PEERS, CannotPlayError
 from belated.experiments.league.playing import (
     SCHEMA,
@@ -75,7 +76,8 @@ def new_league(
     worlds : sequence of str
         Names of worlds; see ``belated list worlds``.
     policies : sequence of str
-        Policies of ours, by name and parameters.
+        Policies of ours, by name and parameters; "hold " before a name lets it wait for windows to
+        close where only buyers report.
     peers : sequence of str, optional
         Names of peers; by default all whose libraries are installed.
     seeds : int
@@ -90,7 +92,7 @@ def new_league(
         if peer not in PEERS:
             raise wrong("peer", peer, f"one of {', '.join(PEERS)}")
     for policy in policies:
-        registry.parse(registry.POLICIES, policy)
+        parsed_policy(policy)
     if not policies:
         raise ValueError("policies = []: expected one or more, to compare the peers with")
     left_out = {}

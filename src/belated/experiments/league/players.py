@@ -4,16 +4,29 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from belated import registry
 from belated.bandit import Bandit
 from belated.core.types import Matrix
 from belated.features import Features
+from belated.learner.learner import learns_early
 from belated.peers import VowpalWabbit
 from belated.peers.adapter import Adapter
 from belated.worlds.shops.shop import Shop, Visit
 
+DELIVERY = 10  # decisions from one delivery of rewards to the next, three minutes of a day of 5,000
+
 
 class Player(Protocol):
-    """Somebody who decides for visitors. Time is taken of ``decide`` and ``learn``."""
+    """Somebody who decides for visitors. Time is taken of ``decide`` and ``learn``.
+
+    Attributes
+    ----------
+    closes_windows
+        Where only buyers report: True for a player that hears of them when they buy, and of nobody
+        else; False for one that is told of every decision when its window closes.
+    """
+
+    closes_windows: bool
 
     def show(self, visit: Visit) -> Any:
         """Return the visit in the form in which this player has it."""
@@ -33,14 +46,34 @@ class Ours:
     policy : str
         Name and parameters, such as ``"thompson:prior_sd=1"``.
     world : Shop
-        The world to play in; it names family and columns.
+        The world to play in; it names family and columns. Where only buyers report, the bandit has
+        its window, with a clock that counts decisions.
+    open : str, optional
+        See ``Bandit``; by default "silence" for a policy that can learn from it, else "hold".
+    half_life : float, optional
+        See ``Bandit``: decisions after which a reward counts for half.
     """
 
-    def __init__(self, policy: str, world: Shop) -> None:
+    closes_windows = True
+
+    def __init__(
+        self,
+        policy: str,
+        world: Shop,
+        open: str | None = None,
+        half_life: float | None = None,
+    ) -> None:
         features = Features(categorical=world.categorical(), interactions=world.interactions())
         features.fit(world.rows())
-        self.bandit = Bandit(family=world.family, policy=policy, features=features, seed=world.seed)
         self.ids: list[Any] = []
+        settings: dict[str, Any] = {"half_life": half_life}
+        if world.window is not None:
+            # Reports are delivered now and then, so the last one is as much later than the window.
+            settings |= {"window": world.window + DELIVERY, "default_reward": 0.0}
+            settings |= {"open": open or _open(policy, world), "clock": lambda: len(self.ids)}
+        self.bandit = Bandit(
+            family=world.family, policy=policy, features=features, seed=world.seed, **settings
+        )
 
     def show(self, visit: Visit) -> Any:
         """Return actions and context as they are."""
@@ -57,8 +90,17 @@ class Ours:
         self.bandit.learn([(self.ids[t], y) for t, y in rewards])
 
 
+def _open(policy: str, world: Shop) -> str:
+    """Returns what an open decision says to a policy."""
+    family = registry.parse(registry.FAMILIES, world.family)
+    early = learns_early(world.dim, family, registry.parse(registry.POLICIES, policy))
+    return "silence" if early else "hold"
+
+
 class OfVectors:
     """A peer that gets raw one-hot vectors: 1 for what an action and its visitor have, else 0."""
+
+    closes_windows = False
 
     def __init__(self, adapter: Adapter, world: Shop) -> None:
         self.adapter, self.dim, self.t = adapter, world.dim, 0
@@ -84,6 +126,8 @@ class OfVectors:
 
 class OfLines:
     """Vowpal Wabbit, which gets text: one namespace per column, and pairs of them by ``-q``."""
+
+    closes_windows = False
 
     def __init__(self, options: str, world: Shop) -> None:
         self.letters = dict(zip(world.categorical(), "abcdefghij", strict=False))

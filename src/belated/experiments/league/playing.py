@@ -12,13 +12,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from belated import registry
+from belated.experiments.labels import HOLD
 from belated.experiments.league.peers import PEERS
-from belated.experiments.league.players import Ours, Player
+from belated.experiments.league.players import DELIVERY, Ours, Player
 from belated.worlds.shops.shop import Shop
 
 CHECKPOINTS = 20  # so that the last tenth begins at one of them
 WARMING = 30  # decisions before the clock starts: they compile kernels and import libraries
-DELIVERY = 10  # decisions from one delivery of rewards to the next, three minutes of a day of 5,000
 SCHEMA = pa.schema(
     [
         ("world", pa.string()),
@@ -60,8 +60,13 @@ def world_named(name: str, seed: int) -> Shop:
 
 
 def player_named(name: str, world: Shop) -> Player:
-    """Return a peer of that name, or else a bandit of ours with that policy."""
-    return PEERS[name](world) if name in PEERS else Ours(name, world)
+    """Return a peer of that name, or else a bandit of ours with that policy.
+
+    "hold " before the policy lets it wait for windows to close where only buyers report.
+    """
+    if name in PEERS:
+        return PEERS[name](world)
+    return Ours(name.removeprefix(HOLD), world, "hold" if name.startswith(HOLD) else None)
 
 
 def play_match(match: Match, after_block: Callable[[float], None]) -> pa.Table:
@@ -88,7 +93,8 @@ def play(
 
     Before every tenth decision all rewards that became known since are handed over at once, in the
     order in which they became known: most libraries pay for each call, not for each reward.
-    ``longest_wait`` cuts delays, for a rehearsal.
+    Where only buyers report, a player that does not close windows itself is told of a decision when
+    its window closes. ``longest_wait`` cuts delays, for a rehearsal.
     """
     table: dict[str, list[float]] = {field: [] for field in SCHEMA.names[3:]}
     due: list[tuple[float, int, float]] = []
@@ -106,7 +112,10 @@ def play(
         index = player.decide(shown)
         seconds += time.process_time() - start
         outcome = world.outcome(visit, index)
-        heappush(due, (t + min(outcome.wait, longest_wait), t, outcome.reward))
+        wait = outcome.wait
+        if world.window is not None and not player.closes_windows:
+            wait = world.window
+        heappush(due, (t + min(wait, longest_wait), t, outcome.reward))
         learnt += len(rewards)
         earned += visit.expected[index]
         uniform += visit.expected.mean()

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from belated.experiments.intervals import mean_interval
 from belated.experiments.judging.lift import lift_of
 from belated.experiments.reporting.figures import DASHES, MARKERS
+from belated.experiments.run_intervals import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -94,7 +94,7 @@ def _a_day_ago(ledger: Ledger, name: str, start: int) -> "tuple[Fold, Vector]":
 def _final_rewards(fold: "Fold", at: int) -> Vector:
     """Returns the rewards by row, without those that came while silent ones still wait."""
     y: Vector = fold.learner.history.y[: fold.learner.n_decided].copy()
-    if fold.hearing is not None:
+    if fold.spec.open == "silence":
         y[times_of(fold.ids) + fold.spec.closes_after > at] = np.nan
     return y
 

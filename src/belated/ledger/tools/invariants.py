@@ -122,7 +122,8 @@ class Rules:
             grows = known.spec.features is not None and spec.features is not None
             same = spec.max_norm == known.spec.max_norm and (grows or spec.dim in known.dims)
             return "" if same else "gives the bandit another dimension or another bound"
-        self._limits[event.bandit] = known._replace(spec=now, dims=known.dims | {now.dim})
+        bound = now.bound * NORM_ROUNDING  # a row may hold more tags than before
+        self._limits[event.bandit] = _Limits(now, known.dims | {now.dim}, bound, known.possible)
         return ""
 
     def _decision(self, event: Event) -> str:

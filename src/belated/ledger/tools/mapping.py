@@ -3,7 +3,7 @@
 import math
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -120,6 +120,8 @@ class Translator:
         self.retired: Counter[str] = Counter()  # rows by action, where none is registered
         self._used = self._used_columns()
         self._columns: set[str] = set()  # columns of the rows seen so far
+        self._latest: Set[str] = self._columns  # those of the last row
+        self._fields = [mapping.columns[field] for field in FIELDS]
 
     def columns_not_used(self) -> list[str]:
         """Returns the columns of the rows that nothing uses, such as a misspelt one."""
@@ -143,7 +145,10 @@ class Translator:
 
     def translate(self, rows: Sequence[Row]) -> tuple[list[Imported], list[Bad]]:
         """Returns the decisions of these rows, and the rows that are not decisions."""
-        self._columns.update(*(row.cells for row in rows))
+        for row in rows:
+            if row.cells.keys() != self._latest:  # the rows of a table have the same columns
+                self._latest = row.cells.keys()
+                self._columns.update(self._latest)
         understood, bad = [], []
         for row in rows:
             try:
@@ -164,34 +169,30 @@ class Translator:
     def _cells(self, row: Row) -> _Cells:
         if row.problem:
             raise ValueError(row.problem)
-        cells, columns = row.cells, self.mapping.columns
-
-        def cell(field: str) -> Any:
-            value = cells.get(columns[field])
-            return None if is_missing(value) else value
-
-        name, action = cell("id"), cell("action")
+        cells = row.cells
+        name, decided, action, reward, returned, propensity, subject = [
+            None if is_missing(value) else value for value in map(cells.get, self._fields)
+        ]
         if name is None:
-            raise wrong("id", cells.get(columns["id"]), "a name of the decision")
+            raise wrong("id", cells.get(self._fields[0]), "a name of the decision")
         if action is None and not self.mapping.vector:
             raise wrong("action", None, "the name of the action that was played, or --vector")
-        time = plausible("time", microseconds("time", cell("time")), self.latest)
-        reward_time = cell("reward-time")
-        if reward_time is not None:
+        time = reward_time = plausible("time", microseconds("time", decided), self.latest)
+        if returned is not None:
             reward_time = plausible(
-                "reward-time", microseconds("reward-time", reward_time), self.latest
+                "reward-time", microseconds("reward-time", returned), self.latest
             )
             if reward_time < time:
-                raise wrong("reward-time", cell("reward-time"), "a time after the decision")
+                raise wrong("reward-time", returned, "a time after the decision")
         return _Cells(
             row.line,
             str(name),
             time,
             "0" if action is None else str(action),
-            _number("propensity", cell("propensity"), 1.0),
-            self._reward(cell("reward")),
-            time if reward_time is None else reward_time,
-            str(cell("subject") or ""),
+            _number("propensity", propensity, 1.0),
+            self._reward(reward),
+            reward_time,
+            str(subject or ""),
             cells,
         )
 

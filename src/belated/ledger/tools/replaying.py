@@ -86,7 +86,7 @@ def compare(
         replica = rebuilt(ledger, told)
     live = replica.fold(only_bandit(replica.folds, bandit))
     spec = other_spec(live.spec, policy, family)  # raises where they do not fit together
-    shrink = 1.0 if spec.is_sparse or not live.spec.is_sparse else _shrink(ledger, live)
+    shrink = 1.0 if live.spec.bound <= spec.bound else _shrink(ledger, live, spec.bound)
     other = Other(_first_fold(ledger, live.name, policy, family), policy, family, shrink)
     stride = max(1, events // COMPARED)
     with progress("replaying the other", events) as told:
@@ -107,11 +107,8 @@ def compare(
     }
 
 
-def _shrink(ledger: Ledger, live: Fold) -> float:
-    """Returns the factor that brings all vectors of a bandit to its ``max_norm``, 1 at most.
-
-    Vectors of a policy with sparse rows have no bound on the norm, and the other policy needs one.
-    """
+def _shrink(ledger: Ledger, live: Fold, bound: float) -> float:
+    """Returns the factor that brings all vectors of a bandit to a bound, 1 at most."""
     features = live.actions.features
     if isinstance(features, Features):
         longest = features.longest
@@ -119,7 +116,7 @@ def _shrink(ledger: Ledger, live: Fold) -> float:
         longest = max(
             (_longest(e) for e in events_of(ledger) if e.bandit == live.name), default=0.0
         )
-    return min(1.0, live.spec.max_norm / longest) if longest else 1.0
+    return min(1.0, bound / longest) if longest else 1.0
 
 
 def _longest(event: Event) -> float:

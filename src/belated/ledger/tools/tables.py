@@ -74,7 +74,7 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
     reader = csv.reader(file, strict=True)
     try:
         names = next(reader, [])
-        plain = [(place, name) for place, name in enumerate(names) if name in texts]
+        readers = [str if name in texts else typed for name in names]
         first = reader.line_num + 1  # a row may have several lines, in quotes
         for values in reader:
             line, first = first, reader.line_num + 1
@@ -82,10 +82,8 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
                 said = f"{len(values)} cells: expected {len(names)}, as in the first line"
                 yield Row(line, {}, said)
                 continue
-            cells = dict(zip(names, map(typed, values), strict=True))
-            for place, name in plain:
-                cells[name] = values[place]
-            yield Row(line, cells)
+            read = [reads(text) for reads, text in zip(readers, values, strict=True)]
+            yield Row(line, dict(zip(names, read, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
     finally:

@@ -52,7 +52,8 @@ def known_horizon(policy: Any) -> int:
 def known_window(policy: Any) -> int:
     """Returns the window in rounds; raises where neither a simulation nor the user gave it."""
     if policy.window is None or policy.window == math.inf:
-        expected = f"a finite number of rounds, which {type(policy).__name__} needs: pass window="
+        name = type(policy).__name__
+        expected = f"a finite number of rounds, which {name} needs: pass {name}(window=...)"
         raise wrong("window", policy.window, f"{expected}, or feedback='conversions:window=30'")
     return whole("window", policy.window, least=0)
 

@@ -7,13 +7,12 @@ import numpy as np
 from belated.core.jit import allocating_kernel, kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
-from belated.estimators.laplace import LaplaceFit
 from belated.estimators.laplace.fit import WAITING, inner
 from belated.model.protocols import score_law
 from belated.model.state import State
+from belated.numerics.entries import entry, n_entries, n_rows
 from belated.numerics.gaussian_scores import highest_draw
 from belated.numerics.linalg import cholesky, copy
-from belated.numerics.sparse import entry, n_entries, n_rows
 
 
 @kernel
@@ -29,7 +28,7 @@ def _draw(
     policy: Any, state: State, actions: Any, rng: np.random.Generator
 ) -> tuple[int, float, float, float]:
     K = n_rows(actions)
-    mean, root, z = np.empty(K), np.empty((K, K)), np.empty(K)
+    mean, root, z = np.empty(K), np.empty((K, min(K, state.theta.shape[0]))), np.empty(K)
     for a in range(K):  # as many as ``play_sparse_step`` is given, whether all are needed or not
         z[a] = rng.standard_normal()
     r = score_law(policy, state, actions, mean, root)
@@ -37,7 +36,7 @@ def _draw(
     return index, score, mean[index], 0.0
 
 
-@allocating_kernel
+@kernel
 def fill_posterior_scores(
     state: State, actions: Any, scale: float, mean: Vector, root: Matrix
 ) -> int:
@@ -46,26 +45,48 @@ def fill_posterior_scores(
     An entry that all actions share adds the same number to every score. It decides nothing, so it
     counts in the mean alone: X has the other entries, and S their columns.
     """
-    fit, K, width = state.fit, mean.shape[0], n_entries(actions, 0)
-    differs, count = np.empty(width, np.bool_), 0
+    fit = state.fit
+    waiting = int(fit.scalars[WAITING])
+    for a in range(mean.shape[0]):
+        mean[a] = inner(actions, a, state.theta)
+    return _fill_root(
+        fit.S, fit.terms[:waiting], fit.scales[:waiting], fit.place, actions, scale, root
+    )
+
+
+@allocating_kernel
+def _fill_root(
+    covariances: Matrix,
+    terms: Matrix,
+    scales: Vector,
+    place: Integers,
+    actions: Any,
+    scale: float,
+    root: Matrix,
+) -> int:
+    """Fills in the root, of so many columns as it returns; the first arguments are of the fit."""
+    K, width = n_rows(actions), n_entries(actions, 0)
+    differs, count = np.empty(width, np.int64), 0
     for k in range(width):
-        differs[k] = not _is_shared(actions, k)
-        count += 1 if differs[k] else 0
-    own = SparseRows(np.zeros((K, count), np.int32), np.zeros((K, count)))
+        differs[k] = 0 if _is_shared(actions, k) else 1
+        count += differs[k]
+    own = SparseRows(np.empty((K, count), np.int32), np.empty((K, count)))
     used = np.empty(K * count, np.int64)
-    u = _number_columns(fit, actions, differs, own, used)
+    u = _number_columns(place, actions, differs, own, used)
     r = min(u, K)
-    S, covariance, U = np.empty((u, u)), np.empty((r, r)), np.zeros((r, r))
-    _gather(fit.S, used, S)
+    S, covariance, U = np.empty((u, u)), np.empty((r, r)), np.empty((r, r))
+    _gather(covariances, used, S)
     if u < K:
         for p in range(u):
             copy(S[p], covariance[p])
     else:
         _fill_covariance(own, S, np.empty(u), covariance)
-    _subtract_terms(fit, own, used, u < K, np.empty(u), np.empty(r), covariance)
+    _subtract_terms(terms, scales, own, used, u < K, np.empty(u), np.empty(r), covariance)
+    for p in range(r):
+        for q in range(p):
+            U[p, q] = 0.0
     cholesky(covariance, 0.0, U)
     for a in range(K):
-        mean[a] = inner(actions, a, state.theta)
         for q in range(r):
             root[a, q] = scale * (inner(own, a, U[q]) if u < K else U[q, a] if q <= a else 0.0)
     return r
@@ -84,18 +105,19 @@ def _is_shared(actions: Any, k: int) -> bool:
 
 @kernel
 def _number_columns(
-    fit: LaplaceFit, actions: Any, differs: Any, own: SparseRows, used: Integers
+    place: Integers, actions: Any, differs: Integers, own: SparseRows, used: Integers
 ) -> int:
     """Fills in the entries that differ, with the columns that any action uses numbered from 0.
 
-    Returns the number of these columns; ``used`` lists them.
+    Returns the number of these columns; ``used`` lists them. ``place`` is scratch: zeros.
     """
-    u, place = 0, fit.place
+    u = 0
     for a in range(n_rows(actions)):
         at = 0
         for k in range(differs.shape[0]):
-            if differs[k]:
+            if differs[k] == 1:
                 j, value = entry(actions, a, k)
+                own.columns[a, at], own.values[a, at] = 0, 0.0
                 if value != 0.0:
                     if place[j] == 0:
                         used[u] = j
@@ -135,7 +157,8 @@ def _fill_covariance(own: SparseRows, S: Matrix, product: Vector, out: Matrix) -
 
 @kernel
 def _subtract_terms(
-    fit: LaplaceFit,
+    terms: Matrix,
+    scales: Vector,
     own: SparseRows,
     used: Integers,
     of_columns: bool,
@@ -147,12 +170,12 @@ def _subtract_terms(
 
     ``term`` and ``product`` are scratch, as long as there are columns and as ``out`` is wide.
     """
-    for t in range(int(fit.scalars[WAITING])):
+    for t in range(scales.shape[0]):
         for p in range(term.shape[0]):
-            term[p] = fit.terms[t, used[p]]
+            term[p] = terms[t, used[p]]
         for a in range(product.shape[0]):
             product[a] = term[a] if of_columns else inner(own, a, term)
         for a in range(product.shape[0]):
-            weight, row, rest = fit.scales[t] * product[a], out[a, a:], product[a:]
+            weight, row, rest = scales[t] * product[a], out[a, a:], product[a:]
             for q in range(row.shape[0]):
                 row[q] -= weight * rest[q]

@@ -1,7 +1,8 @@
-"""Chooses the HTTP protocol: our own if it passes a self-test, else uvicorn's.
+"""Chooses the HTTP protocol and the event loop: our own if they pass a self-test, else uvicorn's.
 
-Our own is a subclass of one of uvicorn's classes, of which uvicorn promises nothing. Another
-version of uvicorn may break it, and must then not break the service.
+Our protocol is a subclass of one of uvicorn's classes, and our event loop (``door.py``) expects of
+uvicorn how it opens a server; uvicorn promises nothing of either. Another version of uvicorn may
+break them, and must then not break the service.
 """
 
 import asyncio
@@ -63,9 +64,26 @@ def http_options(limits: Limits) -> dict[str, Any]:
         }
     os.environ[LIMITS] = msgspec.json.encode(limits).decode()
     named = {"http": f"{__name__}:{new_protocol.__name__}"}
-    if door.IS_POSSIBLE:
+    if door.IS_POSSIBLE and _doors_open(limits):
         named["loop"] = f"{__name__}:{new_loop.__name__}"
     return {**shared, **named}
+
+
+def _doors_open(limits: Limits) -> bool:
+    """Return whether uvicorn serves by our event loop; says so where it does not."""
+    connections = Connections(limits)
+    try:
+        with asyncio.Runner(loop_factory=partial(door.DoorLoop, connections)) as runner:
+            runner.run(_test_door(connections))
+    except Exception as error:
+        log.warning(
+            "uvicorn %s does not serve by our event loop (%r). Another one is used: a crowd of "
+            "connections that say nothing may hold up requests.",
+            uvicorn.__version__,
+            error,
+        )
+        return False
+    return True
 
 
 def new_protocol(
@@ -146,15 +164,43 @@ async def _test_refusal(connections: Connections, sent: bytes, status: bytes) ->
     _expect(set(), connections.open)
 
 
+async def _test_door(connections: Connections) -> None:
+    """A server of uvicorn, on this event loop, lets in who sends something, and closes."""
+    async with asyncio.timeout(TEST_SECONDS):
+        config = _echoing(http=_guarded(connections))
+        server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            await server.startup(sockets=[listener])
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            try:
+                while not connections.open:
+                    await asyncio.sleep(0.001)
+                _expect([door.Visitor], [type(one) for one in connections.open])
+                writer.write(TEST_REQUESTS)
+                await reader.readuntil(b"POST /two body")
+                await server.shutdown(sockets=[listener])
+            finally:  # uvloop waits for ever for sockets that are still watched
+                writer.close()
+                for opened in server.servers:
+                    opened.close()
+
+
+def _echoing(**options: Any) -> uvicorn.Config:
+    """The settings of a server whose app echoes."""
+    config = uvicorn.Config(_echo, ws="none", lifespan="off", log_config=None, **options)
+    config.load()
+    return config
+
+
 @asynccontextmanager
 async def _connected(
     connections: Connections,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A client's end of a connection to an app that echoes."""
-    config = uvicorn.Config(_echo, ws="none", lifespan="off", log_config=None)
-    config.load()
     new_protocol = partial(
-        _guarded(connections), config=config, server_state=ServerState(), app_state={}
+        _guarded(connections), config=_echoing(), server_state=ServerState(), app_state={}
     )
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)

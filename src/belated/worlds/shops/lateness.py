@@ -37,11 +37,12 @@ class SlowBanners(Shop):
 
 
 class Conversions(Shop):
-    """The shop at 5 per cent where only buyers report, six hours late; others by a window of a day.
+    """The shop at 5 per cent where only buyers report, six hours late, in a window of a day.
 
-    A reward is 1 if the visitor buys within the window. Whether that was so is known for all
-    decisions when their window closes: to take in buyers earlier than the others would overstate
-    the rate.
+    A reward is 1 if the visitor buys within the window, and is reported then; a 0 never is. A
+    bandit of ours hears of buyers when they buy and closes windows itself. Peers cannot do that:
+    they are told of every decision when its window closes, since buyers without the others would
+    overstate the rate.
     """
 
     decisions = 2 * DAY
@@ -54,5 +55,8 @@ class Conversions(Shop):
         return super().expected(scores) * -math.expm1(-self.window / self.delay)
 
     def outcome(self, visit: Visit, index: int) -> Outcome:
-        """Return the reward, which is known when the window closes."""
-        return super().outcome(visit, index)._replace(wait=self.window)
+        """Return the reward; the delay of a 1 is exponential, given that it is in the window."""
+        (u, v), mean = visit.luck, visit.waits[index]
+        if u >= visit.expected[index]:
+            return Outcome(0.0, math.inf)
+        return Outcome(1.0, -mean * math.log1p(v * math.expm1(-self.window / mean)))

@@ -45,7 +45,7 @@ class Visit(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A reward, and how many decisions after its own it is known."""
+    """A reward, and how many decisions after its own it is reported; infinite if it never is."""
 
     reward: float
     wait: float
@@ -78,6 +78,8 @@ class Shop:
     }
     rate = 0.02
     delay = DAY / 2
+    # Decisions for which a conversion is waited for; None where every reward is reported.
+    window: float | None = None
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -51,7 +51,7 @@ class Bad(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What became of rewards that were handed in together."""
+    """The outcome of rewards that were handed in together."""
 
     statuses: Mapping[Status, int]
     bad: Sequence[Bad]

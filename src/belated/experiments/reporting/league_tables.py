@@ -80,8 +80,7 @@ def short_lines(short: pd.DataFrame) -> Iterator[str]:
         verdicts = ", ".join(str(row[verdict]) for verdict in VERDICTS)
         yield (
             f"| {world} | {row['lift']:.3f} | {row['last_tenth']:.3f} | {row['peer']} "
-            f"| {row['of_peer']:.3f} | {row['ahead']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}] "
-            f"| {verdicts} |"
+            f"| {row['of_peer']:.3f} | {_ahead(row)} | {verdicts} |"
         )
 
 
@@ -91,13 +90,16 @@ def _title(world: Any, rows: pd.DataFrame) -> str:
 
 
 def _cells(row: Any) -> list[str]:
-    known = pd.notna(row.low)  # a single seed has no interval
-    interval = f" [{row.low:+.3f}, {row.high:+.3f}]" if known else ""
     return [
         row.player,
         f"{row.lift:.3f}",
         f"{row.last_tenth:.3f}",
-        f"{row.ahead:+.3f}{interval}" if row.verdict else "",
+        _ahead(row) if row.verdict else "",
         row.verdict,
         f"{row.microseconds:,.0f}",
     ]
+
+
+def _ahead(row: Any) -> str:
+    known = pd.notna(row.low)  # a single seed has no interval
+    return f"{row.ahead:+.3f}" + (f" [{row.low:+.3f}, {row.high:+.3f}]" if known else "")

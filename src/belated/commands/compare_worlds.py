@@ -9,7 +9,7 @@ from belated import registry
 from belated.experiments.comparison import names_in
 from belated.experiments.judging.lift import standings
 from belated.experiments.league.league import OURS, new_league, play_league
-from belated.experiments.reporting.league import print_league, write_league
+from belated.experiments.reporting.league_tables import print_league, write_league
 
 
 def compare_in_worlds(

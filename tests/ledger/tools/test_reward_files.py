@@ -16,7 +16,7 @@ from belated.client import Client
 from belated.commands.main import main
 from belated.ledger.events import START, Kind
 from belated.ledger.stores.sqlite import SQLiteLedger
-from belated.ledger.tools import rewarding
+from belated.ledger.tools import reward_files
 from support.running_service import served
 
 MATRIX = [[0.6, 0.0], [0.0, 0.8]]
@@ -152,7 +152,7 @@ def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path, url, rewards):
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, url, rewards, monkeypatch):
-    monkeypatch.setattr(rewarding, "BATCH", 3)
+    monkeypatch.setattr(reward_files, "BATCH", 3)
     ids = decisions(url, 10, family=Gaussian(), combine="sum")
     rows = [
         {"decision_id": id, "reward": 0.5, "event_id": f"order {k}"} for k, id in enumerate(ids)
@@ -169,9 +169,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, url, rewards, monkeypatch):
 
         patch.setattr(SQLiteLedger, "commit", stopped)
         ledger = SQLiteLedger(tmp_path / "shop.db")
-        _, send = rewarding.into_ledger(ledger, "shop")
+        _, send = reward_files.into_ledger(ledger, "shop")
         with pytest.raises(KeyboardInterrupt):
-            rewarding.hand_in(file, send, aside=tmp_path / "bad.csv")
+            reward_files.hand_in(file, send, aside=tmp_path / "bad.csv")
         ledger.close()
     assert len(events(url, Kind.REWARDED)) == 6
     code, said, _ = rewards(file, "--ledger", url)

@@ -12,6 +12,7 @@ from belated.ledger.events import START
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
+from belated.ledger.tools.replaying import other_spec
 from belated.policies import AdaptiveThompson
 from belated.service.settings import spec_of
 from belated.wire import BanditSettings
@@ -67,6 +68,13 @@ def test_another_family_is_refused_by_its_name():
     client("PUT", "/v1/bandits/shop", settings | {"family": "bernoulli"}, 201)
     said = client("PUT", "/v1/bandits/shop", settings | {"family": "gaussian"}, 409)
     assert said["detail"].startswith("family = ")
+
+
+def test_a_log_is_replayed_with_a_policy_that_hears_nothing():
+    spec = Spec.of(2, Bernoulli(), AdaptiveThompson(), **CONVERSION, open="silence")
+    assert other_spec(spec, "thompson", None).open == "hold"
+    assert other_spec(spec, None, "gaussian").open == "hold"
+    assert other_spec(spec, "adaptive-thompson:scale=0.5", None).open == "silence"
 
 
 def test_the_service_decides_alike():

@@ -113,8 +113,8 @@ def test_no_false_alarm(n):
 
 
 @pytest.mark.slow
-def test_false_alarms_are_rarer_than_one_in_a_thousand():
-    # a rate of 1 in 200 would show with probability 0.99; the bound makes it one in 10,000
+def test_a_thousand_lives_without_a_false_alarm():
+    # 40 looks at 9 comparisons, each doubtful with probability 2e-7 at most: 1 life in 10,000
     assert false_alarms(1000, n=400, sizes=True) == 0
 
 

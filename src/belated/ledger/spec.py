@@ -80,20 +80,22 @@ class Spec(Settings, frozen=True):
             if _plain(part) != part:  # JSON has no infinite numbers
                 raise wrong(name, part, "values that JSON can hold")
         spec = cls(dim=dim, **described, **settings)
-        usual = "silence" if spec._hears(family, policy) else "hold"
-        return msgspec.structs.replace(spec, open=usual if open is None else open)
+        own = [type(family), type(policy)]
+        if open is None:
+            # Of one reward, or of the first of several, all is known when it comes.
+            open = "silence" if spec.combine in (None, "first") and spec.can_hear(own) else "hold"
+        return msgspec.structs.replace(spec, open=open)
 
-    def _hears(self, family: "Family", policy: "Policy") -> bool:
-        """True where silence is learnt from unless somebody says otherwise.
-
-        With one reward a decision, or the first of several, a conversion is known when it comes.
-        """
+    def can_hear(self, types: Iterable[type] = ()) -> bool:
+        """Return whether ``open = "silence"`` goes with the other settings."""
+        from belated.learner import files
         from belated.learner.learner import learns_early
 
-        if self.loop != "conversion" or self.combine not in (None, "first"):
+        if self.loop != "conversion" or self.default_reward != 0.0:
             return False
-        early = learns_early(self.dim, family, policy, self.max_norm)
-        return early and self.default_reward == 0.0
+        family = files.rebuild("FAMILIES", self.family, types)
+        policy = files.rebuild("POLICIES", self.policy, types)
+        return learns_early(self.dim, family, policy, self.max_norm)
 
     def feature_map(self, given: Any = None) -> FeatureMap | None:
         """Returns the map from actions to vectors: ``given``, if a log cannot hold it."""

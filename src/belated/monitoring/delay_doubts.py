@@ -17,8 +17,9 @@ has probability at most
 
     exp(-variance h(D / variance)),        h(u) = (1 + u) log(1 + u) - u,
 
-about exp(-z^2 / 2) where the variance is large. ``tests/monitoring/test_delay_doubts.py`` simulates
-logs without a violation and counts.
+about exp(-z^2 / 2) where the variance is large. A hundred windows have 400 looks at some ten
+comparisons, so that fewer than one log in a thousand is accused without a reason.
+``tests/monitoring/test_delay_doubts.py`` simulates such logs and counts.
 
 Conversions are often handed in in bundles, every night, say: their delay then depends on the time
 of day at which the decision was made. So a drift is looked for in parts of whole days (or windows,
@@ -103,7 +104,8 @@ class Drift(NamedTuple):
 def drift(seen: Seen, window: int, now: int) -> Drift | None:
     """Compares decisions of the last 1, 2, 3, 4, 6, 9 ... whole days with those before."""
     span = min(window, DAY)
-    ages = cells_of_ages((now - seen.times) // span * span * 1.0, float(window), CELLS)
+    whole_days = ((now - seen.times) // span * span).astype(np.float64)
+    ages = cells_of_ages(whole_days, float(window), CELLS)
     old = seen._replace(ages=ages).only(np.flatnonzero(seen.delays <= ages))
     found, days = None, 1
     while len(old.times) and now - int(old.times[0]) >= (2 * days + 1) * span:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, Gaussian
-from belated.ledger.tools.half_lives import DAYS, would_forgetting_help
-from belated.policies import LinUCB
+from belated.ledger.tools.half_lives import DAYS, _final_rewards, would_forgetting_help
+from belated.policies import AdaptiveThompson, LinUCB
 from belated.policies.glb_omd import GLBOMD
 from support.replicas import DIM, HOUR, decide, explicit, new_replica
 
@@ -54,6 +54,26 @@ def test_gains_are_those_of_explicit_fits():
         assert seen.error == pytest.approx(gains.std(ddof=1) / np.sqrt(new.sum()), abs=1e-9)
     assert view.sentence.startswith("With a half-life of 1 day the last day's 72 rewards are")
     assert 'set half_life = 86400, half_life_unit = "seconds".' in view.sentence
+
+
+def test_conversions_count_when_their_window_is_over():
+    spec = {"loop": "conversion", "window": 3600.0, "open": "silence"}
+    replica, rng = (
+        new_replica(explicit(policy=AdaptiveThompson(), **spec)),
+        np.random.default_rng(1),
+    )
+    for k in range(10):
+        replica.clock.now += HOUR // 4
+        replica.expire()
+        id = decide(replica, rng)
+        if k % 2:
+            replica.reward([(id, 1.0)])
+    fold, now = replica.folds["shop"], replica.clock()
+    assert fold.learner.history.y[7] == 1.0  # it was made half an hour ago
+    final = _final_rewards(fold, now)
+    assert np.isnan(final[6:]).all()  # the seventh was made 45 minutes ago
+    np.testing.assert_array_equal(final[:5], fold.learner.history.y[:5])
+    assert np.isnan(_final_rewards(fold, now - HOUR)[2:]).all()
 
 
 def test_a_shop_that_stays_needs_no_forgetting():

@@ -47,7 +47,7 @@ def would_forgetting_help(ledger: Ledger, name: str, now: int) -> ForgettingView
     except ValueError:
         policy = type(learner.policy).__name__
         return ForgettingView(f"{policy} cannot forget: no half-life was tried.")
-    y = learner.history.y[: learner.n_decided].copy()
+    y = _final_rewards(fold, now)
     before = np.full(len(y), np.nan)
     before[: len(known)] = known
     new = np.flatnonzero(~np.isnan(y) & np.isnan(before))
@@ -82,13 +82,21 @@ def _a_day_ago(ledger: Ledger, name: str, start: int) -> "tuple[Fold, Vector]":
         late = [e.tx for e in mine if e.written > start] if known is None else []
         if late:
             fold.apply([event for event in mine if event.tx < late[0]])
-            known = fold.learner.history.y[: fold.learner.n_decided].copy()
+            known = _final_rewards(fold, start)
             mine = [event for event in mine if event.tx >= late[0]]
         if mine:
             fold.apply(mine)
     if fold is None:
         raise KeyError(f"bandit = {shown(name)}: expected one of this ledger")
-    return fold, fold.learner.history.y[: fold.learner.n_decided].copy() if known is None else known
+    return fold, _final_rewards(fold, start) if known is None else known
+
+
+def _final_rewards(fold: "Fold", at: int) -> Vector:
+    """Returns the rewards by row, without those that came while silent ones still wait."""
+    y: Vector = fold.learner.history.y[: fold.learner.n_decided].copy()
+    if fold.spec.open == "silence":
+        y[times_of(fold.ids) + fold.spec.closes_after > at] = np.nan
+    return y
 
 
 def _losses(plain: "Learner", days: int | None, times: Any, rows: Any, y: Vector) -> Vector:

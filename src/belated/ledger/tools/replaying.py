@@ -61,13 +61,18 @@ def described(fold: Fold) -> dict[str, Any]:
 
 
 def other_spec(spec: Spec, policy: str | None, family: str | None) -> Spec:
-    """Returns the checked settings of a bandit with another policy or family."""
+    """Returns the checked settings of a bandit with another policy or family.
+
+    Where these learn nothing from silence, open decisions are held.
+    """
     parts: dict[str, Any] = {}
     if policy is not None:
         parts["policy"] = files.describe("POLICIES", registry.parse(registry.POLICIES, policy))
     if family is not None:
         parts["family"] = files.describe("FAMILIES", registry.parse(registry.FAMILIES, family))
     spec = msgspec.structs.replace(spec, **parts)
+    if spec.open == "silence" and not spec.can_hear():
+        spec = msgspec.structs.replace(spec, open="hold")
     spec.learner()  # raises where they do not fit together
     return spec
 

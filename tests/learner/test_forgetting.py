@@ -355,6 +355,7 @@ def test_the_set_holds_at_each_time_while_theta_star_stays(family):
     assert stats.binom.sf(failed - 1, runs, delta) > 1e-4
 
 
+@pytest.mark.nightly
 @pytest.mark.compiled
 @pytest.mark.slow
 def test_forgetting_earns_where_effects_drift():

@@ -112,6 +112,7 @@ def test_no_false_alarm(n):
     assert false_alarms(25, n=n, sizes=True) == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_thousand_lives_without_a_false_alarm():
     # 40 looks at 9 comparisons, each doubtful with probability 2e-7 at most: 1 life in 10,000

@@ -8,6 +8,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "default_policy.py"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_intervals_of_90_per_cent_hold_the_truth_in_85_to_95():

@@ -8,6 +8,7 @@ from belated.experiments.judging.lift import standings
 from belated.experiments.league.playing import Match, play_match
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_the_default_earns_more_than_greedy_play_and_than_empirical_bayes():

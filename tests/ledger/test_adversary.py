@@ -400,11 +400,6 @@ def test_contexts_of_numpy_are_as_good_as_those_of_python():
     assert b'{"hour":3}' in event.body
 
 
-def test_late_needs_a_ledger():
-    with pytest.raises(TypeError, match="late"):
-        Bandit(2, family=Bernoulli(), policy=DelayedOFUGLM(), late="revise")
-
-
 # ------------------------------------------------------------------------------- second reading
 
 

@@ -21,6 +21,7 @@ from belated.peers.adapter import Adapter
 from belated.worlds.shops.changing import NewBanners
 from belated.worlds.shops.lateness import Conversions
 from belated.worlds.shops.shop import Shop
+from belated.worlds.shops.sizes import FewBanners
 from support.command import belated
 
 PLAIN = {"NUMBA_DISABLE_JIT": "1"}
@@ -88,13 +89,17 @@ def test_where_only_buyers_report_ours_hear_of_them_and_peers_when_windows_close
         assert ours.came.get(t) == ((delivery, 1.0) if delivery < 2000 else None)
 
 
+class FewConversions(FewBanners, Conversions):
+    """Few features, for plain Python's sake."""
+
+
 @pytest.mark.parametrize(
     ("policy", "open", "used"),
     [("adaptive-thompson", None, "silence"), ("adaptive-thompson", "hold", "hold"),
      ("thompson", None, "hold"), ("otf-lin-ts:window=110", None, "silence")],
 )  # fmt: skip
 def test_a_bandit_of_ours_closes_its_windows_by_the_number_of_decisions(policy, open, used):
-    world = Conversions(2)
+    world = FewConversions(2)
     world.window = 100.0
     player = Ours(policy, world, open)
     play(world, player, np.array([300]))

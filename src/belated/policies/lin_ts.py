@@ -42,30 +42,27 @@ class LinTS(NamedTuple):
     R
         Sub-Gaussian scale of the noise; that of the family by default.
     inflated
-        False for ``v = R``, which does better in practice and has no such bound.
+        False for ``v = R``, which has no such bound and is what is played in practice (Kveton et
+        al. 2020, Sections 4.5 and 5.1).
     scale
         Factor on v; 0 is greedy.
 
     Assumptions
     -----------
     Mean rewards are ``x'theta_star`` with ``||x|| <= 1`` and ``||theta_star|| <= 1``; the noise is
-    R-sub-Gaussian; ``lam = 1``, ``scale = 1`` and the inflation is on. The bound is for rewards
-    that return at once.
+    R-sub-Gaussian; ``lam = 1``, ``scale = 1``, inflated; rewards that return at once.
 
     Cost
     ----
-    A decision O(d^3 + K d): a fresh Cholesky factor, then one inner product per action. A returned
-    reward O(d^2).
+    A decision O(d^3 + K d), a fresh Cholesky factor being needed; a returned reward O(d^2).
 
     Deviations
     ----------
     Algorithm 1 is as printed but for v. The ICML version prints ``v = R sqrt((24 / eps) d log(1 /
     delta))`` with eps in (0, 1) for the user to choose (Section 2.2), 1 / log T where T is known
     (Remark 2). The v used here is from memory of the authors' later version on arXiv, which could
-    not be read; with that eps the printed v is the larger one for delta <= 1 / e and T >= 3. Kveton
-    et al. (2020, Sections 4.5 and 5.1) say that ``v = R`` is what is played in practice. W and
-    theta count returned rewards only; t stays the number of the round, because it stands for a
-    union bound over rounds. ``lam`` may differ from the printed 1.
+    not be read; with that eps the printed v is the larger one for delta <= 1 / e and T >= 3. W and
+    theta count returned rewards only; t is the number of the round: a union bound over rounds.
 
     References
     ----------

@@ -183,7 +183,8 @@ class Loop:
             comes = np.ceil(comes / bundle) * bundle
         closes = np.minimum(comes, decided + window)
         self.statistics = Statistics()
-        ids = [os.urandom(16) for _ in range(n)]
+        drawn = np.random.default_rng(17).bytes(16 * n)  # they decide who is followed
+        ids = [drawn[16 * k : 16 * k + 16] for k in range(n)]
         decided_us = [int(1e6 * t) for t in decided]
         self.statistics.decided(ids, decided_us, ["a"] * n, [0.5] * n, [None] * n)
         for kind, chosen in (

@@ -45,7 +45,8 @@ class InMemory:
 
     def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed, now = probabilities or weighs_cheaply(self.learner.policy), self.clock()
+        weighed = probabilities or weighs_cheaply(self.learner.policy)
+        now = 0 if self.learner.half_life is None else self.clock()  # nothing else goes by time
         return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, _ in asked]
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:

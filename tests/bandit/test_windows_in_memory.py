@@ -162,10 +162,12 @@ def test_cannot_be_copied_or_saved(tmp_path):
 
 
 @pytest.mark.parametrize("tells", [-1.0, float("nan"), float("inf"), "noon", 1e12])
-@pytest.mark.parametrize("window", [None, HOUR])
-def test_a_clock_that_tells_no_time(tells, window):
+@pytest.mark.parametrize(
+    "settings", [{"half_life": 9.0, "half_life_unit": "seconds"}, {"window": HOUR}]
+)
+def test_a_clock_that_tells_no_time(tells, settings):
     watch = Watch()
-    bandit = Bandit(3, family=Bernoulli(), window=window, clock=watch)
+    bandit = Bandit(3, family=Bernoulli(), clock=watch, **settings)
     watch.seconds = tells
     with pytest.raises(ValueError, match=r"clock\(\) = .*: expected seconds since 1970"):
         bandit.decide(ACTIONS)

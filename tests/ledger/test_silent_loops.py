@@ -185,6 +185,8 @@ def test_words_say_what_open_decisions_count_for():
     n = fold.learner.n_observed
     assert fold.heard_words().startswith(f"learnt from {n} closed decision")
     assert f"; {(silence[:14] > 0).sum()} open ones count for " in fold.heard_words()
+    doubted = "only the order of actions is known" in fold.heard_words()
+    assert doubted == (fold.counts.expired == 0)
     for id, pending in fold.pending.items():
         known = pending.held is not None
         assert fold.silence_of(id) == (None if known else silence[pending.row])

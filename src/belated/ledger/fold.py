@@ -156,7 +156,8 @@ class Fold:
         hearing = self.hearing
         if hearing is None:
             return ""
-        return heard(self.learner.n_observed, hearing.n_open, hearing.failures)
+        counts = self.learner.n_observed, hearing.n_open, hearing.failures
+        return heard(*counts, all_converted=self.counts.expired == 0)
 
     def silence_of(self, id: bytes) -> float | None:
         """Returns the part of a failure that an open decision counts for; None for any other."""

@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
+# Hundreds of tests start processes of their own. Where Python may not keep its bytecode, each of them
+# translates NumPy, Numba and SciPy again, which takes longer than most of these tests.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo demo-service test test-all test-plain-kernels test-quick test-pythons test-peers
 .PHONY: client-wheel lint setup lock docs published league clean

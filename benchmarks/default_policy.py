@@ -17,6 +17,7 @@ from statistics import NormalDist
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pandas as pd
+from parts import asked_parts
 
 from belated import Bandit, Bernoulli, Features, registry
 from belated.core.sparse import SparseRows
@@ -211,11 +212,12 @@ decisions beside none: the difference copy by copy, with Student's 95 per cent i
 
 def main() -> None:
     parts = {part.__name__: part for part in HEADINGS}
-    if not sys.argv[1:]:
+    asked = asked_parts(__doc__, parts)
+    if len(asked) == len(parts):
         print(
             "# The default policy in numbers\n\nPrinted by `make docs` (benchmarks/default_policy.py)."
         )
-    for name in sys.argv[1:] or parts:
+    for name in asked:
         print(f"\n## {HEADINGS[parts[name]]}\n", flush=True)
         parts[name]()
 

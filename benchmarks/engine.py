@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import parser_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from belated import registry
@@ -333,13 +334,13 @@ LIMITS = """
 """
 
 
-def main() -> None:
-    for lane in paper_lanes():  # compile
+def compile_kernels() -> None:
+    for lane in paper_lanes():
         if lane.delay == Exponential(100.0):
             play_world(world([lane], 5, 50))
-    if sys.argv[1:] == ["lanes"]:
-        print_lanes()
-        return
+
+
+def main() -> None:
     print("\n# The engine\n\nPrinted by `make docs` (benchmarks/engine.py).")
     minutes = print_grid()
     linear, logistic = print_lanes()[10]
@@ -362,9 +363,13 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["rounds"]:
+    parser = parser_of(__doc__)
+    parser.add_argument("part", nargs="?", choices=("lanes", "rounds", "plain"))
+    part = parser.parse_args().part
+    if part == "rounds":
         print(json.dumps(cpu_of_rounds()))
-    elif sys.argv[1:] == ["plain"]:
+    elif part == "plain":
         print_plain_kernels()
     else:
-        main()
+        compile_kernels()
+        print_lanes() if part == "lanes" else main()

@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from parts import asked_parts
 
 from belated import Bernoulli
 from belated.ledger import snapshots
@@ -249,6 +250,6 @@ def fastest(look: Callable[[], object], of: int = 20) -> float:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["million", "events"]
-    for part in wanted:
-        {"million": million, "events": events}[part]()
+    parts = {"million": million, "events": events}
+    for part in asked_parts(__doc__, parts):
+        parts[part]()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import latency
+from parts import checked, parser_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
@@ -132,10 +133,15 @@ RUNS = [
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv[1:]
-    wanted = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    if wanted and "--write" in sys.argv[1:]:
-        sys.exit("--write replaces all tables of the page: run everything, without names")
+    parser = parser_of(__doc__)
+    names = {name: None for run in RUNS for name in run.promise.split(", ")}  # in their order
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(names)}, latency; default: all")
+    parser.add_argument("--quick", action="store_true", help="sizes of the test suite")
+    parser.add_argument("--write", action="store_true", help="put all tables into the page")
+    options = parser.parse_args()
+    wanted = checked(parser, options.names, [*names, "latency"])
+    if wanted and options.write:
+        parser.error("--write replaces all tables of the page: run everything, without names")
     failures = 0
     lines: list[str] = []
 
@@ -151,7 +157,7 @@ def main() -> None:
             continue
         print(f"{run.promise}: {run.what} ...", file=sys.stderr, flush=True)
         started = time.perf_counter()
-        said, failed = result(run, {} if quick else run.size)
+        said, failed = result(run, {} if options.quick else run.size)
         failures += failed
         seconds = time.perf_counter() - started
         say(f"| {run.promise} | {run.what} | {marked(said)} | {failed} | {seconds:.0f} |")
@@ -161,7 +167,7 @@ def main() -> None:
         failures += not holds
         for line in table:
             say(line)
-    if "--write" in sys.argv[1:]:
+    if options.write:
         page, _, _ = PAGE.read_text().partition(MARK)
         PAGE.write_text("\n".join([page + MARK, "", *lines, ""]))
     sys.exit(failures > 0)

@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 import uvicorn
 from load import Load, drive, request
+from parts import asked_parts
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.client import Client
@@ -542,7 +543,7 @@ def _cpu_of_children() -> float:
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["decisions", "rewards", "start", "cold"]
+    parts = asked_parts(__doc__, ("decisions", "rewards", "start", "cold"))
     print("""
 
 # The service

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
+from parts import checked, parser_of
 from scipy import stats
 
 from belated import Bernoulli, Poisson
@@ -428,15 +429,20 @@ def interval(differences: Vector) -> str:
 
 
 def main() -> None:
-    what, *rest = sys.argv[1:] or ["lift"]
-    if what == "violations":
-        print_violations(int(rest[0]) if rest else 3)
-        return
-    if what == "logs":
-        print_logs(int(rest[0]) if rest else 40)
-        return
-    for name in rest[1:] or SHOPS:
-        print_lifts(name, int(rest[0]) if rest else 20)
+    usual = {"lift": 20, "violations": 3, "logs": 40}
+    parser = parser_of(__doc__)
+    parser.add_argument("part", nargs="?", default="lift", choices=usual)
+    parser.add_argument("seeds", nargs="?", type=int, help=f"default: {usual}")
+    parser.add_argument("shops", nargs="*", help=f"of {', '.join(SHOPS)}; default: all; for lift")
+    options = parser.parse_args()
+    seeds = options.seeds or usual[options.part]
+    if options.part == "violations":
+        print_violations(seeds)
+    elif options.part == "logs":
+        print_logs(seeds)
+    else:
+        for name in checked(parser, options.shops, SHOPS) or SHOPS:
+            print_lifts(name, seeds)
 
 
 if __name__ == "__main__":

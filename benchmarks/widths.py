@@ -5,10 +5,10 @@ default; a name that is not registered is left out.
 """
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
+from parts import asked_parts
 
 from belated import Bandit, Bernoulli, registry
 from belated.engine.reference import World, draw_world
@@ -110,4 +110,4 @@ grow like 1 / kappa are the narrowest for m1 = 1, where kappa is 0.2, and lose f
 
 
 if __name__ == "__main__":
-    main(tuple(sys.argv[1:]) or NAMES)
+    main(tuple(asked_parts(__doc__, NAMES)))

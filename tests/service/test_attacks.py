@@ -23,6 +23,7 @@ from support.attackers import (
     half_sent_requests,
     idle_connections,
 )
+from support.bare_server import bare_server
 from support.event_loop import HOLDER
 from support.live_server import Caller, Gone, LiveServer
 from support.postgres_server import foreign_transactions
@@ -41,22 +42,34 @@ KILLS = int(os.environ.get("ATTACK_WORKER_KILLS", "2"))
 
 
 class Health(Thread):
-    """Somebody who asks for the health all the time, each time on a connection of its own."""
+    """Somebody who asks for the health all the time, each time on a connection of its own.
 
-    def __init__(self, port):
+    In turn a bare server is asked, which does nothing else: an answer of its that is late tells
+    that the machine had no time for anybody.
+    """
+
+    def __init__(self, port, bare):
         super().__init__(daemon=True)
-        self.port, self.statuses, self.slowest, self._enough = port, [], 0.0, Event()
+        self.port, self.bare = port, bare
+        self.statuses, self.slowest, self.slowest_bare = [], 0.0, 0.0
+        self._enough = Event()
 
     def run(self):
         while not self._enough.wait(0.01):
-            caller, started = Caller(self.port), time.perf_counter()
-            try:
-                self.statuses.append(caller("GET", "/healthz").status)
-            except Gone:
-                self.statuses.append(None)
-            finally:
-                caller.close()
-            self.slowest = max(self.slowest, time.perf_counter() - started)
+            status, seconds = self._ask(self.port)
+            self.statuses.append(status)
+            self.slowest = max(self.slowest, seconds)
+            self.slowest_bare = max(self.slowest_bare, self._ask(self.bare)[1])
+
+    def _ask(self, port):
+        caller, started = Caller(port), time.perf_counter()
+        try:
+            status = caller("GET", "/healthz").status
+        except Gone:
+            status = None
+        finally:
+            caller.close()
+        return status, time.perf_counter() - started
 
     def stop(self):
         self._enough.set()
@@ -65,18 +78,20 @@ class Health(Thread):
     def __str__(self):
         answered = self.statuses.count(200)
         slowest = f"the slowest after {1e3 * self.slowest:.0f} ms"
-        return f"{answered} of {len(self.statuses)} health checks answered, {slowest}"
+        bare = f"(of a bare server {1e3 * self.slowest_bare:.0f} ms)"
+        return f"{answered} of {len(self.statuses)} health checks answered, {slowest} {bare}"
 
 
 @contextmanager
 def watched(server):
     """The health of a server is asked for meanwhile, and is always told."""
-    health = Health(server.port)
-    health.start()
-    try:
-        yield health
-    finally:
-        health.stop()
+    with bare_server() as bare:
+        health = Health(server.port, bare)
+        health.start()
+        try:
+            yield health
+        finally:
+            health.stop()
     assert set(health.statuses) <= {200}
 
 

@@ -70,6 +70,7 @@ from belated.model.steps import (
     decide_step,
     first_state,
     fold_step,
+    hear_step,
     is_within,
     learn_step,
     play_sparse_step,
@@ -276,21 +277,22 @@ class Learner:
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
 
     def hear(self, rows: Integers, silence: Vector) -> None:
-        """Let these open rows of the history be silent, and no others; renews the estimate.
+        """Let these open rows of the history be silent, and no others.
 
         ``silence`` holds the share of rewards that should have come at the age of each.
         """
-        known = self.history
-        if not len(known.silence):
-            self.history = known = known._replace(silence=np.zeros(len(known.y)))
-        known.silence[:] = 0.0
-        known.silence[rows] = silence
-        self.refresh()
+        if not len(self.history.silence):
+            self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
+        wanted = np.zeros(self.n_decided)
+        wanted[rows] = silence
+        hear_step(*self._to_fold()[1:], wanted)
 
     def take_back(self, rows: Integers) -> None:
-        """Let the rewards of these rows not have returned; ``hear`` has to follow."""
+        """Let the rewards of these rows not have returned; makes the estimate anew."""
         self.history.y[rows] = np.nan
         self.state.counts[OBSERVED] -= len(rows)
+        if len(rows):
+            self.refresh()
 
     def choose(self, actions: Rows, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Returns the choice that the policy would make now; nothing is recorded.
@@ -433,6 +435,8 @@ class Learner:
         refreshes = self.half_life is not None or self.hears
         if refreshes and not has_compiled(remake_step, *self._to_refresh()):
             return False
+        if self.hears and not has_compiled(hear_step, *self._to_fold()[1:], np.zeros(0)):
+            return False
         return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
 
     def warm_up(self) -> None:
@@ -455,6 +459,8 @@ class Learner:
         derivatives(self.family, 0.0)  # for a look at the assumptions
         if self.half_life is not None or self.hears:
             self.refresh()
+        if self.hears:
+            self.hear(np.zeros(0, np.int64), np.zeros(0))
 
     def _to_choose(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision."""

@@ -11,6 +11,8 @@ from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
 
+OWN: Any = ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]  # what kernels are compiled for
+
 
 def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]:
     """Returns the groups of features; all features are one group where none are given."""
@@ -116,7 +118,10 @@ def weights_in_room(arrays: Mapping[str, Any], capacity: int) -> Vector:
 
 
 def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
-    """Returns the history that ``arrays_of`` took apart; raises where its parts do not fit."""
+    """Returns the history that ``arrays_of`` took apart; raises where its parts do not fit.
+
+    The arrays become part of it: a copy of a million decisions takes as long as reading them.
+    """
     y, weight = arrays["history.y"], arrays.get("history.weight", NO_WEIGHTS)
     if len(weight) not in (0, len(y)) or not ((weight >= 0.0) & (weight <= 1.0)).all():
         raise ValueError(f"history of {len(y)} rounds, {len(weight)} weights")
@@ -124,7 +129,7 @@ def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
         x = arrays["history.x"]
         if x.shape != (len(y), dim):
             raise ValueError(f"history.x is {x.dtype}{x.shape}")
-        return History(*(np.array(part, np.float64) for part in (x, y, weight)))
+        return History(*(np.require(part, np.float64, OWN) for part in (x, y, weight)))
     starts, columns, values = (
         arrays[f"history.{name}"] for name in ("starts", "columns", "values")
     )
@@ -138,4 +143,5 @@ def history_of(arrays: Mapping[str, Any], dim: int) -> Any:
     silence = arrays.get("history.silence", NO_SILENCE)
     if len(silence) not in (0, len(y)) or not ((silence >= 0.0) & (silence <= 1.0)).all():
         raise ValueError(f"history of {len(y)} rounds, {len(silence)} silences")
-    return SparseHistory(*map(np.array, (starts, columns, values, y, weight, silence)))
+    parts = (starts, columns, values, y, weight, silence)
+    return SparseHistory(*(np.require(part, requirements=OWN) for part in parts))

@@ -152,11 +152,10 @@ class Hearing:
             return
         rows = np.array(list(wanted), np.int64)
         known = ~np.isnan(learner.history.y[rows])
-        last = np.zeros(len(rows), np.int64)
-        last[-1] = 1
+        later = np.zeros(len(rows), np.int64)  # the estimate is brought up to date by ``hear``
         nothing = np.zeros((0, learner.dim))
         values = np.array(list(wanted.values()))
-        learner.fold(np.where(known, REVISE, LEARN), nothing, rows, values, last)
+        learner.fold(np.where(known, REVISE, LEARN), nothing, rows, values, later)
         self.rewards = {row: y for row, y in self.rewards.items() if row not in wanted}
 
     def _take_back(self, learner: Learner, ages: Integers) -> None:

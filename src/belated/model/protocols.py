@@ -226,10 +226,17 @@ def remake(estimator: Any, family: Any, state: State, history: Any) -> None:
     """
 
 
+@generic
+def hear(estimator: Any, family: Any, state: State, history: Any, silence: Vector) -> None:
+    """Lets the silence of every decision be what ``silence`` says; ``refit`` follows.
+
+    An estimator with a case can learn from silence.
+    """
+
+
 def can_hear_silence(estimator: Estimator, family: Family) -> bool:
     """Return whether open decisions can say something to this estimator."""
-    hears = bool(getattr(estimator, "hears_silence", False))
-    return hears and type(family) in silence_derivatives.cases
+    return type(estimator) in hear.cases and type(family) in silence_derivatives.cases
 
 
 def can_revise(estimator: Estimator) -> bool:

@@ -17,6 +17,7 @@ from belated.model.protocols import (
     ResolvedPolicy,
     choose,
     draw_parameter,
+    hear,
     is_sparse,
     probabilities,
     radius,
@@ -260,6 +261,13 @@ def remake_step(estimator: Any, family: Any, state: State, history: Any, lam: fl
     """
     remake_design(history, state, lam)
     remake(estimator, family, state, history)
+    catch_up(estimator, family, state, history)
+
+
+@kernel
+def hear_step(estimator: Any, family: Any, state: State, history: Any, silence: Vector) -> None:
+    """Lets open rows be as silent as ``silence`` says, then brings the estimate up to date."""
+    hear(estimator, family, state, history, silence)
     catch_up(estimator, family, state, history)
 
 

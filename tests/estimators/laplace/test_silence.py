@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from belated.core.sparse import dense
-from belated.estimators.laplace.fit import SILENT, take_terms
+from belated.estimators.laplace.fit import HEARD, HIGHEST, SILENT, VARIANCE, take_terms
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.learner.learner import Learner
 from belated.learner.rows import arrays_of, history_of, rows_between
@@ -172,6 +172,34 @@ def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one(base):
     _, H = gradient_and_hessian(learner, x, y, np.zeros(120), learner.state.theta)
     assert math.sqrt(error @ H @ error) <= learner.state.scalars[ERROR] + 1e-9
     assert learner.state.scalars[ERROR] <= FIXED.tol
+
+
+@pytest.mark.parametrize("family", [Bernoulli(), Poisson()], ids=str)
+@pytest.mark.parametrize("changed", [5, 90], ids=["row by row", "by an inverse"])
+@pytest.mark.parametrize("factor", [0.0, 0.3, 0.97, 1.2])
+def test_silence_that_changes_exchanges_terms(family, changed, factor):
+    """Gradient, covariance and the bound on x'S x are those of the history as it then is."""
+    learner, x, y, F = silent_learner(family, 150, seed=6, base=-4.0)
+    heard = learner.state.fit.scalars[HEARD]
+    silent = np.flatnonzero(F > 0.0)
+    before = F.copy()
+    F[silent[:changed]] = np.minimum(factor * F[silent[:changed]], 1.0)
+    F[silent[-2:]] = 0.0  # two say nothing any more
+    for _ in range(2):  # the second time, nothing changes
+        learner.hear(np.flatnonzero(F > 0.0), F[F > 0.0])
+    fit = learner.state.fit
+    take_terms(fit)
+    S = np.triu(fit.S) + np.triu(fit.S, 1).T
+    gradient, _ = gradient_and_hessian(learner, x, y, F, fit.ref)
+    _, H = gradient_and_hessian(learner, x, y, F, fit.center)
+    np.testing.assert_allclose(S @ H, np.eye(6), atol=1e-9)
+    np.testing.assert_allclose(fit.gradient, gradient, atol=1e-9)
+    np.testing.assert_allclose(fit.step, -S @ gradient, atol=1e-9)
+    count = (F > 0.0) | ~np.isnan(y)
+    assert fit.scalars[VARIANCE] >= ((x @ S) * x).sum(axis=1)[count].max() * (1.0 - 1e-12)
+    assert fit.scalars[HIGHEST] >= (x @ fit.center)[F > 0.0].max(initial=-math.inf)
+    assert fit.scalars[SILENT] == (F > 0.0).sum()
+    assert fit.scalars[HEARD] - heard == pytest.approx(np.abs(F - before).sum())
 
 
 def test_silence_of_full_age_is_a_failure():

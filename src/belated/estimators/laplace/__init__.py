@@ -1,6 +1,9 @@
 """Laplace's posterior with a prior learnt group by group, for wide and sparse features."""
 
-from belated.estimators.laplace import certificate  # registers how the estimate is made
+from belated.estimators.laplace import (  # register how the estimate is made
+    certificate,
+    silence_changes,
+)
 from belated.estimators.laplace.fit import Laplace, LaplaceFit
 
-__all__ = ["Laplace", "LaplaceFit", "certificate"]
+__all__ = ["Laplace", "LaplaceFit", "certificate", "silence_changes"]

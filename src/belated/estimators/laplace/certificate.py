@@ -38,11 +38,11 @@ from belated.estimators.laplace.fit import (
     LaplaceFit,
     far,
 )
-from belated.estimators.laplace.renewing import LONGEST_STEP, move_ref, renew
+from belated.estimators.laplace.renewing import LONGEST_STEP, known, move_ref, renew
 from belated.model.protocols import RARE, refit, remake, self_concordance
-from belated.model.state import ERROR, OBSERVED, SLACK, State
+from belated.model.state import ERROR, SLACK, State
 
-RENEWAL_GROWTH = 1.5  # rewards by which the number has grown when the center moves
+RENEWAL_GROWTH = 1.5  # the factor by which what is known has grown when the center moves
 EARLY_GROWTH = 1.02  # the same where the center is so far off that steps would be cut short
 UNCERTAIN_GROWTH = 1.1  # the same where it is so far off that nothing is certified
 # A new center costs as much as taking in one reward per feature or per reward known, whichever is
@@ -100,7 +100,7 @@ def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None
 
 @refit.case(Laplace)
 def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
-    fit, n = state.fit, state.counts[OBSERVED]
+    fit, n = state.fit, known(state)
     error, cut = _land(family, state)
     if _has_grown(n, fit.scalars[RENEWED], EARLY_GROWTH if cut else RENEWAL_GROWTH):
         error = _land_anew(estimator, family, state, history)
@@ -140,6 +140,6 @@ def _is_rare(state: State, error: float) -> bool:
 
 
 @kernel
-def _has_grown(n: int, renewed: float, factor: float) -> bool:
-    """Return whether the number of rewards has grown by this factor since the center moved."""
+def _has_grown(n: float, renewed: float, factor: float) -> bool:
+    """Return whether what is known has grown by this factor since the center moved."""
     return n > renewed and n >= math.ceil(factor * renewed)

@@ -39,7 +39,7 @@ from belated.numerics.entries import entry, n_entries
 from belated.numerics.symmetric import subtract_squares
 
 # slots of LaplaceFit.scalars
-WAITING, DISPERSION, VARIANCE, RENEWED, PASSED, UNIT, SILENT, HIGHEST = 0, 1, 2, 3, 4, 5, 6, 7
+WAITING, DISPERSION, VARIANCE, RENEWED, PASSED, UNIT, SILENT, HIGHEST, HEARD = range(9)
 BLOCK = 64  # terms that wait, where the matrix is too large for the cache
 NARROW = 256  # features up to which each term is taken in at once
 # rows of State.work; an array made in a kernel would cost reference counts of all that it is given
@@ -81,11 +81,6 @@ class Laplace(NamedTuple):
         return True
 
     @property
-    def hears_silence(self) -> bool:
-        """True: open decisions have terms, too."""
-        return True
-
-    @property
     def unit(self) -> float:
         """The unit of the prior's standard deviations before any reward: the known noise."""
         return math.sqrt(self.dispersion)
@@ -106,7 +101,7 @@ class Laplace(NamedTuple):
             precision=np.full(1, precision),
             learnt=np.ones(1),
             longest=np.zeros(1),
-            scalars=np.array([0.0, self.dispersion, 0.0, 0.0, 0.0, self.unit, 0.0, 0.0]),
+            scalars=np.array([0.0, self.dispersion, 0.0, 0.0, 0.0, self.unit, 0.0, 0.0, 0.0]),
             place=np.zeros(dim, np.int32),
         )
 
@@ -136,9 +131,9 @@ class LaplaceFit(NamedTuple):
     precision: Vector  # (G,) of the prior, one for each group
     learnt: Vector  # (G,) 1 where it is learnt, 0 for the constant
     longest: Vector  # (G,) largest sum of |x_j| over the features of a group, of rows that count
-    # (8,) terms that wait, dispersion, largest x'S x of rows that count, rewards when center and
-    # when ref last moved, the unit of the prior's standard deviations, rows whose silence counts,
-    # largest x'center of those when center last moved
+    # (9,) terms that wait, dispersion, bound on x'S x of rows that count, what was known when
+    # center and when ref last moved, the unit of the prior's standard deviations, rows whose
+    # silence counts, bound on x'center of those, the sum of all changes of silence
     scalars: Vector
     place: Integers  # (d,) scratch: zeros
 

@@ -13,16 +13,17 @@ all determined_g, with one further residual as large as rewards differ, and at m
 the rewards. (D. MacKay: Bayesian Interpolation. Neural Computation 1992. M. Tipping: Sparse
 Bayesian Learning and the Relevance Vector Machine. JMLR 2001.)
 
-This is done when the number of rewards has grown by half: a few dozen times in a million rewards.
+This is done when what is known has grown by half: a few dozen times in a million rewards.
 """
 
 import math
 from typing import Any
 
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel, kernel
 from belated.estimators.laplace.fit import (
     DETERMINED,
     DISPERSION,
+    HEARD,
     HIGHEST,
     ORIGIN,
     PASSED,
@@ -68,6 +69,12 @@ LEAST_DISPERSION = 1e-8  # as a share of the variance of the rewards
 LEAST_PRECISION, MOST_PRECISION = 1e-6, 1e12  # of a prior, in its unit
 
 
+@inlined_kernel
+def known(state: State) -> float:
+    """Returns how much has been taken in: rewards, and changes of silence."""
+    return state.counts[OBSERVED] + state.fit.scalars[HEARD]
+
+
 @kernel
 def gradient_at_ref(family: Any, state: State, history: Any) -> None:
     """Computes the gradient at ``ref`` from all rows that count: a pass over the data."""
@@ -89,7 +96,7 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
             gradient[j] += residual * value
     state.counts[PASSES] += 1
     state.counts[ROWS] += state.counts[OBSERVED]
-    fit.scalars[PASSED] = state.counts[OBSERVED]
+    fit.scalars[PASSED] = known(state)
 
 
 @kernel
@@ -139,7 +146,7 @@ def _invert_hessian(family: Any, state: State, history: Any) -> None:
         if few:
             add_square(fit, history, row, weight)
         else:
-            _add_to_hessian(S, history, row, weight)
+            add_to_hessian(S, history, row, weight)
     if few:
         take_terms(fit)
     else:
@@ -147,7 +154,8 @@ def _invert_hessian(family: Any, state: State, history: Any) -> None:
 
 
 @kernel
-def _add_to_hessian(H: Any, history: Any, row: int, weight: float) -> None:
+def add_to_hessian(H: Any, history: Any, row: int, weight: float) -> None:
+    """``H += weight x x'`` for a row x; upper half."""
     for k in range(n_entries(history, row)):
         j, value = entry(history, row, k)
         if value != 0.0:
@@ -273,7 +281,7 @@ def settle(family: Any, state: State, history: Any, close: float) -> None:
             break
         before = length
     _note_extremes(fit, history, state.counts[DECIDED])
-    fit.scalars[RENEWED] = state.counts[OBSERVED]
+    fit.scalars[RENEWED] = known(state)
 
 
 @refit_exactly.case(Laplace)

@@ -96,26 +96,26 @@ class FewConversions(FewBanners, Conversions):
 @pytest.mark.parametrize(
     ("policy", "open", "used"),
     [("adaptive-thompson", None, "silence"), ("adaptive-thompson", "hold", "hold"),
-     ("thompson", None, "hold"), ("otf-lin-ts:window=110", None, "silence")],
+     ("thompson", None, "hold"), ("otf-lin-ts:window=50", None, "silence")],
 )  # fmt: skip
 def test_a_bandit_of_ours_closes_its_windows_by_the_number_of_decisions(policy, open, used):
     world = FewConversions(2)
-    world.window = 100.0
+    world.window, n = 40.0, 120
     player = Ours(policy, world, open)
-    play(world, player, np.array([300]))
+    play(world, player, np.array([n]))
     fold = player.bandit._backend._fold
     assert fold.spec.open == used
     assert fold.counts.late == 0  # conversions within the window are delivered in time
-    made = np.arange(300)
-    closed = made + 100 + 10 < 299  # at the last decision
-    y = player.bandit._history.y[:300]
+    made = np.arange(n)
+    closed = made + 40 + 10 < n - 1  # at the last decision
+    y = player.bandit._history.y[:n]
     if used == "hold":
         assert (np.isnan(y) == ~closed).all()
     elif fold.hearing is None:  # it learns conversions alone
         assert fold.counts.rewarded == np.nansum(y) == fold.learner.n_observed
     else:
         assert fold.counts.rewarded == np.nansum(y) + sum(fold.hearing.rewards.values())
-        assert not np.isnan(y[made < 299 - 110 - 16]).any()  # a tick is at most 16 decisions later
+        assert not np.isnan(y[made < n - 1 - 50 - 16]).any()  # a tick is at most 16 decisions later
 
 
 def test_rehearsals_do_not_wait():

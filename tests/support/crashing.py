@@ -136,7 +136,9 @@ def decide(caller: Caller, bandit: str, request: str) -> tuple[str, str, str, st
 
 
 def reward(caller: Caller, id: str, value: float) -> str:
-    answer = caller("POST", "/v1/rewards", {"rewards": [{"decision_id": id, "reward": value}]})
+    """Hand in a reward; one of 1 says when it happened, one of 0 happened now."""
+    given = {"decision_id": id, "reward": value} | ({"at": time.time()} if value else {})
+    answer = caller("POST", "/v1/rewards", {"rewards": [given]})
     assert answer.status == 200, answer
     return answer.body["statuses"][0]
 

@@ -12,6 +12,7 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM, Gaussian
 from belated.core.events import ConflictingRewardError
+from belated.learner.action_intervals import LEVEL_UNKNOWN
 from belated.ledger.stores.memory import MemoryLedger
 
 ACTIONS = np.eye(3)
@@ -84,9 +85,11 @@ def test_once_all_windows_are_closed_silence_is_holding():
         bandit.decide(ACTIONS[:1])
         if open == "silence":
             assert bandit.n_observed == 15  # before any window has closed
+            assert bandit.ranking(ACTIONS).verdict.endswith(LEVEL_UNKNOWN)
         watch.seconds += HOUR + 1.0
         bandit.decide(ACTIONS[:1])
         assert bandit.n_observed == 61
+        assert LEVEL_UNKNOWN not in bandit.ranking(ACTIONS).verdict
         thetas.append(bandit._learner.exact_theta())
         slacks.append(bandit.certificate.error)
     np.testing.assert_allclose(*thetas, atol=1e-9)

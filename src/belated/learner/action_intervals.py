@@ -14,6 +14,10 @@ from belated.model.protocols import probabilities, score_law
 if TYPE_CHECKING:
     from belated.learner.learner import Learner
 
+LEVEL_UNKNOWN = (
+    "No window has closed without a conversion yet: means look too high, only their order is known."
+)
+
 
 def interval_kind(learner: "Learner") -> IntervalKind:
     """Returns the kind of the intervals: by the policy's confidence set, or posterior."""
@@ -91,7 +95,14 @@ def ranking(
     ]
     rows.sort(key=lambda row: -row.mean)
     sentence = verdict(rows, learner.n_observed)
+    if _level_is_unknown(learner):
+        sentence += f" {LEVEL_UNKNOWN}"
     return Ranking(sentence, interval_kind(learner), interval_level(learner), rows)
+
+
+def _level_is_unknown(learner: "Learner") -> bool:
+    """Return whether a learner that hears silence has met no failure yet, only conversions."""
+    return learner.hears and learner.n_observed > 0 and not (learner.history.y == 0.0).any()
 
 
 def _half_widths(learner: "Learner", X: Matrix) -> Vector:

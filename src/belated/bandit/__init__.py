@@ -30,13 +30,13 @@ from belated.bandit.inputs import (
     returned,
 )
 from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
-from belated.core.events import Certificate, Decision
+from belated.core.events import Broken, Certificate, Decision
 from belated.core.extremes import recorded
 from belated.core.ranking import IntervalKind, Ranking
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched, bound_on_rows, fitting
 from belated.learner import action_intervals, files
-from belated.learner.assumptions import AssumptionWarning, Broken
+from belated.learner.assumptions import AssumptionWarning
 from belated.learner.forgetting import half_life_of
 from belated.learner.learner import Learner
 from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, radius, sqrt_beta

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from belated.bandit.inputs import Returned
-from belated.core.events import Decision
+from belated.core.events import Broken, Decision
 from belated.features import FeatureMap, Features
-from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner, Rows
 
 

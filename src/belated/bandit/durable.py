@@ -12,10 +12,15 @@ import numpy as np
 from belated.bandit.backend import Asked
 from belated.bandit.inputs import USUAL, Returned
 from belated.core.arguments import any_number, not_negative, number, positive, shown, wrong
-from belated.core.events import ConflictingRewardError, Decision, Status, UnknownDecisionError
+from belated.core.events import (
+    Broken,
+    ConflictingRewardError,
+    Decision,
+    Status,
+    UnknownDecisionError,
+)
 from belated.core.times import moment
 from belated.features import FeatureMap, fitting
-from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger
 from belated.ledger.events import Decided, Draft, Outcome

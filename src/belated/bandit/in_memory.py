@@ -9,12 +9,11 @@ import numpy as np
 from belated.bandit.backend import Asked
 from belated.bandit.inputs import Returned
 from belated.core.arguments import any_number, shown, wrong, wrong_type
-from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
+from belated.core.events import Broken, ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
 from belated.features import FeatureMap, Features, bound_on_rows, fitting
 from belated.features.growing import grown, places_in
-from belated.learner.assumptions import Broken
 from belated.learner.forgetting import decide_at
 from belated.learner.learner import Learner
 from belated.learner.weighing import weighs_cheaply

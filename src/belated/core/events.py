@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:  # a client has no NumPy
     from belated.core.types import Vector
@@ -90,3 +90,28 @@ class Certificate:
     slack: float
     passes: int
     rows: int
+
+
+class Broken(NamedTuple):
+    """An assumption that the rewards speak against.
+
+    Attributes
+    ----------
+    name
+        "m1": the bound on the norm of theta_star. "noise": the standard deviation of Gaussian
+        rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
+        can stand for. "delay-drift", "delay-size": delays that change with time, or with the size
+        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``). "window": the
+        number of decisions for which a conversion is waited for.
+    sentence
+        The assumption and the rewards that speak against it.
+    change
+        Settings that would fit.
+    """
+
+    name: str
+    sentence: str
+    change: str
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.change}"

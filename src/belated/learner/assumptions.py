@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from belated.core.events import Broken
 from belated.core.sparse import SparseRows
 from belated.core.types import Matrix, Vector
 from belated.estimators.laplace import Laplace
@@ -41,31 +42,6 @@ FITS = (LazyNewton, Ridge, Laplace, Likelihood)
 
 class AssumptionWarning(UserWarning):
     """The rewards of a bandit speak against an assumption of its policy or its family."""
-
-
-class Broken(NamedTuple):
-    """An assumption that the rewards speak against.
-
-    Attributes
-    ----------
-    name
-        "m1": the bound on the norm of theta_star. "noise": the standard deviation of Gaussian
-        rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
-        can stand for. "delay-drift", "delay-size": delays that change with time, or with the size
-        of the reward, where silence is learnt from (``monitoring/delay_doubts.py``). "window": the
-        number of decisions for which a conversion is waited for.
-    sentence
-        The assumption and the rewards that speak against it.
-    change
-        Settings that would fit.
-    """
-
-    name: str
-    sentence: str
-    change: str
-
-    def __str__(self) -> str:
-        return f"{self.sentence} {self.change}"
 
 
 def outgrown_window(policy: Any, outlived: int) -> list[Broken]:

@@ -18,12 +18,12 @@ from belated.core.arguments import (
     wrong,
     wrong_type,
 )
-from belated.core.events import Decision
+from belated.core.events import Broken, Decision
 from belated.core.jit import has_compiled
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
-from belated.learner.assumptions import FIRST_LOOK, Broken, broken_assumptions, outgrown_window
+from belated.learner.assumptions import FIRST_LOOK, broken_assumptions, outgrown_window
 from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,

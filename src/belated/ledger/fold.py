@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from belated.core.events import Broken
 from belated.core.types import Integers, Matrix
 from belated.features import Features
 from belated.learner import files
-from belated.learner.assumptions import Broken
 from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Learner
 from belated.learner.rows import history_of, weights_in_room

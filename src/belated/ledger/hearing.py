@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.events import Broken
 from belated.core.types import Integers
-from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.delay_doubts import Doubts, Seen
@@ -172,7 +172,7 @@ class Hearing:
 
     def broken(self) -> list[Broken]:
         """Returns the assumptions about delays that the log speaks against."""
-        return [Broken(*doubt) for doubt in self.doubts.listed()]
+        return self.doubts.listed()
 
     def hear_again(self, learner: Learner, old: Learner) -> None:
         """Let a learner that took over the history of another hear what that one has heard."""

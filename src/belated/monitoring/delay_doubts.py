@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.events import Broken
 from belated.core.times import DAY, utc
 from belated.core.types import Integers, Vector
 from belated.monitoring.delay_law import CELLS, cells_of_ages, counts_of_cells
@@ -131,14 +132,6 @@ def by_size(seen: Seen) -> LogRank | None:
     return test if is_doubtful(test) else None
 
 
-class Doubt(NamedTuple):
-    """A reason not to learn from silence, in words."""
-
-    name: str
-    sentence: str
-    change: str
-
-
 class Doubts:
     """The findings of the looks at a log; see the module.
 
@@ -175,7 +168,7 @@ class Doubts:
         """True while open decisions count for nothing."""
         return bool(self.drifts or self.by_size)
 
-    def listed(self) -> list[Doubt]:
+    def listed(self) -> list[Broken]:
         """Returns the doubts there are."""
         held = "Open decisions count for nothing, and are learnt when their window closes"
         doubts = []
@@ -187,14 +180,14 @@ class Doubts:
                 f"{utc(self.since)} come {self.drifts} than those before."
             )
             change = f"{held}, until delays are steady again for a window: {until}."
-            doubts.append(Doubt("delay-drift", sentence, change))
+            doubts.append(Broken("delay-drift", sentence, change))
         if self.by_size:
             sentence = (
                 "Delays are taken not to depend on the size of the reward; large rewards come "
                 f"{self.by_size} than small ones."
             )
             change = f"{held}, as with open = 'hold'."
-            doubts.append(Doubt("delay-size", sentence, change))
+            doubts.append(Broken("delay-size", sentence, change))
         return doubts
 
     def header(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 import typer
 import yaml
+from packaging.requirements import Requirement
 
 from belated.client import Client
 from belated.commands.main import app
@@ -49,6 +50,17 @@ def test_what_the_image_copies_is_there_and_sent_to_the_builder():
     assert {f"!{source}" for source in sources} == set(sent) - {"**/__pycache__"}
     for source in sources:
         assert (ROOT / source).exists(), source
+
+
+def test_the_image_has_the_locked_versions(tmp_path):
+    """The command of the Dockerfile leaves lines that pip takes as constraints, and no hashes."""
+    (command,) = (rest for word, rest in instructions() if word == "RUN" and "sed" in rest)
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    lines = (tmp_path / "constraints.txt").read_text().splitlines()
+    locked = [Requirement(line) for line in lines if line.strip()[:1] not in ("", "#")]
+    assert {"numba", "uvicorn", "psycopg"} <= {one.name for one in locked}
+    assert all(str(one.specifier).startswith("==") and not one.extras for one in locked)
 
 
 def test_the_image_does_not_run_as_root():
@@ -113,7 +125,8 @@ def test_after_warming_nothing_is_left_to_compile(tmp_path, monkeypatch):
     assert subprocess.check_output(asked, text=True) == "[True, True]\n"
 
 
-def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not():
+def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # where nobody is
     (check,) = (rest for word, rest in instructions() if word == "HEALTHCHECK")
     _, flag, script = json.loads(check[check.index("[") :])
     with served() as (url, _):

@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo demo-service test test-all test-plain-kernels test-quick test-pythons test-peers
-.PHONY: client-wheel lint setup lock docs published league clean
+.PHONY: client-wheel release lint setup lock docs published league clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -58,6 +58,12 @@ test-peers: $(VENV)/ready
 # belated-client, the client without the compiled core: a wheel in dist/.
 client-wheel: $(VENV)/ready
 	cd packaging/client && $(abspath $(BIN))/hatchling build -t wheel -d $(abspath dist)
+
+# An sdist and a wheel in dist/release, checked in a new environment; nothing is published.
+release: $(VENV)/ready
+	rm -rf dist/release
+	$(BIN)/hatchling build -d dist/release
+	$(BIN)/python packaging/check_release.py dist/release
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

@@ -3,6 +3,7 @@
 import json
 import warnings
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -107,17 +108,23 @@ for command in (
 
 
 @cache.command()
-def warm() -> None:
+def warm(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of a service: what its bandits need, and nothing else."),
+    ] = None,
+) -> None:
     """Compile the common policies with every family now, so that their first calls are quick.
 
     All delays and environments are compiled, too; another policy is compiled when it is first used.
     """
     from rich.progress import track
 
-    from belated.commands.warm import jobs
+    from belated.commands.warm import jobs, jobs_of_bandits
     from belated.core.cache import cache_dir
 
-    for job in track(list(jobs()), description="compiling"):
+    chosen = jobs() if config is None else jobs_of_bandits(config)
+    for job in track(list(chosen), description="compiling"):
         job()
     typer.echo(f"kernels are in {cache_dir()}")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from belated.commands.derived_options import from_json, options_of
+from belated.commands.option_variables import variables_for_options
 from belated.core.extras import extra
 from belated.service.http.limits import Limits
 from belated.wire import BanditSettings
@@ -30,6 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Name = Annotated[str, typer.Argument(help="Letters, digits, - and _.")]
 
 
+@variables_for_options("BELATED_SERVE")
 @options_of(Limits, show_defaults=True)
 def serve(
     ledger: Url = URL,

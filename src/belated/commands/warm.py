@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from belated.learner.learner import Learner
 from belated.model.protocols import Family, Policy, cumulant, delay_quantile_of, reward_quantile
 from belated.model.steps import covers
 from belated.numerics.lowered.products import dot
+from belated.service.bandits_file import read_config
+from belated.service.settings import spec_of
 from belated.worlds.delays import Constant
 from belated.worlds.environments import FixedArms, UnitBall, sample
 
@@ -39,6 +42,12 @@ def jobs() -> Iterator[Callable[[], object]]:
         kind = registry.load(registry.ENVIRONMENTS, name)
         environment = FixedArms(np.eye(2)) if kind is FixedArms else kind(2)
         yield partial(sample, environment, 2, np.random.default_rng(0))
+
+
+def jobs_of_bandits(config: Path) -> Iterator[Callable[[], object]]:
+    """Yield the calls that compile what a service needs for the bandits of a config file."""
+    for table in read_config(config).values():
+        yield spec_of(table).learner().warm_up
 
 
 def _use_bandit(policy: Policy, family: Family) -> None:

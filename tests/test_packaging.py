@@ -1,0 +1,188 @@
+"""Files for deployments name what exists. No container runtime is needed, and none is used."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+import typer
+import yaml
+from packaging.requirements import Requirement
+
+from belated.client import Client
+from belated.commands.main import app
+from belated.commands.warm import jobs_of_bandits
+from belated.registry import DEFAULT_POLICY
+from belated.service.bandits_file import read_config
+from belated.service.settings import spec_of
+from support.command import belated
+from support.running_service import served
+
+ROOT = Path(__file__).parents[1]
+PACKAGING = ROOT / "packaging"
+IMAGE, COMPOSE = PACKAGING / "image", PACKAGING / "compose"
+UNIT = PACKAGING / "systemd" / "belated.service"
+FILES = [p for p in PACKAGING.rglob("*") if p.is_file() and p.parent.name != "client"]
+PAGE = ROOT / "docs" / "how-to" / "deploy.md"
+METRIC = r"belated_\w+"
+
+
+def instructions():
+    """Instructions of the Dockerfile, as pairs of a word and the rest."""
+    text = re.sub(r"^#.*\n", "", (IMAGE / "Dockerfile").read_text(), flags=re.M)
+    return [line.split(maxsplit=1) for line in text.replace("\\\n", " ").splitlines() if line]
+
+
+def test_every_yaml_file_can_be_read():
+    for path in PACKAGING.rglob("*.y*ml"):
+        assert all(isinstance(page, dict) for page in yaml.safe_load_all(path.read_text())), path
+
+
+def test_what_the_image_copies_is_there_and_sent_to_the_builder():
+    ignored, *sent = (IMAGE / "Dockerfile.dockerignore").read_text().splitlines()
+    assert ignored == "*"
+    copied = [rest.split()[:-1] for word, rest in instructions() if word == "COPY"]
+    sources = {one for some in copied if not some[0].startswith("--from") for one in some}
+    assert {f"!{source}" for source in sources} == set(sent) - {"**/__pycache__"}
+    for source in sources:
+        assert (ROOT / source).exists(), source
+
+
+def test_the_image_has_the_locked_versions(tmp_path):
+    """The command of the Dockerfile leaves lines that pip takes as constraints, and no hashes."""
+    (command,) = (rest for word, rest in instructions() if word == "RUN" and "sed" in rest)
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    lines = (tmp_path / "constraints.txt").read_text().splitlines()
+    locked = [Requirement(line) for line in lines if line.strip()[:1] not in ("", "#")]
+    assert {"numba", "uvicorn", "psycopg"} <= {one.name for one in locked}
+    assert all(str(one.specifier).startswith("==") and not one.extras for one in locked)
+
+
+def test_the_image_does_not_run_as_root():
+    words = [word for word, _ in instructions()]
+    last = len(words) - 1 - words[::-1].index("FROM")
+    assert ["USER", "belated"] in instructions()[last:]
+    (made,) = re.findall(r"useradd --uid (\d+)", (IMAGE / "Dockerfile").read_text())
+    deployment = list(yaml.safe_load_all((PACKAGING / "kubernetes/belated.yaml").read_text()))[1]
+    assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == int(made)
+
+
+def test_volumes_of_the_compose_file_are_there():
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+    mounted = [v.split(":")[0] for one in services.values() for v in one["volumes"]]
+    for path in (path for path in mounted if path.startswith(".")):
+        assert (COMPOSE / path).is_file(), path
+    build = services["belated"]["build"]
+    assert (COMPOSE / build["context"] / build["dockerfile"]).resolve() == IMAGE / "Dockerfile"
+
+
+@pytest.mark.parametrize("path", [*FILES, PAGE], ids=lambda p: p.name)
+def test_commands_options_and_variables_exist(path):
+    text = path.read_text().replace("\\\n", " ")
+    for line in re.findall(r"(?<![\w/-])belated ((?:cache|keys|bandits|ledger|serve)\b.*)", text):
+        found, words = typer.main.get_command(app), line.split("`")[0].split()
+        while words and words[0] in getattr(found, "commands", {}):
+            found = found.commands[words.pop(0)]
+        known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
+        assert {word for word in words if word.startswith("--")} <= known, line
+    serve = typer.main.get_command(app).commands["serve"]
+    variables = {parameter.envvar for parameter in serve.params}
+    assert set(re.findall(r"BELATED_SERVE_[A-Z_]+\b", text)) <= variables
+
+
+# The image
+def test_the_image_has_the_kernels_of_bandits_that_name_no_policy():
+    """The default policy, in an explicit loop and in one that learns from silence."""
+    specs = [spec_of(table) for table in read_config(IMAGE / "kernels.toml").values()]
+    assert [spec.policy["type"] for spec in specs] == [DEFAULT_POLICY] * 2
+    assert [spec.learner().hears for spec in specs] == [False, True]
+    for job in jobs_of_bandits(IMAGE / "kernels.toml"):
+        job()
+
+
+COMPILED = """
+import sys
+from pathlib import Path
+from belated.service.bandits_file import read_config
+from belated.service.settings import spec_of
+tables = read_config(Path(sys.argv[1])).values()
+print([spec_of(table).learner().is_compiled for table in tables])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_after_warming_nothing_is_left_to_compile(tmp_path, monkeypatch):
+    monkeypatch.setenv("BELATED_CACHE_DIR", str(tmp_path))
+    asked = [sys.executable, "-c", COMPILED, str(IMAGE / "kernels.toml")]
+    assert subprocess.check_output(asked, text=True) == "[False, False]\n"
+    belated("cache", "warm", "--config", str(IMAGE / "kernels.toml"))
+    assert subprocess.check_output(asked, text=True) == "[True, True]\n"
+
+
+def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # where nobody is
+    (check,) = (rest for word, rest in instructions() if word == "HEALTHCHECK")
+    _, flag, script = json.loads(check[check.index("[") :])
+    with served() as (url, _):
+        script = script.replace("http://127.0.0.1:8787", url)
+        assert subprocess.run([sys.executable, flag, script]).returncode == 0
+    assert subprocess.run([sys.executable, flag, script], capture_output=True).returncode == 1
+
+
+# What watches it
+@pytest.fixture(scope="module")
+def metrics():
+    """Names of metrics, with the labels of those that have a sample."""
+    with served() as (url, _), Client(url) as client:
+        client.put_bandit("shop", {"family": "bernoulli", "dim": 1})
+        client.change_actions("shop", {"a": [1.0]})
+        client.reward(client.decide("shop").decision_id, 1.0)
+        page = httpx2.get(f"{url}/metrics").text
+    names = dict.fromkeys(re.findall(rf"^# TYPE ({METRIC}) ", page, re.M), frozenset())
+    for name, labels in re.findall(rf"^({METRIC})(?:{{(.*?)}})? ", page, re.M):
+        names[name] = frozenset(re.findall(r"(\w+)=", labels))
+    return names
+
+
+def test_the_dashboard_shows_metrics_that_the_service_has(metrics):
+    dashboard = json.loads((COMPOSE / "grafana/belated.json").read_text())
+    panels = dashboard["panels"]
+    assert len({panel["title"] for panel in panels}) == len(panels) > 5
+    for target in (target for panel in panels for target in panel["targets"]):
+        used = re.findall(rf"({METRIC})(?:{{(.*?)}})?", target["expr"])
+        assert used, target
+        for name, labels in used:
+            assert name in metrics, name
+            if metrics[name]:
+                assert set(re.findall(r"(\w+)=", labels)) <= metrics[name], target
+        by = {
+            name
+            for names in re.findall(r"by \((.*?)\)", target["expr"])
+            for name in names.split(", ")
+        }
+        assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= by, target
+    (variable,) = dashboard["templating"]["list"]
+    name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]).groups()
+    assert label in metrics[name]
+    source = yaml.safe_load((COMPOSE / "grafana/datasource.yml").read_text())["datasources"][0]
+    assert {panel["datasource"]["uid"] for panel in panels} == {source["uid"]}
+
+
+# A machine without containers
+def test_systemd_accepts_the_unit(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = UNIT.read_text()
+    assert unit.count("/opt/belated/bin/belated") == 1
+    (tmp_path / "belated.service").write_text(
+        unit.replace("/opt/belated/bin/belated", f"{sys.executable} -m belated")
+    )
+    verify = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "belated.service")]
+    result = subprocess.run(verify, capture_output=True, text=True)
+    assert "belated.service" not in result.stderr, result.stderr

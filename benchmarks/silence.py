@@ -2,7 +2,7 @@
 
     python benchmarks/silence.py lift [SEEDS] [SHOP ...]    # 20 seeds, four-days, slow-four-days
     python benchmarks/silence.py violations [SEEDS]         # 3 seeds
-    python benchmarks/silence.py logs [SEEDS]               # 40 seeds
+    python benchmarks/silence.py logs [SEEDS]               # 100 seeds
 
 ``lift`` prints, for each way to count a decision without a conversion, the share of what is possible that
 was earned (the lift), over the run and over its last tenth, and how far it was ahead of holding and
@@ -17,8 +17,8 @@ many seeds open decisions were held because of a doubt, at the end of the run or
 
 ``logs`` prints, for logs of which some of the conversions are still to come, whether estimates from
 silence are right: how far x'theta is off on average over all banners and devices, in multiples of
-the standard error over logs, and how often the truth lies within the posterior's 90 per cent
-interval; the same for differences to the average over banners and devices; beside it all of
+the posterior's standard deviation and of the standard error over logs, and how often the truth lies
+within the posterior's 90 per cent interval; the same for differences to the average over banners and devices; beside it all of
 that where a decision is a failure until it converts. A fifth of the decisions are older than the
 window. In a fresh log none is: how many conversions come later than the oldest decision is then a
 guess, which no interval has in it, and only differences can be told.
@@ -355,8 +355,9 @@ def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
 
 
 def print_logs(seeds: int) -> None:
-    print("| log, still to come | learnt from | mean error | in standard errors | 90 per cent "
-          "interval | of differences |\n|---|---|---|---|---|---|")  # fmt: skip
+    print("| log, still to come | learnt from | mean error | in standard deviations of the posterior "
+          "| in standard errors over logs | 90 per cent interval | of differences |\n"
+          "|---|---|---|---|---|---|---|")  # fmt: skip
     for kind in SPANS:
         for hears in (True, False):
             logs = [estimated(Banners(seed), kind, hears) for seed in range(seeds)]
@@ -365,9 +366,10 @@ def print_logs(seeds: int) -> None:
             off = means.mean() / (means.std(ddof=1) / math.sqrt(seeds))
             inside = np.abs(errors) <= NormalDist().inv_cdf(0.95) * deviations
             whole, differences = inside.mean(axis=(0, 2))
+            own = means.mean() / deviations[:, 0].mean()
             share = np.mean([log[2] for log in logs])
             way = "silence" if hears else "failures at once"
-            print(f"| {kind}, {share:.0%} | {way} | {means.mean():.3f} | {off:.1f} | {whole:.1%} | "
+            print(f"| {kind}, {share:.0%} | {way} | {means.mean():.3f} | {own:.2f} | {off:.1f} | {whole:.1%} | "
                   f"{differences:.1%} |", flush=True)  # fmt: skip
 
 
@@ -429,7 +431,7 @@ def interval(differences: Vector) -> str:
 
 
 def main() -> None:
-    usual = {"lift": 20, "violations": 3, "logs": 40}
+    usual = {"lift": 20, "violations": 3, "logs": 100}
     parser = parser_of(__doc__)
     parser.add_argument("part", nargs="?", default="lift", choices=usual)
     parser.add_argument("seeds", nargs="?", type=int, help=f"default: {usual}")

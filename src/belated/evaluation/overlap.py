@@ -12,6 +12,7 @@ import numpy as np
 from belated.core.types import Integers, Vector
 
 LEAST_ROWS = 50  # effective ones
+LEAST_REWARDS = 10  # effective ones that are not zero
 LEAST_OLD = 0.5  # share of decisions that are old enough to say something
 MISSING = 0.05  # share of the target's plays for which the log may have no counterpart
 
@@ -50,7 +51,9 @@ def overlap(
     ]
 
 
-def refusals(found: list[Overlap], weight: Vector, rows: float, old: float) -> list[str]:
+def refusals(
+    found: list[Overlap], weight: Vector, counted: Vector, earned: Vector, old: float
+) -> list[str]:
     """Returns the reasons why the log cannot answer, each as a sentence; none if it can.
 
     Parameters
@@ -59,8 +62,8 @@ def refusals(found: list[Overlap], weight: Vector, rows: float, old: float) -> l
         The overlap of each action.
     weight
         Importance weights.
-    rows
-        Effective rows, those that have come only.
+    counted, earned
+        Of ``Rewards``.
     old
         The share of decisions that are old enough.
     """
@@ -77,19 +80,29 @@ def refusals(found: list[Overlap], weight: Vector, rows: float, old: float) -> l
             f"Only {old:.0%} of the decisions are old enough for a tenth of their rewards to have "
             "come: wait, or take a log that reaches further back."
         )
+    rows, rewarded = effective_rows(weight * counted), effective_rows(weight * (earned != 0.0))
     if rows < LEAST_ROWS:
         reasons.append(
             f"The rows that are like the target's plays are worth {rows:.1f} rows of its own; "
             f"expected {LEAST_ROWS} or more."
         )
-    error = float(weight.std()) / np.sqrt(max(len(weight), 1))
-    average = float(weight.mean()) if len(weight) else 0.0
-    if not never and not reasons and abs(average - 1.0) > MISSING + 4.0 * error:
-        said = "plays where the log could not have" if average < 1.0 else "was played more often"
+    elif rewarded < LEAST_REWARDS:
         reasons.append(
-            f"Importance weights average {average:.3f} and should 1: the target {said}, or the "
-            "propensities of the log are wrong."
+            f"The rewards that are not zero and like the target's are worth {rewarded:.1f}; "
+            f"expected {LEAST_REWARDS} or more."
         )
+    if found and not reasons:
+        reasons += _unlikely_weights(weight)
     return reasons
 
 
+def _unlikely_weights(weight: Vector) -> list[str]:
+    """Returns a reason where importance weights are far from 1 on average, as they should be."""
+    average, error = float(weight.mean()), float(weight.std()) / np.sqrt(len(weight))
+    if abs(average - 1.0) <= MISSING + 4.0 * error:
+        return []
+    said = "plays where the log could not have" if average < 1.0 else "is met too often"
+    return [
+        f"Importance weights average {average:.3f} in place of 1: the target {said}, or the "
+        "propensities of the log are wrong."
+    ]

@@ -167,7 +167,7 @@ class _ByStratum(NamedTuple):
     def slope(self, pull: Vector) -> Vector:
         result = np.zeros(self.n_rows)
         for law, rows, at in self.parts:
-            result[rows] = law.slope(pull[at])
+            result[rows] += law.slope(pull[at])
         return result
 
 
@@ -183,7 +183,8 @@ def returned_shares(
     came
         For each row, whether its reward has come.
     strata
-        For each row, the number of its stratum, from 0.
+        For each row, the number of its stratum, from 0; -1 for a row that is too lonely for one,
+        whose share is by the law of all rows.
     ages, strata_of_ages
         Ages at which F is asked for, and the stratum of each.
 
@@ -238,5 +239,8 @@ def converted_shares(
 
 
 def _by_stratum(strata: Integers, strata_of_ages: Integers) -> list[tuple[Integers, Integers]]:
-    numbers = range(int(strata.max(initial=-1)) + 1)
-    return [(np.flatnonzero(strata == k), np.flatnonzero(strata_of_ages == k)) for k in numbers]
+    """Returns for each stratum the rows that its law follows, and the ages it is asked for."""
+    own = range(int(strata.max(initial=-1)) + 1)
+    parts = [(np.flatnonzero(strata == k), np.flatnonzero(strata_of_ages == k)) for k in own]
+    lonely = np.flatnonzero(strata_of_ages == -1)
+    return [*parts, (np.arange(len(strata)), lonely)] if lonely.size else parts

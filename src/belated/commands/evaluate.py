@@ -1,0 +1,103 @@
+"""``belated evaluate``: heavy imports are inside, so that help is quick."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+MOST_ACTIONS = 20  # in a table of overlap; --json has all
+
+
+def evaluate(
+    log: Annotated[
+        str, typer.Argument(help="A ledger's URL, or a file: CSV, Parquet, JSON lines, dsjson.")
+    ],
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="uniform, fixed:ACTION, MODULE:FUNCTION, FILE.py:FUNCTION, a saved bandit's file, "
+            "or a policy of `belated list policies`; several times for several."
+        ),
+    ],
+    columns: Annotated[
+        str, typer.Option("--map", help="action=...,propensity=...,reward=...,time=...")
+    ] = "",
+    context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
+    loop: Annotated[
+        str, typer.Option(help="explicit: every decision gets a reward; conversion: some do.")
+    ] = "explicit",
+    window: Annotated[
+        str | None, typer.Option(help="How long a conversion counts, such as 7d.")
+    ] = None,
+    interval: Annotated[
+        str, typer.Option(help="normal, bootstrap, bernstein or anytime.")
+    ] = "normal",
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    clip: Annotated[
+        float | None, typer.Option(help="Largest weight of clipped IPS; default sqrt(rows).")
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="A function returns scores: play the highest.")
+    ] = False,
+    now: Annotated[
+        str | None, typer.Option(help="When the log was taken; default its latest time.")
+    ] = None,
+    bandit: Annotated[str | None, typer.Option(help="Of a ledger; default the only one.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="csv, parquet, jsonl or dsjson; default by the name.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Bad rows are an error.")] = False,
+    seed: Annotated[int, typer.Option(help="Of bootstraps and of policies that learn.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say what other policies would have earned, from a log with propensities."""
+    from belated.core.extras import extra
+
+    with extra("experiments"):
+        from belated.logs.bad_rows import BadRows
+        from belated.logs.evaluating import evaluate_log
+        from belated.logs.policy_values import Options
+    from belated.core.times import duration, microseconds
+
+    is_file = "://" not in log and not log.startswith("env:")
+    bad = BadRows(Path(f"{log}.bad.csv") if is_file else None)
+    found = evaluate_log(
+        log,
+        policy,
+        columns=columns,
+        context=[name.strip() for name in context.split(",") if name.strip()],
+        loop=loop,
+        window=None if window is None else duration("--window", window) / 1e6,
+        now=None if now is None else microseconds("--now", now),
+        bandit=bandit,
+        format=format,
+        bad=bad,
+        strict=strict,
+        options=Options(interval, level, clip, scores, seed),
+    )
+    _show(found, bad, as_json)
+    if not all(answer["answered"] for answer in found["policies"]):
+        raise typer.Exit(1)
+
+
+def _show(found: dict[str, Any], bad: Any, as_json: bool) -> None:
+    from belated.ledger.tools.showing import show
+    from belated.logs.evaluation_report import lines_before
+
+    if as_json:
+        show(found, True)
+        return
+    typer.echo("\n".join(lines_before(found)))
+    if bad.total:
+        show({"bad_rows": found["bad_rows"]}, False)
+        show({"first_bad_rows": [row._asdict() for row in bad.first]}, False)
+    for answer in found["policies"]:
+        typer.echo(f"\n{answer['policy']}: {answer['words']}")
+        for reason in answer["refusals"]:
+            typer.echo(f"No answer. {reason}")
+        show({"estimates": answer["estimates"]}, False)
+        most = sorted(answer["overlap"], key=lambda line: -line["target"])
+        show({"overlap": most[:MOST_ACTIONS]}, False)
+    typer.echo("Assumed:")
+    for sentence in found["assumptions"]:
+        typer.echo(f"- {sentence}")

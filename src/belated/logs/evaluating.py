@@ -17,7 +17,7 @@ from belated.logs.whole_log import gathered
 
 def evaluate_log(
     source: Any,
-    policies: Sequence[str],
+    policies: Sequence[Any],
     *,
     columns: str = "",
     context: Sequence[str] = (),
@@ -37,7 +37,7 @@ def evaluate_log(
     source, columns, format, bandit
         As in ``open_log``.
     policies
-        As ``--policy`` of ``belated evaluate``.
+        As ``--policy`` of ``belated evaluate``, or functions of contexts and actions.
     context
         Columns of the context.
     loop, window, now

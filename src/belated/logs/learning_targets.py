@@ -81,7 +81,7 @@ class _Player:
     def keeps(self, row: int) -> bool:
         """Returns whether the bandit chooses the action of the row, and if so takes it in."""
         self._learn_until(int(self.log.decided[row]))
-        context = {name: _plain(column[row]) for name, column in self.log.context.items()}
+        context = {name: plain_cell(column[row]) for name, column in self.log.context.items()}
         action = int(self.log.action[row])
         if self.rng.random() >= self.bandit.probabilities(self.actions, context)[action]:
             return False
@@ -99,7 +99,7 @@ class _Player:
         self.now = time
 
 
-def _plain(cell: Any) -> Any:
+def plain_cell(cell: Any) -> Any:
     """Returns a cell as Features take it: a number or a text."""
     return cell.item() if hasattr(cell, "item") else cell
 
@@ -125,7 +125,7 @@ def features_of(log: WholeLog) -> Features:
     n = len(log.action[::step])
     rows = [
         {COLUMN: log.names[k % len(log.names)]}
-        | {name: _plain(column[k % n]) for name, column in contexts.items()}
+        | {name: plain_cell(column[k % n]) for name, column in contexts.items()}
         for k in range(max(n, len(log.names)))
     ]
     return features.fit(rows)

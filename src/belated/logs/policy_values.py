@@ -23,7 +23,7 @@ from belated.evaluation.reward_model import CrossFitted
 from belated.evaluation.shares_seen import SharesSeen
 from belated.logs.learning_targets import kept_rows
 from belated.logs.seen_rewards import SeenRewards
-from belated.logs.targets import Target, learns, target_of
+from belated.logs.targets import Target, learns, policy_name, target_of
 from belated.logs.whole_log import WholeLog, context_features
 
 BLOCK = 65_536  # rows whose probabilities are in memory at a time
@@ -79,7 +79,7 @@ class _Candidate(NamedTuple):
 
 
 def policy_values(
-    log: WholeLog, seen: SeenRewards, policies: Sequence[str], column: str, options: Options
+    log: WholeLog, seen: SeenRewards, policies: Sequence[Any], column: str, options: Options
 ) -> list[Answer]:
     """Returns the answer for the policy that was played and for each of ``policies``.
 
@@ -90,7 +90,7 @@ def policy_values(
     seen
         Its rewards, and the shares that are seen at each age.
     policies
-        The words of ``--policy``.
+        The words of ``--policy``, or functions.
     column
         The column of the log that holds the action.
     options
@@ -99,7 +99,7 @@ def policy_values(
     options = options.checked()
     return [
         _as_played(log, seen, options),
-        *(_answer(log, seen, text, column, options) for text in policies),
+        *(_answer(log, seen, policy, column, options) for policy in policies),
     ]
 
 
@@ -110,11 +110,12 @@ def _as_played(log: WholeLog, seen: SeenRewards, options: Options) -> Answer:
 
 
 def _answer(
-    log: WholeLog, seen: SeenRewards, text: str, column: str, options: Options
+    log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options
 ) -> Answer:
-    if learns(text):
-        return _of_learner(log, seen, text, options)
-    target = target_of(text, log.names, column, options.scores)
+    if learns(policy):
+        return _of_learner(log, seen, policy, options)
+    target = target_of(policy, log.names, column, options.scores)
+    name = policy_name(policy)
     played = _Played(log, seen, target)
     weight = played.chance / log.propensity[seen.used]
     found = overlap(
@@ -123,9 +124,9 @@ def _answer(
     rewards = seen.rewards
     reasons = refusals(found, weight, rewards.counted, rewards.earned, seen.share_old)
     if reasons:
-        return Answer(text, target.words, [], found, reasons)
+        return Answer(name, target.words, [], found, reasons)
     candidates = _candidates(log, seen, played, weight, options.clip)
-    return Answer(text, target.words, _with_intervals(candidates, seen, options), found, [])
+    return Answer(name, target.words, _with_intervals(candidates, seen, options), found, [])
 
 
 class _Played:

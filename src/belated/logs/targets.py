@@ -143,19 +143,23 @@ class Saved:
         return np.array([self._known[key] for key in keys])
 
 
-def learns(text: str) -> bool:
-    """Returns whether a text names a registered policy, other than uniform play."""
-    name = text.partition(":")[0]
-    return name in POLICIES and text != "uniform"
+def policy_name(policy: Any) -> str:
+    """Returns what a policy is called: the user's words, or the name of a function."""
+    return getattr(policy, "__name__", str(policy))
 
 
-def target_of(text: str, actions: list[str], column: str, scores: bool) -> Target:
+def learns(policy: Any) -> bool:
+    """Returns whether a registered policy is named, other than uniform play."""
+    return policy != "uniform" and str(policy).partition(":")[0] in POLICIES
+
+
+def target_of(policy: Any, actions: list[str], column: str, scores: bool) -> Target:
     """Returns the target that ``--policy`` names.
 
     Parameters
     ----------
-    text
-        The user's words.
+    policy
+        The user's words, or a function.
     actions
         The actions of the log.
     column
@@ -163,6 +167,9 @@ def target_of(text: str, actions: list[str], column: str, scores: bool) -> Targe
     scores
         Whether a function returns scores, of which the highest is played.
     """
+    if callable(policy):
+        return Rule(policy, policy_name(policy), actions, scores)
+    text = str(policy)
     if text == "uniform":
         return Uniform(len(actions))
     if text.startswith("fixed:"):

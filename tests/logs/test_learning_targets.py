@@ -5,7 +5,6 @@ import pytest
 from support.logged import (
     MEANS,
     NAMES,
-    NOW,
     PLAYED,
     WINDOW,
     conversion_log,
@@ -49,7 +48,7 @@ def test_a_policy_learns_from_late_rewards(loop):
 
 def test_the_value_is_the_mean_reward_of_the_rows_it_keeps():
     log = explicit_log(np.random.default_rng(3), 4_000, 0.0)
-    seen = seen_rewards(log, "explicit", None, NOW)
+    seen = seen_rewards(log, "explicit")
     (_, found) = policy_values(log, seen, ["thompson"], "action", Options(seed=4))
     (line,) = found.estimates
     kept = kept_rows(log, "thompson", None, seed=4)
@@ -62,7 +61,7 @@ def test_the_value_is_the_mean_reward_of_the_rows_it_keeps():
 
 def test_too_few_rows_are_kept():
     log = explicit_log(np.random.default_rng(5), 100, 0.0)
-    seen = seen_rewards(log, "explicit", None, NOW)
+    seen = seen_rewards(log, "explicit")
     (_, found) = policy_values(log, seen, ["thompson"], "action", Options())
     assert found.estimates == []
     assert "rows of its own; expected 50 or more" in found.refusals[0]

@@ -18,6 +18,7 @@ from belated.evaluation.confidence import normal_interval
 from belated.evaluation.off_policy import explicit_rewards
 from belated.logs.policy_values import Options, policy_values
 from belated.logs.seen_rewards import seen_rewards, strata_of
+from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
 
 RULE = "support.logged:target"
@@ -26,7 +27,7 @@ LOGS = {"explicit": (explicit_log, None), "conversion": (conversion_log, WINDOW)
 
 def answer(log, loop, **options):
     """Returns the answer for the target, as a dict by estimator."""
-    seen = seen_rewards(log, loop, LOGS[loop][1], NOW)
+    seen = seen_rewards(log, loop, LOGS[loop][1])
     _, found = policy_values(log, seen, [RULE], "action", Options(**options))
     assert not found.refusals
     return {line.estimator: line for line in found.estimates}
@@ -118,7 +119,7 @@ def test_naive_estimates_fail_on_the_same_logs(pending, as_zero):
 
 def test_without_the_uncertainty_of_the_delays_an_interval_is_too_narrow():
     log = explicit_log(np.random.default_rng(3), 3_000, 0.7)
-    seen = seen_rewards(log, "explicit", None, NOW)
+    seen = seen_rewards(log, "explicit")
     kind = (log.context["kind"] == "new").astype(int)[seen.used]
     weight = WANTED[kind, log.action[seen.used]] / log.propensity[seen.used]
     found = estimate(inverse_propensity(weight), seen.rewards)
@@ -139,7 +140,7 @@ def test_nothing_pending_is_the_usual_estimate_bit_for_bit():
 
 def test_the_policy_that_was_played():
     log = explicit_log(np.random.default_rng(5), 1_000, 0.0)
-    seen = seen_rewards(log, "explicit", None, NOW)
+    seen = seen_rewards(log, "explicit")
     played, *_ = policy_values(log, seen, [], "action", Options())
     (line,) = played.estimates
     assert line.value == pytest.approx(log.reward.mean(), rel=1e-14)
@@ -149,7 +150,7 @@ def test_the_policy_that_was_played():
 def test_replay_where_actions_were_drawn_evenly_and_the_target_is_certain():
     log = explicit_log(np.random.default_rng(6), 3_000, 0.0)
     even = log._replace(propensity=np.full(3_000, 1 / 3))
-    seen = seen_rewards(even, "explicit", None, NOW)
+    seen = seen_rewards(even, "explicit")
     fixed = policy_values(even, seen, ["fixed:tent"], "action", Options())[1]
     assert not fixed.refusals
     first = fixed.estimates[0]
@@ -176,13 +177,13 @@ def test_rare_actions_have_the_law_of_all():
 def test_loops_that_cannot_be(loop, window, said):
     log = conversion_log(np.random.default_rng(7), 500, 0.3)
     with pytest.raises(ValueError, match=said):
-        seen_rewards(log, loop, window, NOW)
+        seen_rewards(log, loop, window)
 
 
 def test_pending_rewards_without_times():
     zeros = np.zeros(4, np.int64)
     log = WholeLog(
-        zeros, zeros, np.array([1.0, np.nan, 0.0, 1.0]), np.full(4, 0.5), zeros, NAMES[:1], {}
+        zeros, zeros, np.array([1.0, np.nan, 0.0, 1.0]), np.full(4, 0.5), zeros, NAMES[:1], {}, 0
     )
     with pytest.raises(ValueError, match="the log does not say when the others came"):
         seen_rewards(log, "explicit")
@@ -197,7 +198,19 @@ def test_pending_rewards_without_times():
     ],
 )
 def test_options_that_cannot_be(options, said):
-    log = explicit_log(np.random.default_rng(8), 500, 0.0)
-    seen = seen_rewards(log, "explicit", None, NOW)
     with pytest.raises(ValueError, match=said):
-        policy_values(log, seen, ["uniform"], "action", Options(**options))
+        Options(**options).checked()
+
+
+def test_a_log_as_of_an_earlier_time():
+    log = explicit_log(np.random.default_rng(9), 500, 0.3)
+    day = 86_400_000_000
+    then = log.as_of(NOW - day)
+    known = log.decided <= NOW - day
+    assert then.decided.tolist() == log.decided[known].tolist()
+    came = (log.returned[known] != PENDING) & (log.returned[known] <= NOW - day)
+    assert (~np.isnan(then.reward)).tolist() == came.tolist()
+    assert (then.returned != PENDING).tolist() == came.tolist()
+    assert then.age.max() == pytest.approx(log.age.max() - 86_400.0)
+    with pytest.raises(ValueError, match="now = '2025.*': expected a time after the first dec"):
+        log.as_of(NOW - 100 * day)

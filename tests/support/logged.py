@@ -62,4 +62,4 @@ def _log(rng, n, days, delays_of):
     returned[late], reward[late] = PENDING, np.nan
     texts = np.array(["old", "new"], object)[kind]
     propensity = PLAYED[kind, action]
-    return WholeLog(decided, returned, reward, propensity, action, NAMES, {"kind": texts})
+    return WholeLog(decided, returned, reward, propensity, action, NAMES, {"kind": texts}, NOW)

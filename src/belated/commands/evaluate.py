@@ -24,8 +24,11 @@ def evaluate(
     ] = "",
     context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
     loop: Annotated[
-        str, typer.Option(help="explicit: every decision gets a reward; conversion: some do.")
-    ] = "explicit",
+        str | None,
+        typer.Option(
+            help="explicit (each decision gets a reward) or conversion (only successes do)."
+        ),
+    ] = None,
     window: Annotated[
         str | None, typer.Option(help="How long a conversion counts, such as 7d.")
     ] = None,
@@ -46,41 +49,45 @@ def evaluate(
     format: Annotated[
         str | None, typer.Option(help="csv, parquet, jsonl or dsjson; default by the name.")
     ] = None,
+    bad: Annotated[
+        Path | None, typer.Option("--bad", help="For bad rows; default LOG.bad.csv.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Bad rows are an error.")] = False,
     seed: Annotated[int, typer.Option(help="Of bootstraps and of policies that learn.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Say what other policies would have earned, from a log with propensities."""
-    from belated.core.extras import extra
+    from belated.logs.evaluating import evaluate_log
+    from belated.logs.policy_values import Options
 
-    with extra("experiments"):
-        from belated.logs.bad_rows import BadRows
-        from belated.logs.evaluating import evaluate_log
-        from belated.logs.policy_values import Options
-    from belated.core.times import duration, microseconds
-
-    is_file = "://" not in log and not log.startswith("env:")
-    bad = BadRows(Path(f"{log}.bad.csv") if is_file else None)
     found = evaluate_log(
         log,
         policy,
         columns=columns,
         context=[name.strip() for name in context.split(",") if name.strip()],
         loop=loop,
-        window=None if window is None else duration("--window", window) / 1e6,
-        now=None if now is None else microseconds("--now", now),
+        window=window,
+        now=now,
         bandit=bandit,
         format=format,
-        bad=bad,
+        bad=bad_file(log, bad),
         strict=strict,
         options=Options(interval, level, clip, scores, seed),
     )
-    _show(found, bad, as_json)
+    _show(found, as_json)
     if not all(answer["answered"] for answer in found["policies"]):
         raise typer.Exit(1)
 
 
-def _show(found: dict[str, Any], bad: Any, as_json: bool) -> None:
+def bad_file(log: str, given: Path | None) -> Path:
+    """Returns the file for bad rows: as given, or beside the log."""
+    if given is not None:
+        return given
+    name = log.removeprefix("sqlite:///")
+    return Path(f"{'ledger' if '://' in name or name.startswith('env:') else name}.bad.csv")
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
     from belated.ledger.tools.showing import show
     from belated.logs.evaluation_report import lines_before
 
@@ -88,9 +95,8 @@ def _show(found: dict[str, Any], bad: Any, as_json: bool) -> None:
         show(found, True)
         return
     typer.echo("\n".join(lines_before(found)))
-    if bad.total:
-        show({"bad_rows": found["bad_rows"]}, False)
-        show({"first_bad_rows": [row._asdict() for row in bad.first]}, False)
+    if found["bad_rows"]:
+        show({name: found[name] for name in ("bad_rows", "first_bad_rows")}, False)
     for answer in found["policies"]:
         typer.echo(f"\n{answer['policy']}: {answer['words']}")
         for reason in answer["refusals"]:

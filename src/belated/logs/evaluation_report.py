@@ -5,7 +5,6 @@ from typing import Any
 
 from belated.core.times import utc
 from belated.logs.bad_rows import BadRows
-from belated.logs.chunks import Log
 from belated.logs.policy_values import Answer, Options
 from belated.logs.seen_rewards import CONVERSION, LEAST_SEEN, SeenRewards
 
@@ -48,7 +47,7 @@ def assumptions(seen: SeenRewards, options: Options) -> list[str]:
 
 
 def report(
-    log: Log,
+    columns: str,
     bad: BadRows,
     seen: SeenRewards,
     now: int,
@@ -58,9 +57,10 @@ def report(
     """Returns all that is known as plain data."""
     loop = "explicit" if seen.window is None else CONVERSION
     return {
-        "columns": log.spelled,
+        "columns": columns,
         "rows": seen.n_rows,
         "bad_rows": dict(bad.counts),
+        "first_bad_rows": [row._asdict() for row in bad.first],
         "loop": loop,
         "meaning": MEANING[loop],
         "now": utc(now),

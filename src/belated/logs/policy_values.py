@@ -96,7 +96,6 @@ def policy_values(
     options
         Further choices.
     """
-    options = options.checked()
     return [
         _as_played(log, seen, options),
         *(_answer(log, seen, policy, column, options) for policy in policies),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import wrong
+from belated.core.arguments import positive, wrong
 from belated.core.types import Integers, Vector
 from belated.evaluation.off_policy import Rewards, conversion_rewards, explicit_rewards
 from belated.evaluation.shares_seen import AllSeen, SharesSeen, converted_shares, returned_shares
@@ -52,9 +52,7 @@ class SeenRewards(NamedTuple):
         return most * float(np.ptp(rewards))
 
 
-def seen_rewards(
-    log: WholeLog, loop: str, window: float | None = None, now: int | None = None
-) -> SeenRewards:
+def seen_rewards(log: WholeLog, loop: str, window: float | None = None) -> SeenRewards:
     """Returns the rewards of a log, weighted for those that are pending.
 
     Parameters
@@ -66,21 +64,18 @@ def seen_rewards(
         ``"conversion"``: only conversions report, within the window.
     window
         How long a conversion counts, in seconds.
-    now
-        When the log was looked at, in microseconds since 1970; default its latest time.
     """
     if loop not in (EXPLICIT, CONVERSION):
         raise wrong("--loop", loop, f"{EXPLICIT} or {CONVERSION}")
     if loop == CONVERSION and window is None:
         raise wrong("--window", window, "how long a conversion counts, such as 7d")
-    now = log.now if now is None else now
-    if loop == EXPLICIT:
-        return _explicit(log, now)
-    return _of_conversions(log, now, float(window or 0.0))
+    if window is None or loop == EXPLICIT:
+        return _explicit(log)
+    return _of_conversions(log, positive("--window", window))
 
 
-def _explicit(log: WholeLog, now: int) -> SeenRewards:
-    came, age = ~np.isnan(log.reward), log.ages(now)
+def _explicit(log: WholeLog) -> SeenRewards:
+    came, age, waited = ~np.isnan(log.reward), log.age, log.waited
     if came.all():
         return _used(log, np.ones(len(came), bool), AllSeen(len(came), len(came)), None, came)
     if not log.decided.any() or (log.returned[came] == log.decided[came]).all():
@@ -88,15 +83,15 @@ def _explicit(log: WholeLog, now: int) -> SeenRewards:
             "rewards are missing, and the log does not say when the others came: expected columns "
             "with both times, --map time=...,reward-time=..."
         )
-    strata, waited = strata_of(log.action, came), log.waited(now)
+    strata = strata_of(log.action, came)
     law = returned_shares(waited, came, strata, age, strata)
     old = age > _too_young(law, age)
     at = np.flatnonzero(old)
     return _used(log, old, returned_shares(waited, came, strata, age[at], strata[at]), None, came)
 
 
-def _of_conversions(log: WholeLog, now: int, window: float) -> SeenRewards:
-    age, waited = log.ages(now), log.waited(now)
+def _of_conversions(log: WholeLog, window: float) -> SeenRewards:
+    age, waited = log.age, log.waited
     if age.max() < window:
         raise wrong(
             "--window",

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.arguments import wrong
+from belated.core.times import iso
 from belated.core.types import Integers, Matrix, Vector
 from belated.logs.chunks import Chunk
 from belated.logs.values import PENDING
@@ -22,23 +24,35 @@ class WholeLog(NamedTuple):
     action: Integers  # places in ``names``
     names: list[str]  # of actions, in alphabetical order
     context: dict[str, Any]  # columns of numbers, or of texts
-
-    def rows(self, start: int, end: int) -> dict[str, Any]:
-        """Returns the context of some rows."""
-        return {name: column[start:end] for name, column in self.context.items()}
+    now: int  # when the log was written: its latest time, in microseconds since 1970
 
     @property
-    def now(self) -> int:
-        """The latest time in the log, in microseconds since 1970."""
-        return int(max(self.decided.max(), self.returned.max()))
+    def age(self) -> Vector:
+        """The age of each decision in seconds."""
+        return (self.now - self.decided) / 1e6
 
-    def ages(self, now: int) -> Vector:
-        """Returns the age of each decision in seconds."""
-        return (now - self.decided) / 1e6
+    @property
+    def waited(self) -> Vector:
+        """How long each reward took, or its decision has waited, in seconds."""
+        until = np.where(self.returned == PENDING, self.now, self.returned)
+        return (until - self.decided) / 1e6
 
-    def waited(self, now: int) -> Vector:
-        """Returns how long each reward took, or its decision has waited, in seconds."""
-        return (np.where(self.returned == PENDING, now, self.returned) - self.decided) / 1e6
+    def as_of(self, now: int) -> "WholeLog":
+        """Returns the log as it was at a time: later decisions and rewards are not known yet."""
+        known = self.decided <= now
+        if not known.any():
+            first = iso(int(self.decided.min()))
+            raise wrong("now", iso(now), f"a time after the first decision, {first}")
+        later = self.returned[known] > now
+        return self._replace(
+            decided=self.decided[known],
+            returned=np.where(later, PENDING, self.returned[known]),
+            reward=np.where(later, np.nan, self.reward[known]),
+            propensity=self.propensity[known],
+            action=self.action[known],
+            context={name: column[known] for name, column in self.context.items()},
+            now=now,
+        )
 
 
 def gathered(chunks: Iterable[Chunk]) -> WholeLog:
@@ -53,11 +67,13 @@ def gathered(chunks: Iterable[Chunk]) -> WholeLog:
     if not known:
         raise ValueError("log: expected decisions, and there is no good row")
     names = sorted(known)
-    place = np.argsort(np.argsort(list(known)))  # of the k-th name that was met
+    places = {name: place for place, name in enumerate(names)}
+    place = np.array([places[name] for name in known])  # of the k-th name that was met
     context = {name: _joined([part[name] for part in columns]) for name in columns[0]}
     decided, returned, reward, propensity = (np.concatenate(c) for c in zip(*parts, strict=True))
     action = place[np.concatenate(codes)]
-    return WholeLog(decided, returned, reward, propensity, action, names, context)
+    now = int(max(decided.max(), returned.max()))
+    return WholeLog(decided, returned, reward, propensity, action, names, context, now)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import experiments, ledger, rewards, service
+from belated.commands import experiments, ledger, logs, rewards, service
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -97,6 +97,7 @@ for command in (
     experiments.reproduce,
     experiments.simulate,
     experiments.compare,
+    logs.delays,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,

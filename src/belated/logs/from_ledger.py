@@ -11,6 +11,11 @@ from belated.ledger.tools.tables import Row
 FIELDS = ("id", "time", "action", "propensity", "reward", "reward_time", "x", "probabilities")
 
 
+def is_ledger(source: object) -> bool:
+    """Return whether a log is the URL of a ledger."""
+    return isinstance(source, str) and ("://" in source or source.startswith("env:"))
+
+
 class LedgerRows:
     """One bandit of a ledger, with its loop and its window.
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.shop_ledger import shop  # noqa: F401 - a fixture
 
 from belated.ledger import open_ledger
 from belated.ledger.tools.exporting import Selection, export
@@ -14,7 +13,7 @@ from belated.logs.from_ledger import LedgerRows
 
 
 @pytest.mark.parametrize(("bandit", "loop"), [("shop", "explicit"), ("clicks", "conversion")])
-def test_as_the_joined_export(bandit, loop, shop, tmp_path):  # noqa: F811
+def test_as_the_joined_export(bandit, loop, shop, tmp_path):
     path = Path(tmp_path / "joined.csv")
     ledger = open_ledger(shop)
     export(ledger, path, Selection(bandit), as_joined=True, dry_run=False)
@@ -32,7 +31,7 @@ def test_as_the_joined_export(bandit, loop, shop, tmp_path):  # noqa: F811
     assert not np.isnan(ours.reward).all()
 
 
-def test_a_ledger_knows_its_loop(shop):  # noqa: F811
+def test_a_ledger_knows_its_loop(shop):
     found = LedgerRows(shop, "clicks")
     assert (found.loop, found.window) == ("conversion", 3600.0)
     with pytest.raises(ValueError, match="--bandit = None: expected one of this ledger: shop, cli"):

@@ -1,17 +1,27 @@
 """``belated evaluate``: heavy imports are inside, so that help is quick."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from belated.commands.logs import (
+    BadFile,
+    BanditName,
+    Columns,
+    Format,
+    Log,
+    Loop,
+    Now,
+    Strict,
+    Window,
+    bad_file,
+)
 
 MOST_ACTIONS = 20  # in a table of overlap; --json has all
 
 
 def evaluate(
-    log: Annotated[
-        str, typer.Argument(help="A ledger's URL, or a file: CSV, Parquet, JSON lines, dsjson.")
-    ],
+    log: Log,
     policy: Annotated[
         list[str],
         typer.Option(
@@ -19,19 +29,10 @@ def evaluate(
             "or a policy of `belated list policies`; several times for several."
         ),
     ],
-    columns: Annotated[
-        str, typer.Option("--map", help="action=...,propensity=...,reward=...,time=...")
-    ] = "",
+    columns: Columns = "",
     context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
-    loop: Annotated[
-        str | None,
-        typer.Option(
-            help="explicit (each decision gets a reward) or conversion (only successes do)."
-        ),
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option(help="How long a conversion counts, such as 7d.")
-    ] = None,
+    loop: Loop = None,
+    window: Window = None,
     interval: Annotated[
         str, typer.Option(help="normal, bootstrap, bernstein or anytime.")
     ] = "normal",
@@ -42,18 +43,12 @@ def evaluate(
     scores: Annotated[
         bool, typer.Option("--scores", help="A function returns scores: play the highest.")
     ] = False,
-    now: Annotated[
-        str | None, typer.Option(help="When the log was taken; default its latest time.")
-    ] = None,
-    bandit: Annotated[str | None, typer.Option(help="Of a ledger; default the only one.")] = None,
-    format: Annotated[
-        str | None, typer.Option(help="csv, parquet, jsonl or dsjson; default by the name.")
-    ] = None,
-    bad: Annotated[
-        Path | None, typer.Option("--bad", help="For bad rows; default LOG.bad.csv.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Bad rows are an error.")] = False,
     seed: Annotated[int, typer.Option(help="Of bootstraps and of policies that learn.")] = 1,
+    now: Now = None,
+    format: Format = None,
+    bandit: BanditName = None,
+    bad: BadFile = None,
+    strict: Strict = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Say what other policies would have earned, from a log with propensities."""
@@ -77,14 +72,6 @@ def evaluate(
     _show(found, as_json)
     if not all(answer["answered"] for answer in found["policies"]):
         raise typer.Exit(1)
-
-
-def bad_file(log: str, given: Path | None) -> Path:
-    """Returns the file for bad rows: as given, or beside the log."""
-    if given is not None:
-        return given
-    name = log.removeprefix("sqlite:///")
-    return Path(f"{'ledger' if '://' in name or name.startswith('env:') else name}.bad.csv")
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import evaluate, experiments, ledger, rewards, service
+from belated.commands import evaluate, experiments, ledger, logs, rewards, service
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -18,7 +18,6 @@ app = typer.Typer(
 )
 cache = typer.Typer(help="The compiled kernels kept on disk.", no_args_is_help=True)
 app.command()(rewards.rewards)
-app.command()(evaluate.evaluate)
 app.add_typer(cache, name="cache")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(service.bandits, name="bandits")
@@ -98,6 +97,8 @@ for command in (
     experiments.reproduce,
     experiments.simulate,
     experiments.compare,
+    logs.delays,
+    evaluate.evaluate,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,

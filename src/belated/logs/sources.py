@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from belated.core.arguments import wrong
-from belated.core.extras import extra
 from belated.core.types import Integers
 from belated.ledger.tools.parquet import arrow
 from belated.ledger.tools.progress import Share
 from belated.ledger.tools.tables import Row, columns_of, format_of, part_read, rows_in, rows_of
-from belated.logs.from_ledger import LedgerRows
+from belated.logs.from_ledger import LedgerRows, is_ledger
 
 BLOCK = 1 << 25  # bytes of a CSV file that are read at once
 LONGEST = 4 * BLOCK  # a quoted cell of several lines ends within
@@ -48,7 +47,7 @@ class Source(Protocol):
 
 def open_source(source: Any, format: str | None = None, bandit: str | None = None) -> Source:
     """Returns the log in a file, a ledger or a data frame."""
-    if isinstance(source, str) and ("://" in source or source.startswith("env:")):
+    if is_ledger(source):
         return _Objects(LedgerRows(source, bandit).rows())
     if isinstance(source, str | Path):
         path = Path(source)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from belated.evaluation.overlap import effective_rows, overlap, refusals
+from belated.evaluation.overlap import effective_rows, overlap, refusals, too_young
 
 
-def checked(weight, counted=1.0, earned=1.0, old=1.0, target=(0.5, 0.5), played=(0, 1)):
+def checked(weight, counted=1.0, earned=1.0, target=(0.5, 0.5), played=(0, 1)):
     n = len(weight)
     action = np.resize(played, n)
     found = overlap(["a", "b"], action, np.full(n, 0.5), weight, np.array(target))
-    return found, refusals(found, weight, np.full(n, counted), np.full(n, earned), old)
+    return found, refusals(found, weight, np.full(n, counted), np.full(n, earned))
 
 
 def test_overlap_by_hand():
@@ -37,7 +37,6 @@ def test_a_log_that_can_answer_is_not_refused():
     ("changes", "said"),
     [
         ({"played": (0,), "target": (0.9, 0.1)}, "plays 'b' in 10% of the decisions, and the log"),
-        ({"old": 0.4}, "Only 40% of the decisions are old enough"),
         ({"counted": 0.0}, "are worth 0.0 rows of its own; expected 50"),
         ({"earned": 0.0}, "not zero and like the target's are worth 0.0; expected 10"),
     ],
@@ -62,3 +61,9 @@ def test_weights_that_do_not_average_one(average, said):
     (reason,) = checked(np.full(400, average))[1]
     assert f"average {average:.3f} in place of 1" in reason
     assert said in reason
+
+
+def test_most_decisions_are_too_young():
+    assert too_young(0.5) == []
+    (reason,) = too_young(0.4)
+    assert "Only 40% of the decisions are old enough" in reason

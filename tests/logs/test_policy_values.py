@@ -214,3 +214,16 @@ def test_a_log_as_of_an_earlier_time():
     assert then.age.max() == pytest.approx(log.age.max() - 86_400.0)
     with pytest.raises(ValueError, match="now = '2025.*': expected a time after the first dec"):
         log.as_of(NOW - 100 * day)
+
+
+def test_a_log_that_is_too_young():
+    """Half of the decisions were made in the last minutes, and nothing has come of them."""
+    log = explicit_log(np.random.default_rng(10), 2_000, 0.7)
+    decided, returned, reward = log.decided.copy(), log.returned.copy(), log.reward.copy()
+    decided[:1_100], returned[:1_100], reward[:1_100] = NOW - 1_000_000, PENDING, np.nan
+    young = log._replace(decided=decided, returned=returned, reward=reward)
+    answers = policy_values(young, seen_rewards(young, "explicit"), ["uniform"], "action", Options())
+    assert [found.policy for found in answers] == ["as played", "uniform"]
+    for found in answers:
+        assert found.estimates == []
+        assert "of the decisions are old enough" in found.refusals[0]

@@ -51,8 +51,18 @@ def overlap(
     ]
 
 
+def too_young(old: float) -> list[str]:
+    """Returns a reason where less than half of the decisions, ``old``, are old enough."""
+    if old >= LEAST_OLD:
+        return []
+    return [
+        f"Only {old:.0%} of the decisions are old enough for a tenth of their rewards to have "
+        "come: wait, or take a log that reaches further back."
+    ]
+
+
 def refusals(
-    found: list[Overlap], weight: Vector, counted: Vector, earned: Vector, old: float
+    found: list[Overlap], weight: Vector, counted: Vector, earned: Vector
 ) -> list[str]:
     """Returns the reasons why the log cannot answer, each as a sentence; none if it can.
 
@@ -64,8 +74,6 @@ def refusals(
         Importance weights.
     counted, earned
         Of ``Rewards``.
-    old
-        The share of decisions that are old enough.
     """
     reasons = []
     never = [o for o in found if o.least_propensity is None and o.target > 0.0]
@@ -74,11 +82,6 @@ def refusals(
         reasons.append(
             f"The target plays {named} in {sum(o.target for o in never):.0%} of the decisions, and "
             "the log never did: nothing is known of these rewards."
-        )
-    if old < LEAST_OLD:
-        reasons.append(
-            f"Only {old:.0%} of the decisions are old enough for a tenth of their rewards to have "
-            "come: wait, or take a log that reaches further back."
         )
     rows, rewarded = effective_rows(weight * counted), effective_rows(weight * (earned != 0.0))
     if rows < LEAST_ROWS:

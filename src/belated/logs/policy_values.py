@@ -1,12 +1,12 @@
 """What each target policy would have earned: estimates with intervals, overlap, or a refusal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from belated.core.arguments import positive, probability, wrong
-from belated.core.types import Integers, Vector
+from belated.core.types import Vector
 from belated.evaluation import off_policy
 from belated.evaluation.anytime import Known, anytime_interval
 from belated.evaluation.confidence import (
@@ -17,10 +17,9 @@ from belated.evaluation.confidence import (
     slopes,
     standard_error,
 )
-from belated.evaluation.off_policy import Rewards, Terms
-from belated.evaluation.overlap import Overlap, effective_rows, overlap, refusals
+from belated.evaluation.off_policy import Terms
+from belated.evaluation.overlap import Overlap, effective_rows, overlap, refusals, too_young
 from belated.evaluation.reward_model import CrossFitted
-from belated.evaluation.shares_seen import SharesSeen
 from belated.logs.learning_targets import kept_rows
 from belated.logs.seen_rewards import SeenRewards
 from belated.logs.targets import Target, learns, policy_name, target_of
@@ -96,16 +95,21 @@ def policy_values(
     options
         Further choices.
     """
+    reasons = too_young(len(seen.used) / seen.n_rows)
+    if reasons:
+        names = ["as played", *map(policy_name, policies)]
+        return [Answer(name, "not evaluated", [], [], reasons) for name in names]
     return [
-        _as_played(log, seen, options),
+        _as_played(seen, options),
         *(_answer(log, seen, policy, column, options) for policy in policies),
     ]
 
 
-def _as_played(log: WholeLog, seen: SeenRewards, options: Options) -> Answer:
+def _as_played(seen: SeenRewards, options: Options) -> Answer:
     ones = np.ones(len(seen.used))
     mean = _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
-    return Answer("as played", "the policy of the log", _with_intervals([mean], seen, options), [], [])
+    estimates = _with_intervals([mean], seen, options)
+    return Answer("as played", "the policy of the log", estimates, [], [])
 
 
 def _answer(
@@ -121,7 +125,7 @@ def _answer(
         *(log.names, log.action[seen.used], log.propensity[seen.used], weight, played.mean_chances)
     )
     rewards = seen.rewards
-    reasons = refusals(found, weight, rewards.counted, rewards.earned, seen.share_old)
+    reasons = refusals(found, weight, rewards.counted, rewards.earned)
     if reasons:
         return Answer(name, target.words, [], found, reasons)
     candidates = _candidates(log, seen, played, weight, options.clip)
@@ -184,7 +188,7 @@ def _of_learner(log: WholeLog, seen: SeenRewards, text: str, options: Options) -
         "decisions, by replay with rejection"
     )
     rewards = seen.rewards
-    reasons = refusals([], matches, rewards.counted, rewards.earned, seen.share_old)
+    reasons = refusals([], matches, rewards.counted, rewards.earned)
     if reasons:
         return Answer(text, words, [], [], reasons)
     replay = _Candidate("replay", off_policy.self_normalised(matches), matches, False)
@@ -194,56 +198,46 @@ def _of_learner(log: WholeLog, seen: SeenRewards, text: str, options: Options) -
 def _with_intervals(
     candidates: Sequence[_Candidate], seen: SeenRewards, options: Options
 ) -> list[Estimated]:
-    make = _interval_maker(candidates, seen, options)
+    drawn = np.empty((0, len(candidates)))
+    if options.interval == "bootstrap":
+        drawn = _bootstrapped([candidate.terms for candidate in candidates], seen, options.seed)
     result = []
-    for k, candidate in enumerate(candidates):
+    for candidate, replicates in zip(candidates, drawn.T, strict=True):
         found = off_policy.estimate(candidate.terms, seen.rewards)
-        low, high = make(k, found.value, slopes(found, seen.law, seen.used))
+        by_row = slopes(found, seen.law, seen.used)
+        low, high = _interval(candidate, found.value, by_row, replicates, seen, options)
         weight = candidate.weight
         rows = None if weight is None else effective_rows(weight * seen.rewards.counted)
         result.append(Estimated(candidate.name, found.value, low, high, rows))
     return result
 
 
-Maker = Callable[[int, float, Vector], tuple[float | None, float | None]]
-
-
-def _interval_maker(
-    candidates: Sequence[_Candidate], seen: SeenRewards, options: Options
-) -> Maker:
-    """Returns a function of a candidate's place, its value and its slopes."""
-    level = options.level
-    if options.interval == "bootstrap":
-        terms = [candidate.terms for candidate in candidates]
-        values = _replicates(terms, seen.law, seen.used, seen.with_shares)
-        drawn = bootstrap_values(values, seen.n_rows, options.seed)
-        return lambda k, value, slopes: percentiles(drawn[:, k], level)
-    if options.interval == "bernstein":
-
-        def bernstein(k: int, value: float, slopes: Vector) -> tuple[float | None, float | None]:
-            if not candidates[k].bounded:
-                return None, None
-            width = seen.widest(candidates[k].weight)
-            return bernstein_interval(value, slopes, width, level)
-
-        return bernstein
-    if options.interval == "anytime":
-        return lambda k, value, slopes: anytime_interval(
-            Known(value, standard_error(slopes), seen.n_rows), level
-        )
-    return lambda k, value, slopes: normal_interval(value, standard_error(slopes), level)
-
-
-def _replicates(
-    terms: Sequence[Terms],
-    law: SharesSeen,
-    used: Integers,
-    with_shares: Callable[[Vector], Rewards],
-) -> Callable[[Vector], Vector]:
-    """Returns a function of the counts of all rows: the values of all estimators."""
+def _bootstrapped(terms: Sequence[Terms], seen: SeenRewards, seed: int) -> Vector:
+    """Returns the values of all estimators, one column each, in every replicate of the log."""
 
     def values(counts: Vector) -> Vector:
-        rewards = with_shares(law.shares(counts))
-        return np.array([off_policy.value(t, rewards, counts[used]) for t in terms])
+        rewards = seen.with_shares(seen.law.shares(counts))
+        return np.array([off_policy.value(t, rewards, counts[seen.used]) for t in terms])
 
-    return values
+    return bootstrap_values(values, seen.n_rows, seed)
+
+
+def _interval(
+    candidate: _Candidate,
+    value: float,
+    by_row: Vector,
+    replicates: Vector,
+    seen: SeenRewards,
+    options: Options,
+) -> tuple[float | None, float | None]:
+    """Returns both ends of the interval that the user chose, or None where there is none."""
+    if options.interval == "bootstrap":
+        return percentiles(replicates, options.level)
+    if options.interval == "bernstein":
+        if not candidate.bounded:
+            return None, None
+        return bernstein_interval(value, by_row, seen.widest(candidate.weight), options.level)
+    error = standard_error(by_row)
+    if options.interval == "anytime":
+        return anytime_interval(Known(value, error, seen.n_rows), options.level)
+    return normal_interval(value, error, options.level)

@@ -35,11 +35,6 @@ class SeenRewards(NamedTuple):
     n_pending: int
     window: float | None  # of a conversion loop, in seconds
 
-    @property
-    def share_old(self) -> float:
-        """The share of rows that are old enough."""
-        return len(self.used) / self.n_rows
-
     def with_shares(self, shares: Vector) -> Rewards:
         """Returns the rewards as they would be weighted by other shares."""
         weighted = explicit_rewards if self.window is None else conversion_rewards

@@ -28,8 +28,8 @@ def target(context, actions):
 
 def explicit_log(rng, n, pending):
     """A log where every decision gets a reward, of which about the given share is pending."""
-    days = {0.0: 1e6, 0.3: 3.3, 0.7: 0.68}[pending]
-    return _log(rng, n, days * rng.random(n), lambda action: _exponential(rng, action))
+    first, last = {0.0: (40.0, 80.0), 0.3: (0.0, 3.3), 0.7: (0.0, 0.68)}[pending]
+    return _log(rng, n, rng.uniform(first, last, n), lambda action: _exponential(rng, action))
 
 
 def conversion_log(rng, n, pending):

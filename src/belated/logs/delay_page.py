@@ -34,7 +34,7 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
         parts.append(section(f"By {report.by}", "The best law of each.", {"Groups": rows}))
         parts.append(figure(png(draw_groups(report)), texts["groups"]))
     granted = "What theory and policies take for granted, tested on this log."
-    parts.append(section("Tests", granted, {"Tests": words.test_rows(report)}))
+    parts.append(section("Tests", granted, {"Tests": words.answer_rows(report)}))
     if report.periods:
         rows = words.period_rows(report)
         parts.append(section("Missing rewards", words.missing_words(report), {"Periods": rows}))

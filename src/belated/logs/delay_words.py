@@ -75,7 +75,13 @@ def lengths(values: Sequence[float]) -> tuple[list[str], str]:
     """
     first = next((abs(value) for value in values if math.isfinite(value)), 1.0)
     unit, size = next((pair for pair in UNITS if first >= pair[1]), UNITS[-1])
-    return [f"{v / size:.3g}" if math.isfinite(v) else "infinite" for v in values], unit
+    return [_length(value / size) for value in values], unit
+
+
+def _length(value: float) -> str:
+    if math.isnan(value):
+        return "not known"
+    return f"{value:.3g}" if math.isfinite(value) else "infinite"
 
 
 def curve_words(delays: Delays) -> str:
@@ -107,25 +113,30 @@ def fit_rows(delays: Delays) -> list[Row]:
 
 
 def _fit_row(fit: DelayFit, behind: float) -> Row:
-    (mean, error, low, high), unit = lengths([fit.mean, fit.mean_error, *fit.mean_interval()])
-    never, (least, most) = fit.never, fit.never_interval()
     return {
-        "law": LAWS[fit.law] + (" with never" if fit.n_parameters > 1 + _has_shape(fit) else ""),
-        "mean delay": f"{mean} {unit}",
-        "standard error": error,
-        "95 % of the mean": f"{low} to {high}",
-        "never": percent(never),
-        "standard error ": percent(fit.never_error),
-        "95 % of never": f"{percent(least)} to {percent(most)}",
+        "law": LAWS[fit.law],
+        "mean delay (standard error)": _mean(fit),
+        "95 %": "{} to {}".format(*lengths([fit.mean, *fit.mean_interval()])[0][1:]),
+        "never (standard error; 95 %)": _never(fit),
         "AIC above the best": f"{behind:.1f}",
     }
 
 
-def _has_shape(fit: DelayFit) -> bool:
-    return fit.law != "exponential"
+def _mean(fit: DelayFit) -> str:
+    (mean, error), unit = lengths([fit.mean, fit.mean_error])
+    return f"{mean} {unit} ({error})" if math.isfinite(fit.mean) else "infinite"
 
 
-def test_rows(report: DelayReport) -> list[Row]:
+def _never(fit: DelayFit) -> str:
+    if fit.covariance[2, 2] == 0.0:
+        return "not in this law"
+    never, error, low, high = (
+        f"{100.0 * share:.3g} %" for share in (fit.never, fit.never_error, *fit.never_interval())
+    )
+    return f"{never} ({error}; {low} to {high})"
+
+
+def answer_rows(report: DelayReport) -> list[Row]:
     """Returns a table of the tests, each with its answer and what follows."""
     return [_test_row(name, found, report) for name, found in report.tests.items()]
 
@@ -165,7 +176,6 @@ def period_rows(report: DelayReport) -> list[Row]:
     return [
         {
             "decisions from": utc(round(period.begin * SECOND)),
-            "to": utc(round(period.end * SECOND)),
             "decisions": period.decisions,
             "missing": percent(period.missing / period.decisions),
             "by the law": percent(period.expected / period.decisions),
@@ -226,7 +236,7 @@ def summary(name: str, report: DelayReport) -> Row:
         "delays": curve_words(report.all),
         "laws": fit_rows(report.all),
         **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},
-        "what_is_taken_for_granted": test_rows(report),
+        "what_is_taken_for_granted": answer_rows(report),
         "missing_rewards": missing_words(report),
         "missing_rewards_over_time": period_rows(report),
     }
@@ -235,7 +245,6 @@ def summary(name: str, report: DelayReport) -> Row:
 def _group_words(delays: Delays) -> str:
     if delays.best is None:
         return curve_words(delays)
-    row = _fit_row(delays.best, 0.0)
-    mean = f"mean {row['mean delay']} ({row['95 % of the mean']})"
-    never = f", {row['never']} never return ({row['95 % of never']})" if delays.best.never else ""
-    return f"{curve_words(delays)} Best law: {row['law']}, {mean}{never}."
+    law = delays.best
+    never = f", never {_never(law)}" if law.never else ""
+    return f"{curve_words(delays)} Best law: {LAWS[law.law]}, mean {_mean(law)}{never}."

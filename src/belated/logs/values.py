@@ -75,7 +75,7 @@ def times(column: Any) -> Times:
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         zoned = getattr(kind, "tz", None) is not None
-        return _read(_moments(column.cast(pa.timestamp("us", "UTC" if zoned else None))), zoned)
+        return _read(_moments(column.cast(pa.timestamp("us", "UTC" if zoned else None), safe=False)), zoned)
     if not _is_text(kind):
         return _read(_since_1970(numbers(column).values), True)
     for read, _, zoned in FORMS:

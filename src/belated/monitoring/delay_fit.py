@@ -173,7 +173,7 @@ def fit_delay(
 
 
 def all_fits(
-    delays: Any, returned: Any, laws: Sequence[str] = tuple(LAWS), never: Sequence[bool] = (0, 1)
+    delays: Any, returned: Any, laws: Sequence[str] = tuple(LAWS), never: Sequence[bool] = (False, True)
 ) -> list[DelayFit]:
     """Returns the fits of several laws, the one with the smallest AIC first.
 
@@ -187,7 +187,7 @@ def all_fits(
         Whether some never return: both are tried.
     """
     sample = _sample(delays, returned)
-    fits = [_fitted(law, sample, bool(some)) for law in laws for some in never]
+    fits = [_fitted(law, sample, some) for law in laws for some in never]
     return sorted((fit for fit in fits if fit is not None), key=lambda fit: fit.aic)
 
 

@@ -188,5 +188,3 @@ def _column(values: list[Any]) -> Any:
         return pa.array(present)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         return pa.array([None if value is None else str(value) for value in present])
-
-

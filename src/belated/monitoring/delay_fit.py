@@ -130,7 +130,6 @@ class DelayFit:
         x = np.log(np.maximum(np.asarray(delays, np.float64), SHORTEST))
         return -np.expm1(LAWS[self.law].beyond(x, self.mu, self.sigma))
 
-
     def quantile(self, shares: Any) -> Vector:
         """Returns the delay within which each share of the rewards that come at all comes.
 
@@ -173,7 +172,10 @@ def fit_delay(
 
 
 def all_fits(
-    delays: Any, returned: Any, laws: Sequence[str] = tuple(LAWS), never: Sequence[bool] = (False, True)
+    delays: Any,
+    returned: Any,
+    laws: Sequence[str] = tuple(LAWS),
+    never: Sequence[bool] = (False, True),
 ) -> list[DelayFit]:
     """Returns the fits of several laws, the one with the smallest AIC first.
 

@@ -128,7 +128,7 @@ def _mean(fit: DelayFit) -> str:
 
 
 def _never(fit: DelayFit) -> str:
-    if fit.covariance[2, 2] == 0.0:
+    if not fit.has_never:
         return "not in this law"
     never, error, low, high = (
         f"{100.0 * share:.3g} %" for share in (fit.never, fit.never_error, *fit.never_interval())

@@ -8,7 +8,7 @@ from belated.core.times import SECOND, utc
 from belated.logs.delays import DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
 from belated.monitoring.delay_fit import DelayFit
-from belated.monitoring.delay_tests import LEAST, Difference
+from belated.monitoring.delay_tests import LEAST, UNLIKELY, Difference
 from belated.monitoring.words import counted, duration, moment, percent
 
 Row = dict[str, Any]
@@ -115,25 +115,27 @@ def fit_rows(delays: Delays) -> list[Row]:
 def _fit_row(fit: DelayFit, behind: float) -> Row:
     return {
         "law": LAWS[fit.law],
-        "mean delay (standard error)": _mean(fit),
-        "95 %": "{} to {}".format(*lengths([fit.mean, *fit.mean_interval()])[0][1:]),
-        "never (standard error; 95 %)": _never(fit),
-        "AIC above the best": f"{behind:.1f}",
+        "mean delay": _mean(fit),
+        "never returns": _never(fit),
+        "AIC above best": f"{behind:.1f}",
     }
 
 
 def _mean(fit: DelayFit) -> str:
-    (mean, error), unit = lengths([fit.mean, fit.mean_error])
-    return f"{mean} {unit} ({error})" if math.isfinite(fit.mean) else "infinite"
+    """Returns the mean with its standard error and its interval."""
+    if not math.isfinite(fit.mean):
+        return "infinite"
+    (mean, error, low, high), unit = lengths([fit.mean, fit.mean_error, *fit.mean_interval()])
+    return f"{mean} ± {error} {unit} ({low} to {high})"
 
 
 def _never(fit: DelayFit) -> str:
+    """Returns the share that never returns with its standard error and its interval."""
     if not fit.has_never:
-        return "not in this law"
-    never, error, low, high = (
-        f"{100.0 * share:.3g} %" for share in (fit.never, fit.never_error, *fit.never_interval())
-    )
-    return f"{never} ({error}; {low} to {high})"
+        return "–"
+    shares = (fit.never, fit.never_error, *fit.never_interval())
+    never, error, low, high = (f"{100.0 * share:.3g}" for share in shares)
+    return f"{never} ± {error} % ({low} to {high})"
 
 
 def answer_rows(report: DelayReport) -> list[Row]:
@@ -147,13 +149,10 @@ def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
         answer = f"Cannot be told: fewer than {LEAST} rewards on one side, or all are alike."
         return {"question": question, "answer": answer, "consequence": ""}
     if not found.matters:
-        answer = f"No sign of it: the largest difference has p = {found.p:.2g}"
-        small = f", and hazards differ by a factor of {found.factor:.3g} only"
-        return {
-            "question": question,
-            "answer": answer + (small if found.p < 0.05 else "") + ".",
-            "consequence": "",
-        }
+        answer = f"No sign of it ({_p(found)})."
+        if found.p < UNLIKELY:
+            answer = f"Hardly: hazards differ by a factor of {found.factor:.3g} ({_p(found)})."
+        return {"question": question, "answer": answer, "consequence": ""}
     group = f"those of {name} {found.name}"
     if name == "time":
         group = f"those of decisions since {moment(float(found.name), report.now / SECOND)}"
@@ -162,9 +161,13 @@ def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     later = "later" if found.z > 0.0 else "sooner"
     answer = (
         f"Yes: {group} come {later} than the others, half within {_half(found.median)} against "
-        f"{_half(found.other)} (p = {found.p:.2g}, hazards differ by {found.factor:.3g})."
+        f"{_half(found.other)} (hazards differ by a factor of {found.factor:.3g}, {_p(found)})."
     )
     return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name]}
+
+
+def _p(found: Difference) -> str:
+    return "p < 0.000001" if found.p < 1e-6 else f"p = {found.p:.2g}"
 
 
 def _half(seconds: float | None) -> str:
@@ -246,5 +249,5 @@ def _group_words(delays: Delays) -> str:
     if delays.best is None:
         return curve_words(delays)
     law = delays.best
-    never = f", never {_never(law)}" if law.never else ""
+    never = f"; never: {_never(law)}" if law.never else ""
     return f"{curve_words(delays)} Best law: {LAWS[law.law]}, mean {_mean(law)}{never}."

@@ -70,12 +70,14 @@ def numbers(column: Any) -> Numbers:
 
 
 def times(column: Any) -> Times:
-    """Returns times: timestamps, dates, ISO texts, or seconds, milli- or microseconds since 1970."""
+    """Returns times: timestamps, dates, ISO texts, or seconds or the like since 1970."""
     pa, _ = arrow()
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         zoned = getattr(kind, "tz", None) is not None
-        return _read(_moments(column.cast(pa.timestamp("us", "UTC" if zoned else None))), zoned)
+        return _read(
+            _moments(column.cast(pa.timestamp("us", "UTC" if zoned else None), safe=False)), zoned
+        )
     if not _is_text(kind):
         return _read(_since_1970(numbers(column).values), True)
     for read, _, zoned in FORMS:
@@ -120,7 +122,7 @@ def _counted(texts: Any) -> Integers:
 
 
 def _since_1970(values: Vector) -> Integers:
-    """Returns microseconds; seconds and milliseconds are told by their size, as in core/times.py."""
+    """Returns microseconds; units are told by the size of a number, as in core/times.py."""
     size = np.abs(values)
     unit = np.where(size * SECOND < LATEST, SECOND, np.where(size * 1000 < LATEST, 1000, 1))
     return np.where(np.isfinite(values), np.rint(values * unit), PENDING).astype(np.int64)

@@ -97,7 +97,9 @@ class Difference(NamedTuple):
 
 def by_time(delays: Delays, decided: Vector) -> Difference | None:
     """Compares the decisions since some time with those before; the name is that time."""
-    splits = np.unique(np.quantile(decided, np.linspace(0.05, 0.95, SPLITS))) if decided.size else []
+    splits = (
+        np.unique(np.quantile(decided, np.linspace(0.05, 0.95, SPLITS))) if decided.size else []
+    )
     after = [decided >= split for split in splits]
     return _largest(delays, [repr(float(split)) for split in splits], after)
 

@@ -227,7 +227,7 @@ def test_a_log_as_of_an_earlier_time():
     assert (~np.isnan(then.reward)).tolist() == came.tolist()
     assert (then.returned != PENDING).tolist() == came.tolist()
     assert then.age.max() == pytest.approx(log.age.max() - 86_400.0)
-    with pytest.raises(ValueError, match="now = '2025.*': expected a time after the first dec"):
+    with pytest.raises(ValueError, match=r"now = '2025.*': expected a time after the first dec"):
         log.as_of(NOW - 100 * day)
 
 

@@ -76,6 +76,9 @@ def report(
                 "refusals": answer.refusals,
                 "estimates": [_line(line) for line in answer.estimates],
                 "overlap": [line._asdict() for line in answer.overlap],
+                "without_support": sum(
+                    line.target for line in answer.overlap if line.least_propensity is None
+                ),
             }
             for answer in answers
         ],

@@ -52,6 +52,12 @@ def names(column: Any) -> Any:
     return known[coded.indices.fill_null(len(known) - 1).to_numpy()]
 
 
+def empty(texts: Any) -> Any:
+    """Returns where an array of texts has none."""
+    nothing: Any = None
+    return np.equal(texts, nothing)
+
+
 def numbers(column: Any) -> Numbers:
     """Returns numbers; texts such as 0.5, true and false are read."""
     pa, _ = arrow()

@@ -12,8 +12,9 @@ import pytest
 from belated.core.times import iso, microseconds
 from belated.logs import sources
 from belated.logs.bad_rows import BadRows
-from belated.logs.chunks import PENDING, open_log
+from belated.logs.chunks import open_log
 from belated.logs.seen_ids import SeenIds
+from belated.logs.values import PENDING
 
 BEGIN = 1_750_000_000_000_000
 WORDS = ("before the", "finite", "met", "propensity", "mixed")  # of the reasons

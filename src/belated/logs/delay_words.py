@@ -90,8 +90,8 @@ def curve_words(delays: Delays) -> str:
     begin = f"{counted(decisions, 'decision')}, {returned:,} with a reward."
     if not curve.times.size:
         return begin
+    quantiles = [curve.quantile(share) for share in (0.5, 0.9)]
     if isinstance(curve, DelayCurve):
-        quantiles = [curve.quantile(share) for share in (0.5, 0.9)]
         low, high = float(curve.lower[-1]), float(curve.upper[-1])
         end = (
             f"After {duration(float(curve.times[-1]))}, the longest delay so far, "
@@ -99,8 +99,6 @@ def curve_words(delays: Delays) -> str:
         )
         of = "decisions have their reward"
     else:
-        places = [int(curve.within.searchsorted(share)) for share in (0.5, 0.9)]
-        quantiles = [float(curve.times[place]) for place in places]
         of = f"conversions that come within {duration(curve.longest_age)} have come"
         end = "Of later ones the curve says nothing."
     half, most = ("not so far" if q is None else f"within {duration(q)}" for q in quantiles)

@@ -5,6 +5,7 @@ read by the rules of ``belated ledger import``.
 """
 
 import math
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -45,11 +46,18 @@ def names(column: Any) -> Any:
         return _objects(column.to_pylist())
     if not _is_text(column.type):
         column = column.cast(pa.string())
-    coded = column.dictionary_encode()
-    if len(coded.dictionary) > len(column) // 2:  # ids: nothing to share
+    head = column.slice(0, 1000)
+    if len(head.unique()) > len(head) // 2:  # ids, say: there is nothing to share
         return column.to_numpy(zero_copy_only=False)
+    coded = column.dictionary_encode()
     known = np.append(coded.dictionary.to_numpy(zero_copy_only=False), [None])
     return known[coded.indices.fill_null(len(known) - 1).to_numpy()]
+
+
+def empty(texts: Any) -> Any:
+    """Returns where an array of texts has none."""
+    nothing: Any = None
+    return np.equal(texts, nothing)
 
 
 def numbers(column: Any) -> Numbers:
@@ -75,14 +83,16 @@ def times(column: Any) -> Times:
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         zoned = getattr(kind, "tz", None) is not None
-        return _read(
-            _moments(column.cast(pa.timestamp("us", "UTC" if zoned else None), safe=False)), zoned
-        )
+        unit = pa.timestamp("us", "UTC" if zoned else None)
+        return _read(_moments(column.cast(unit, safe=False)), zoned)
     if not _is_text(kind):
         return _read(_since_1970(numbers(column).values), True)
-    for read, _, zoned in FORMS:
-        with suppress(pa.ArrowInvalid):
-            return _read(read(column), zoned)
+    first = int(np.argmax(column.is_valid().to_numpy(zero_copy_only=False))) if len(column) else 0
+    text = column[first].as_py() if len(column) else None
+    for read, pattern, zoned in FORMS:  # most often, all cells look like the first
+        if text is None or re.match(pattern, text):
+            with suppress(pa.ArrowInvalid):
+                return _read(read(column), zoned)
     return _mixed_times(column)
 
 

@@ -57,6 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.parquet"
         log(rows).to_parquet(path)
+        print("\n## What another policy would have earned\n")
         print(
             "| rows | interval | seconds | of them computing | pending | largest memory so far, GiB |"
         )

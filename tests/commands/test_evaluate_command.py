@@ -53,7 +53,7 @@ def test_a_table_with_all_that_is_known(path):
     assert "columns: time=time,action=arm,reward=reward,reward-time=reward_time,prop" in said
     assert "3,000 decisions, " in said
     assert "loop: explicit: every decision gets a reward some day" in said
-    for word in ("as played", "IPS", "SNIPS", "doubly robust", "overlap", "tent", "Assumed:"):
+    for word in ("as played", "IPS", "SNIPS", "doubly robust", "overlap", "gains over", "Assumed:"):
         assert word in said
     assert "each of the 3 actions of the log, equally often" in said
     assert not path.with_name("log.csv.bad.csv").exists()

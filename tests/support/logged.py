@@ -18,6 +18,7 @@ MEAN_DELAY = np.array([0.5, 1.0, 2.0])
 DAY = 86_400.0
 WINDOW = 4.0 * DAY
 TRUTH = float((MEANS * WANTED).sum(axis=1).mean())
+GAIN = TRUTH - float((MEANS * PLAYED).sum(axis=1).mean())
 
 
 def target(context, actions):

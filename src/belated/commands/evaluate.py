@@ -88,9 +88,28 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         typer.echo(f"\n{answer['policy']}: {answer['words']}")
         for reason in answer["refusals"]:
             typer.echo(f"No answer. {reason}")
-        show({"estimates": answer["estimates"]}, False)
+        show(_tables(answer["estimates"]), False)
         most = sorted(answer["overlap"], key=lambda line: -line["target"])
         show({"overlap": most[:MOST_ACTIONS]}, False)
     typer.echo("Assumed:")
     for sentence in found["assumptions"]:
         typer.echo(f"- {sentence}")
+
+
+def _tables(estimates: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the values, and what they are above the mean reward of the policy that was played."""
+    gains = [
+        {
+            "estimator": line["estimator"],
+            "gain": line["gain"],
+            "low": line["gain_low"],
+            "high": line["gain_high"],
+        }
+        for line in estimates
+        if line["estimator"] != "mean reward"
+    ]
+    values = [
+        {name: cell for name, cell in line.items() if not name.startswith("gain")}
+        for line in estimates
+    ]
+    return {"estimates": values, "gains_over_the_policy_of_the_log": gains}

@@ -56,6 +56,9 @@ class Estimated(NamedTuple):
     low: float | None  # None: this kind of interval is not for this estimator
     high: float | None
     effective_rows: float | None  # None: no row is weighted
+    gain: float  # over the policy that was played, on the same rows
+    gain_low: float | None
+    gain_high: float | None
 
 
 class Answer(NamedTuple):
@@ -106,10 +109,13 @@ def policy_values(
 
 
 def _as_played(seen: SeenRewards, options: Options) -> Answer:
-    ones = np.ones(len(seen.used))
-    mean = _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
-    estimates = _with_intervals([mean], seen, options)
+    estimates = _with_intervals([_mean_reward(seen)], seen, options)
     return Answer("as played", "the policy of the log", estimates, [], [])
+
+
+def _mean_reward(seen: SeenRewards) -> _Candidate:
+    ones = np.ones(len(seen.used))
+    return _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
 
 
 def _answer(log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options) -> Answer:
@@ -196,18 +202,31 @@ def _of_learner(log: WholeLog, seen: SeenRewards, text: str, options: Options) -
 def _with_intervals(
     candidates: Sequence[_Candidate], seen: SeenRewards, options: Options
 ) -> list[Estimated]:
-    drawn = np.empty((0, len(candidates)))
+    """Returns the estimates of the candidates, and of their gains over the policy of the log."""
+    played = _mean_reward(seen)
+    drawn = np.empty((0, len(candidates) + 1))
     if options.interval == "bootstrap":
-        drawn = _bootstrapped([candidate.terms for candidate in candidates], seen, options.seed)
+        terms = [candidate.terms for candidate in (*candidates, played)]
+        drawn = _bootstrapped(terms, seen, options.seed)
+    *replicates, mean_replicates = drawn.T
+    mean, mean_slopes = _estimated(played, seen)
     result = []
-    for candidate, replicates in zip(candidates, drawn.T, strict=True):
-        found = off_policy.estimate(candidate.terms, seen.rewards)
-        by_row = slopes(found, seen.law, seen.used)
-        low, high = _interval(candidate, found.value, by_row, replicates, seen, options)
+    for candidate, values in zip(candidates, replicates, strict=True):
+        value, by_row = _estimated(candidate, seen)
+        bounds = _interval(candidate, value, by_row, values, seen, options)
+        gain = value - mean
+        of_gain = gain, by_row - mean_slopes, values - mean_replicates
+        gain_bounds = _interval(candidate._replace(bounded=False), *of_gain, seen, options)
         weight = candidate.weight
         rows = None if weight is None else effective_rows(weight * seen.rewards.counted)
-        result.append(Estimated(candidate.name, found.value, low, high, rows))
+        result.append(Estimated(candidate.name, value, *bounds, rows, gain, *gain_bounds))
     return result
+
+
+def _estimated(candidate: _Candidate, seen: SeenRewards) -> tuple[float, Vector]:
+    """Returns the value of a candidate and its slopes."""
+    found = off_policy.estimate(candidate.terms, seen.rewards)
+    return found.value, slopes(found, seen.law, seen.used)
 
 
 def _bootstrapped(terms: Sequence[Terms], seen: SeenRewards, seed: int) -> Vector:

@@ -69,10 +69,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     rows = parser.parse_args().rows
-    print(
-        f"| `belated delays LOG --by action`, {rows:,} rows | file, GB | seconds | of a processor | peak GiB |"
-    )
-    print("|---|---|---|---|---|")
+    print(f"""
+## How late is a log
+
+Printed by `python benchmarks/logs.py`: `belated delays LOG --by action` on {rows:,} decisions of 30 days with
+their ids, actions, propensities and rewards, in a process of its own. Reading grows with the rows; curves, laws and
+tests are of a million of them.
+
+| file | GB | seconds | of a processor | peak GiB |
+|---|---|---|---|---|""")
     with tempfile.TemporaryDirectory() as folder:
         for path in write(Path(folder), rows):
             seconds, busy, memory = measured("delays", str(path), "--by", "action")

@@ -203,6 +203,13 @@ def test_errors(options, message):
         delay_report(simulated(LAWS["gamma"], n=10), **options)
 
 
+def test_a_ledger_says_which_loop_it_is(shop):
+    report = delay_report(shop, bandit="clicks")
+    assert (report.loop, report.window) == ("conversion", 3600.0)
+    assert report.all.counts.decisions == 60 - 6  # without the cancelled ones
+    assert delay_report(shop, bandit="clicks", loop="explicit", window=60.0).window == 60.0
+
+
 def as_csv(frame, path):
     times = {c: pd.to_datetime(frame[c], unit="s", utc=True) for c in ("time", "reward_time")}
     frame.assign(**times).to_csv(path, index=False)

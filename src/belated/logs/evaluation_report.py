@@ -29,7 +29,8 @@ def assumptions(seen: SeenRewards, options: Options) -> list[str]:
     said = [
         "The log's propensities are those with which its actions were played.",
         "Every action of the log could be played in every row.",
-        "A decision has no part in the rewards of others.",
+        "A decision has no part in the rewards of others, and rows are independent: where one "
+        "subject has many, intervals are too narrow.",
     ]
     if seen.n_pending:
         kind = "conversion" if seen.window is not None else "reward"

@@ -621,6 +621,19 @@ class Bandit:
             played = reading.played(learner, matrix)
             return action_intervals.ranking(learner, names, matrix, played)
 
+    def probabilities(self, actions: Any, context: Any = None) -> Vector:
+        """Returns the probability with which each action would be played; nothing is decided.
+
+        Parameters
+        ----------
+        actions, context
+            As in ``decide``.
+        """
+        with self._lock:
+            self._backend.follow()
+            rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
+            return self._backend.chances(Asked(rows, context))
+
     def fingerprint(self) -> str:
         """Returns a digest of all that is known, equal for two that will act and learn alike."""
         with self._lock:

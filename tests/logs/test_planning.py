@@ -120,7 +120,10 @@ def test_a_log_that_says_nothing_is_refused():
         facts_of(log._replace(decided=np.full(50, START)), "explicit", None)
     with pytest.raises(ValueError, match="expected rewards, and none has come"):
         facts_of(log._replace(reward=np.full(50, np.nan)), "explicit", None)
-    wide = {f"c{k}": np.arange(50.0) for k in range(400)}
+    with pytest.raises(ValueError, match="expected rewards that differ, and all are 0"):
+        facts_of(log._replace(reward=0.0 * log.reward), "explicit", None)
+    log = log_of(500)
+    wide = {f"c{k}": np.arange(500.0) for k in range(400)}
     with pytest.raises(ValueError, match="name fewer columns"):
         facts_of(log._replace(context=wide), "explicit", None)
 

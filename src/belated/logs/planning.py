@@ -40,8 +40,8 @@ class Candidate(NamedTuple):
 def candidates(facts: LogFacts, policies: Sequence[str] = POLICIES) -> list[Candidate]:
     """Returns what is compared; the first is what the others are measured by.
 
-    Every policy plays with delays as in the log. All others are the first policy: for conversions it
-    also waits for windows to close, counts a decision as a failure until it converts, and has a
+    Every policy plays with delays as in the log. All others are the first policy: for conversions
+    it also waits for windows to close, counts a decision as a failure until it converts, and has a
     quarter of the window; and it gets its rewards at once, and once a day.
     """
     for policy in policies:

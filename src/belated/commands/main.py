@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import evaluate, experiments, ledger, logs, rewards, service
+from belated.commands import evaluate, experiments, ledger, logs, plan, rewards, service
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -100,6 +100,7 @@ for command in (
     experiments.compare,
     logs.delays,
     evaluate.evaluate,
+    plan.plan,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,

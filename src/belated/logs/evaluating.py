@@ -8,15 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from belated.core.extras import extra
-from belated.core.times import duration, microseconds
-from belated.logs.bad_rows import BadRows
-from belated.logs.chunks import Log, open_log
+from belated.logs.chunks import Log
 from belated.logs.evaluation_report import report
-from belated.logs.from_ledger import LedgerRows, is_ledger
 from belated.logs.policy_values import Options, policy_values
-from belated.logs.seen_rewards import EXPLICIT, seen_rewards
-from belated.logs.whole_log import gathered
+from belated.logs.reading_whole import read_whole
+from belated.logs.seen_rewards import seen_rewards
 
 NEEDS = ("action", "reward")
 
@@ -40,47 +36,31 @@ def evaluate_log(
 
     Parameters
     ----------
-    source, columns, format, bandit
-        As in ``open_log``.
+    source, columns, context, loop, window, now, bandit, format, bad, strict
+        As in ``read_whole``.
     policies
         As ``--policy`` of ``belated evaluate``, or functions of contexts and actions.
-    context
-        Columns of the context.
-    loop
-        ``"explicit"`` if every decision gets a reward some day, or loses it for ever.
-        ``"conversion"`` if only conversions report, within the window. Default that of the ledger,
-        or explicit.
-    window
-        How long a conversion counts: seconds, or a text such as ``"7d"``.
-    now
-        When the log was written; default the latest time in it. What is later is not known yet.
-    bad
-        A file for the rows that cannot be used; None for none.
-    strict
-        Whether bad rows are an error.
     options
         Further choices.
     """
-    with extra("experiments"):
-        import pyarrow  # noqa: F401
     options = (options or Options()).checked()
-    if is_ledger(source):
-        settings = LedgerRows(source, bandit)
-        loop, window = loop or settings.loop, window or settings.window
-    loop = loop or EXPLICIT
-    opened = _with_propensities(
-        open_log(source, columns=columns, format=format, bandit=bandit, needs=NEEDS)
+    read = read_whole(
+        source,
+        needs=NEEDS,
+        checked=_with_propensities,
+        columns=columns,
+        context=context,
+        loop=loop,
+        window=window,
+        now=now,
+        bandit=bandit,
+        format=format,
+        bad=bad,
+        strict=strict,
     )
-    bad_rows = BadRows(bad)
-    log = gathered(opened.chunks(bad_rows, loop=loop, context=context))
-    if strict:
-        bad_rows.refuse()
-    if now is not None:
-        log = log.as_of(microseconds("now", now))
-    seconds = duration("window", window) / 1e6 if isinstance(window, str) else window
-    seen = seen_rewards(log, loop, seconds)
-    answers = policy_values(log, seen, policies, opened.columns["action"], options)
-    return report(opened.spelled, bad_rows, seen, log.now, answers, options)
+    seen = seen_rewards(read.log, read.loop, read.window)
+    answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
+    return report(read.opened.spelled, read.bad, seen, read.log.now, answers, options)
 
 
 def _with_propensities(log: Log) -> Log:

@@ -48,30 +48,23 @@ class Ours:
         its window, with a clock that counts decisions.
     open : str, optional
         See ``Bandit``; by default "silence" for a policy that can, else "hold".
-    half_life : float, optional
-        See ``Bandit``: decisions after which a reward counts for half.
+    **further
+        Other settings of ``Bandit``; times are in decisions.
     """
 
     closes_windows = True
 
-    def __init__(
-        self,
-        policy: str,
-        world: Shop,
-        open: str | None = None,
-        half_life: float | None = None,
-    ) -> None:
+    def __init__(self, policy: str, world: Shop, open: str | None = None, **further: Any) -> None:
         features = Features(categorical=world.categorical(), interactions=world.interactions())
         features.fit(world.rows())
         self.ids: list[Any] = []
-        settings: dict[str, Any] = {"half_life": half_life}
+        settings: dict[str, Any] = {}
         if world.window is not None:
             # Reports are delivered now and then, so the last one is as much later than the window.
             settings |= {"window": world.window + DELIVERY, "default_reward": 0.0}
             settings |= {"clock": lambda: len(self.ids), **({"open": open} if open else {})}
-        self.bandit = Bandit(
-            family=world.family, policy=policy, features=features, seed=world.seed, **settings
-        )
+        settings |= {"family": world.family, "policy": policy, "seed": world.seed}
+        self.bandit = Bandit(features=features, **(settings | further))
 
     def show(self, visit: Visit) -> Any:
         """Return actions and context as they are."""

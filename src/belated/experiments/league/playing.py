@@ -88,11 +88,13 @@ def play(
     checkpoints: NDArray[np.int64],
     after_block: Callable[[float], None] = lambda decisions: None,
     longest_wait: float = math.inf,
+    delivery: int = DELIVERY,
 ) -> dict[str, list[float]]:
     """Play as many decisions as the last checkpoint says and return sums at all of them.
 
-    Before every tenth decision all rewards that became known since are handed over at once, in the
-    order in which they became known: most libraries pay for each call, not for each reward.
+    Before every tenth decision (``delivery``) all rewards that became known since are handed over
+    at once, in the order in which they became known: most libraries pay for each call, not for each
+    reward.
     Where only buyers report, a player that does not close windows itself is told of a decision when
     its window closes. ``longest_wait`` cuts delays, for a rehearsal.
     """
@@ -103,7 +105,7 @@ def play(
     mark = next(marks)
     for t, visit in enumerate(world.visits()):
         rewards = []
-        while t % DELIVERY == 0 and due and due[0][0] <= t:
+        while t % delivery == 0 and due and due[0][0] <= t:
             rewards.append(heappop(due)[1:])
         shown = player.show(visit)
         start = time.process_time()

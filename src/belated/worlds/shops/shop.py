@@ -134,13 +134,18 @@ class Shop:
     def visits(self) -> Iterator[Visit]:
         """Yield visitors without end."""
         visitors, luck, t = self.stream(1), self.stream(2), 0
-        names, sizes = list(self.of_visitor), list(self.of_visitor.values())
+        names = list(self.of_visitor)
         while True:
-            drawn = visitors.integers(sizes, size=(BLOCK, len(sizes))).tolist()
+            drawn = self.draw_visitors(visitors, BLOCK).tolist()
             uniforms = luck.random((BLOCK, 2)).tolist()
             for codes, (u, v) in zip(drawn, uniforms, strict=True):
                 yield self.visit(t, dict(zip(names, codes, strict=True)), (u, v))
                 t += 1
+
+    def draw_visitors(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """Return the numbers of the categories of visitors, one row each."""
+        sizes = list(self.of_visitor.values())
+        return rng.integers(sizes, size=(n, len(sizes)))
 
     def visit(self, t: int, visitor: dict[str, int], luck: tuple[float, float]) -> Visit:
         """Return decision ``t``, of a visitor given by the numbers of its categories."""

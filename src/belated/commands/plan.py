@@ -1,0 +1,72 @@
+"""``belated plan``: heavy imports are inside, so that help is quick."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from belated.commands.logs import (
+    BadFile,
+    BanditName,
+    Columns,
+    Format,
+    Log,
+    Loop,
+    Now,
+    Strict,
+    Window,
+    bad_file,
+)
+
+
+def plan(
+    log: Log,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="To compare; the first is what the others are measured by."),
+    ] = None,
+    columns: Columns = "",
+    context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
+    loop: Loop = None,
+    window: Window = None,
+    copies: Annotated[int, typer.Option(help="Worlds like that of the log.")] = 8,
+    decisions: Annotated[
+        int | None, typer.Option(help="In a run; default those of the log, 10,000 at most.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the first world.")] = 1,
+    threads: Annotated[int | None, typer.Option(help="Default: one per core.")] = None,
+    page: Annotated[Path | None, typer.Option(help="An HTML file with a figure.")] = None,
+    now: Now = None,
+    format: Format = None,
+    bandit: BanditName = None,
+    bad: BadFile = None,
+    strict: Strict = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
+    from belated.ledger.tools.progress import progress
+    from belated.ledger.tools.showing import show
+    from belated.logs.log_world import facts_of
+    from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
+    from belated.logs.planning import POLICIES, candidates, make_plan
+    from belated.logs.reading_whole import read_whole
+
+    names = [name.strip() for name in context.split(",") if name.strip()]
+    read = read_whole(
+        log, needs=("action", "time", "reward-time"), columns=columns, context=names, loop=loop,
+        window=window, now=now, bandit=bandit, format=format, bad=bad_file(log, bad), strict=strict,
+    )  # fmt: skip
+    facts = facts_of(read.log, read.loop, read.window)
+    played = policy or list(POLICIES)
+    with progress("playing", copies * len(candidates(facts, played))) as told:
+        made = make_plan(facts, played, copies, decisions, seed, threads, told)
+    answer = [advice(made), *lateness(made)]
+    if as_json:
+        show({"advice": answer, "assumed": assumed(made), "candidates": rows(made)}, True)
+    else:
+        typer.echo("\n".join(answer))
+        show({"candidates": rows(made)}, False)
+        typer.echo(assumed(made))
+    if page is not None:
+        write_plan_page(made, log, page)
+        typer.echo(f"page: {page}", err=as_json)

@@ -1,0 +1,161 @@
+"""Which policy, which window, which waiting rule, and what lateness costs: played, not guessed.
+
+The work behind ``belated plan``. A log becomes a world (``log_world.py``), and every candidate
+plays copies of it, with the same visitors and the same luck. What counts is the expected reward of
+what was played, so luck in rewards does not blur the comparison.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from belated.core.arguments import whole
+from belated.experiments.executors import open_executor
+from belated.experiments.judging.lift import standings
+from belated.experiments.labels import parsed_policy
+from belated.experiments.league.players import DELIVERY, Ours
+from belated.experiments.league.playing import CHECKPOINTS, play
+from belated.logs.log_world import LogFacts, LogWorld
+from belated.registry import DEFAULT_POLICY
+
+POLICIES = (DEFAULT_POLICY, "thompson", "linucb", "inverse-gap", "greedy")
+AS_LOGGED, AT_ONCE, DAILY = "as in the log", "rewards at once", "rewards once a day"
+MOST = 10_000  # decisions in a run, if nobody asks for more
+
+
+class Candidate(NamedTuple):
+    """Something to play: a policy with settings, in a variant of the world."""
+
+    name: str
+    policy: str
+    world: str = AS_LOGGED
+    open: str | None = None
+    window: float | None = None  # seconds; None: that of the log
+    fails_at_once: bool = False
+
+
+def candidates(facts: LogFacts, policies: Sequence[str] = POLICIES) -> list[Candidate]:
+    """Returns what is compared; the first is what the others are measured by.
+
+    Every policy plays with delays as in the log. All others are the first policy: for conversions
+    it also waits for windows to close, counts a decision as a failure until it converts, and has a
+    quarter of the window; and it gets its rewards at once, and once a day.
+    """
+    for policy in policies:
+        parsed_policy(policy)
+    first, *others = policies
+    result = [Candidate(first, first), *(Candidate(name, name) for name in others)]
+    if facts.window is not None:
+        short = facts.window / 4.0
+        result += [
+            Candidate("hold", first, open="hold"),
+            Candidate("failure at once", first, open="hold", fails_at_once=True),
+            Candidate("a quarter of the window", first, window=short),
+        ]
+    return [*result, *(Candidate(variant, first, variant) for variant in (AT_ONCE, DAILY))]
+
+
+class Task(NamedTuple):
+    """One candidate in one copy of the world."""
+
+    facts: LogFacts
+    candidate: Candidate
+    seed: int
+    decisions: int
+
+
+def played(task: Task) -> pd.DataFrame:
+    """Returns what a candidate earned in its copy, one row per checkpoint."""
+    facts, candidate, seed, decisions = task
+    world = LogWorld(seed, facts, at_once=candidate.world == AT_ONCE)
+    delivery = DELIVERY
+    if candidate.world == DAILY:
+        delivery = max(DELIVERY, round(facts.per_day))
+    share = np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
+    checkpoints = np.unique(np.ceil(share * decisions).astype(int))
+    player = Ours(candidate.policy, world, candidate.open, **_settings(world, candidate, delivery))
+    table = play(world, player, checkpoints, delivery=delivery)
+    return pd.DataFrame({"world": candidate.world, "player": candidate.name, "seed": seed, **table})
+
+
+def _settings(world: LogWorld, candidate: Candidate, delivery: int) -> dict[str, Any]:
+    """Returns the further settings of a bandit that plays in a world; times are in decisions."""
+    if world.window is None:
+        return {}
+    if candidate.fails_at_once:  # its window closes at once, and a conversion takes its place
+        return {"window": 0.5, "late": "revise"}
+    seconds = candidate.window
+    window = world.window if seconds is None else seconds / world.facts.seconds
+    return {"window": window + delivery}
+
+
+class Plan(NamedTuple):
+    """What was played, and how the candidates stand."""
+
+    facts: LogFacts
+    frame: pd.DataFrame  # one row per world, candidate, seed and checkpoint
+    table: pd.DataFrame  # see ``standings``; "earned" has rewards per decision
+    reference: str  # the candidate that the others are measured by
+    copies: int
+    decisions: int
+
+
+def make_plan(
+    facts: LogFacts,
+    policies: Sequence[str] = POLICIES,
+    copies: int = 8,
+    decisions: int | None = None,
+    seed: int = 1,
+    threads: int | None = None,
+    told: Callable[[int], None] = lambda steps: None,
+) -> Plan:
+    """Plays all candidates.
+
+    Parameters
+    ----------
+    facts
+        What the log says.
+    policies
+        Names and parameters of policies.
+    copies
+        Copies of the world, each with another draw of what the log leaves open.
+    decisions
+        Decisions in a run; by default as many as the log has, 10,000 at most.
+    seed
+        The seed of the first copy.
+    threads
+        Processes that play; by default one per core.
+    told
+        Called with 1 after each run.
+    """
+    copies = whole("copies", copies, least=2)
+    length = min(len(facts.visitors), MOST) if decisions is None else decisions
+    length = whole("decisions", length, least=100)
+    tasks = [
+        Task(facts, candidate, number, length)
+        for number in range(seed, seed + copies)
+        for candidate in candidates(facts, policies)
+    ]
+    with open_executor("processes", whole("threads", threads or os.cpu_count())) as pool:
+        frame = pd.concat(_counted(pool.map(played, tasks), told), ignore_index=True)
+    return Plan(facts, frame, judged(frame, policies[0]), policies[0], copies, length)
+
+
+def _counted(parts: Iterator[pd.DataFrame], told: Callable[[int], None]) -> Iterator[pd.DataFrame]:
+    for part in parts:
+        told(1)
+        yield part
+
+
+def judged(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Returns the standings of all candidates beside the reference with delays as in the log.
+
+    Variants of the world are compared with it copy by copy, too: luck and truth are the same.
+    """
+    table = standings(frame.assign(world=AS_LOGGED), reference)
+    last = frame[frame["t"] == frame["t"].max()]
+    earned = (last["earned"] / last["t"]).groupby(last["player"]).mean()
+    return table.assign(earned=table["player"].map(earned))

@@ -1,0 +1,79 @@
+"""A log read whole, with the loop that it is of: what ``evaluate`` and ``plan`` begin with."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from belated.core.extras import extra
+from belated.core.times import duration, microseconds
+from belated.logs.bad_rows import BadRows
+from belated.logs.chunks import Log, open_log
+from belated.logs.from_ledger import LedgerRows, is_ledger
+from belated.logs.seen_rewards import EXPLICIT
+from belated.logs.whole_log import WholeLog, gathered
+
+
+class Read(NamedTuple):
+    """A log and how it was read."""
+
+    log: WholeLog
+    loop: str  # "explicit" or "conversion"
+    window: float | None  # seconds
+    opened: Log  # with the meaning of its columns
+    bad: BadRows
+
+
+def read_whole(
+    source: Any,
+    *,
+    needs: Collection[str],
+    checked: Callable[[Log], Log] = lambda log: log,
+    columns: str = "",
+    context: Sequence[str] = (),
+    loop: str | None = None,
+    window: str | float | None = None,
+    now: Any = None,
+    bandit: str | None = None,
+    format: str | None = None,
+    bad: Path | None = None,
+    strict: bool = False,
+) -> Read:
+    """Returns all good rows of a log.
+
+    Parameters
+    ----------
+    source, columns, format, bandit, needs
+        As in ``open_log``.
+    checked
+        Gets the log when its columns are known, and returns it or raises.
+    context
+        Columns of the context.
+    loop
+        ``"explicit"`` if every decision gets a reward some day, or loses it for ever.
+        ``"conversion"`` if only conversions report, within the window. Default that of the ledger,
+        or explicit.
+    window
+        How long a conversion counts: seconds, or a text such as ``"7d"``.
+    now
+        When the log was written; default the latest time in it. What is later is not known yet.
+    bad
+        A file for the rows that cannot be used; None for none.
+    strict
+        Whether bad rows are an error.
+    """
+    with extra("experiments"):
+        import pyarrow  # noqa: F401
+    if is_ledger(source):
+        settings = LedgerRows(source, bandit)
+        loop, window = loop or settings.loop, window or settings.window
+    loop = loop or EXPLICIT
+    found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
+    opened = checked(found)
+    bad_rows = BadRows(bad)
+    log = gathered(opened.chunks(bad_rows, loop=loop, context=context))
+    if strict:
+        bad_rows.refuse()
+    if now is not None:
+        log = log.as_of(microseconds("now", now))
+    seconds = duration("window", window) / 1e6 if isinstance(window, str) else window
+    return Read(log, loop, seconds, opened, bad_rows)

@@ -1,0 +1,174 @@
+"""Worlds from a log, and what was played in them."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from belated.families import Bernoulli, Gaussian, Poisson
+from belated.logs.log_model import coded, family_of
+from belated.logs.log_world import Delays, LogWorld, facts_of
+from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
+from belated.logs.planning import AT_ONCE, DAILY, candidates, judged, make_plan
+from belated.logs.values import PENDING
+from belated.logs.whole_log import WholeLog
+
+HOUR = 3_600_000_000  # microseconds
+START = 1_750_000_000_000_000
+
+
+def log_of(n=3000, seed=0, window=None, rates=(0.1, 0.3), late=(2.0, 8.0)):
+    """A log of two banners on two devices, a minute apart; late by some hours, by banner."""
+    rng = np.random.default_rng(seed)
+    decided = START + np.arange(n) * (HOUR // 60)
+    action, device = rng.integers(2, size=n), rng.integers(2, size=n)
+    odds = np.log(np.array(rates) / (1.0 - np.array(rates)))[action] + 0.8 * (device == action)
+    reward = (rng.random(n) < 1.0 / (1.0 + np.exp(-odds))).astype(float)
+    wait = (rng.exponential(np.array(late)[action]) * HOUR).astype(np.int64)
+    now = int(decided[-1])
+    came = decided + wait <= now
+    if window is not None:
+        came &= (reward > 0.0) & (wait <= window * HOUR)
+    return WholeLog(
+        decided,
+        np.where(came, decided + wait, PENDING),
+        np.where(came, reward, np.nan),
+        np.full(n, 0.5),
+        action,
+        ["a", "b"],
+        {"device": np.where(device == 1, "phone", "desk").astype(object)},
+        now,
+    )
+
+
+def test_the_model_finds_what_the_log_was_made_of():
+    """Rates, the pair of banner and device, traffic, and delays by banner."""
+    facts = facts_of(log_of(8000), "explicit", None)
+    assert (facts.names, facts.columns) == (["a", "b"], {"device": 2})
+    assert facts.family == Bernoulli()
+    assert facts.seconds == pytest.approx(60.0)
+    world = LogWorld(1, facts)
+    found = np.empty((2, 2))
+    for device in range(2):
+        found[device] = world.visit(0, {"device": device}, (0.5, 0.5)).expected
+    log = log_of(8000)
+    first = coded(log.context["device"]) == 0
+    for code, use in enumerate((first, ~first)):
+        for k in range(2):
+            own = use & (log.action == k) & ~np.isnan(log.reward)
+            assert found[code, k] == pytest.approx(log.reward[own].mean(), abs=0.06)
+    medians = [law.quantile(0.5) / 3600.0 for law in facts.delays]
+    assert medians == pytest.approx([2.0 * math.log(2.0), 8.0 * math.log(2.0)], rel=0.15)
+
+
+def test_copies_differ_as_much_as_the_log_leaves_open():
+    few, many = (facts_of(log_of(n), "explicit", None) for n in (300, 4000))
+    spread = [
+        np.std([LogWorld(s, facts).theta for s in range(20)], axis=0) for facts in (few, many)
+    ]
+    sd = [np.sqrt((facts.theta.root**2).sum(axis=1)) for facts in (few, many)]
+    assert spread[1].mean() < spread[0].mean()
+    for drawn, known in zip(spread, sd, strict=True):
+        assert drawn.mean() == pytest.approx(known.mean(), rel=0.3)
+
+
+def test_silence_of_a_young_log_is_not_failure():
+    """Half of the log is open; its rates are those of the log that was closed."""
+    window = 24.0
+    facts = facts_of(log_of(5000, window=window, late=(6.0, 6.0)), "conversion", window * 3600.0)
+    log = log_of(5000, late=(1e-6, 1e-6))  # the same rewards, all known
+    within = 1.0 - math.exp(-window / 6.0)
+    world = LogWorld(1, facts._replace(theta=facts.theta._replace(root=0.0 * facts.theta.root)))
+    for device in range(2):
+        expected = world.visit(0, {"device": device}, (0.5, 0.5)).expected
+        for k in range(2):
+            own = (coded(log.context["device"]) == device) & (log.action == k)
+            truth = within * np.nanmean(log.reward[own])
+            assert expected[k] == pytest.approx(truth, abs=0.04)
+
+
+def test_outcomes_are_those_of_the_log():
+    window = 24.0
+    facts = facts_of(log_of(4000, window=window), "conversion", window * 3600.0)
+    world = LogWorld(1, facts)
+    visit = world.visit(0, {"device": 0}, (1.0 - 1e-9, 0.5))
+    assert world.outcome(visit, 0) == (1.0, facts.delays[0].quantile(0.5) / 60.0)
+    assert world.outcome(visit._replace(luck=(1e-9, 0.5)), 0) == (0.0, math.inf)
+    assert LogWorld(1, facts, at_once=True).outcome(visit, 0).wait == 0.0
+    drawn = world.draw_visitors(np.random.default_rng(0), 2000)
+    assert drawn.mean(axis=0) == pytest.approx(facts.visitors.mean(axis=0), abs=0.05)
+
+
+def test_a_share_may_never_come():
+    law = Delays(np.array([1.0, 2.0]), np.array([0.25, 0.5]))
+    assert [law.quantile(u) for u in (0.1, 0.25, 0.3, 0.51)] == [1.0, 1.0, 2.0, math.inf]
+    assert law.share_at(np.array([0.5, 1.0, 9.0])).tolist() == [0.0, 0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "family"),
+    [([0.0, 1.0], Bernoulli()), ([0.0, 3.0], Poisson()), ([-1.0, 1.0], Gaussian(sd=1.0))],
+)
+def test_the_law_of_rewards_is_read_off(rewards, family):
+    assert family_of(np.array(rewards))[0] == family
+
+
+def test_a_log_that_says_nothing_is_refused():
+    log = log_of(50)
+    with pytest.raises(ValueError, match="expected decisions at different times"):
+        facts_of(log._replace(decided=np.full(50, START)), "explicit", None)
+    with pytest.raises(ValueError, match="expected rewards, and none has come"):
+        facts_of(log._replace(reward=np.full(50, np.nan)), "explicit", None)
+    with pytest.raises(ValueError, match="expected rewards that differ, and all are 0"):
+        facts_of(log._replace(reward=0.0 * log.reward), "explicit", None)
+    log = log_of(500)
+    wide = {f"c{k}": np.arange(500.0) for k in range(400)}
+    with pytest.raises(ValueError, match="name fewer columns"):
+        facts_of(log._replace(context=wide), "explicit", None)
+
+
+def test_conversions_have_waiting_rules():
+    explicit = facts_of(log_of(), "explicit", None)
+    names = [c.name for c in candidates(explicit, ["greedy"])]
+    assert names == ["greedy", AT_ONCE, DAILY]
+    conversions = explicit._replace(window=86_400.0)
+    rules = candidates(conversions, ["adaptive-thompson", "greedy"])
+    assert [c.name for c in rules[2:-2]] == ["hold", "failure at once", "a quarter of the window"]
+    with pytest.raises(ValueError, match="no-such"):
+        candidates(explicit, ["no-such"])
+
+
+def test_candidates_are_compared_in_pairs():
+    def runs(world, player, earned):
+        shared = {"uniform": 10.0, "best": 20.0, "learnt": 1, "seconds": 1.0, "t": 100}
+        return [
+            {"world": world, "player": player, "seed": s, "earned": earned + s, **shared}
+            for s in range(3)
+        ]
+
+    frame = pd.DataFrame(
+        runs("as in the log", "mine", 12.0) + runs("as in the log", "other", 11.0)
+        + runs(AT_ONCE, AT_ONCE, 14.0) + runs(DAILY, DAILY, 11.5)
+    )  # fmt: skip
+    frame = pd.concat([frame.assign(t=90), frame])  # a tenth of the run ends at its last row
+    table = judged(frame, "mine").set_index("player")
+    assert table.loc["other", "ahead"] == pytest.approx(-0.1)
+    assert table.loc[AT_ONCE, "verdict"] == "higher"
+    assert table.loc["mine", "earned"] == pytest.approx(0.13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["explicit", "conversion"])
+def test_a_plan_from_end_to_end(loop, tmp_path):
+    window = 12.0 if loop == "conversion" else None
+    facts = facts_of(log_of(1500, window=window), loop, None if window is None else 43_200.0)
+    plan = make_plan(facts, ["adaptive-thompson", "uniform"], copies=2, decisions=150, threads=1)
+    uniform = plan.table.set_index("player").loc["uniform"]
+    assert abs(uniform["lift"]) < 0.35
+    assert len(rows(plan)) == len(candidates(facts, ["adaptive-thompson", "uniform"]))
+    assert advice(plan).startswith("Play ")
+    assert "rewards a day" in lateness(plan)[0]
+    assert "2 actions" in assumed(plan)
+    write_plan_page(plan, "log.csv", tmp_path / "plan.html")
+    assert "What to play" in (tmp_path / "plan.html").read_text()

@@ -46,9 +46,9 @@ def plan(
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
+    from belated.logs.log_plan import POLICIES, candidates, make_plan
     from belated.logs.log_world import facts_of
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
-    from belated.logs.planning import POLICIES, candidates, make_plan
     from belated.logs.reading_whole import read_whole
 
     names = [name.strip() for name in context.split(",") if name.strip()]

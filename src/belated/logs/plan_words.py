@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.logs.planning import AS_LOGGED, AT_ONCE, DAILY, Plan
+from belated.logs.log_plan import AS_LOGGED, AT_ONCE, DAILY, Plan
 from belated.monitoring.words import counted, duration
 
 TITLE = "What to play"

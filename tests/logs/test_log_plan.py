@@ -8,9 +8,9 @@ import pytest
 
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.logs.log_model import coded, family_of
+from belated.logs.log_plan import AT_ONCE, DAILY, candidates, judged, make_plan
 from belated.logs.log_world import Delays, LogWorld, facts_of
 from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
-from belated.logs.planning import AT_ONCE, DAILY, candidates, judged, make_plan
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
 

@@ -1,4 +1,4 @@
-"""Which policy, which window, which waiting rule, and what lateness costs: played, not guessed.
+"""Policies, windows and waiting rules, and what lateness costs them: played, not guessed.
 
 The work behind ``belated plan``. A log becomes a world (``log_world.py``), and every candidate
 plays copies of it, with the same visitors and the same luck. What counts is the expected reward of

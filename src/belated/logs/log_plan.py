@@ -93,7 +93,7 @@ def _settings(world: LogWorld, candidate: Candidate, delivery: int) -> dict[str,
 
 
 class Plan(NamedTuple):
-    """What was played, and how the candidates stand."""
+    """The runs of all candidates, and how they stand."""
 
     facts: LogFacts
     frame: pd.DataFrame  # one row per world, candidate, seed and checkpoint

@@ -53,7 +53,7 @@ OTHERS = [pytest.param(law, marks=pytest.mark.nightly) for law in LAWS if law !=
 def test_intervals_hold_in_nine_of_ten_draws(law, loop):
     """Mean delay and never-share of the best law, whichever it is, in 100 draws."""
     mean, never = 0, 0
-    for seed in range(100):
+    for seed in range(1000, 1100):
         frame = simulated(LAWS[law], seed=seed, **_how(loop))
         best = delay_report(frame, loop=loop, now=END).all.best
         mean += is_inside(best.mean_interval(), LAWS[law].mean())

@@ -97,8 +97,9 @@ class _Csv:
             table = None
         if table is not None and table.num_rows == _count_lines(block):
             return Batch(np.arange(line, line + table.num_rows), table)
-        rows = rows_in(io.BytesIO(header + block), str(self.path), "csv", self.names)
         moved = line - 1 - _count_lines(header)
+        name = f"{self.path}, counted from line {moved + 1:,}" if moved else str(self.path)
+        rows = rows_in(io.BytesIO(header + block), name, "csv", self.names)
         return _batch_of([row._replace(line=row.line + moved) for row in rows], wanted)
 
 

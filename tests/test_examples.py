@@ -8,13 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import belated
 from belated import extend
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+REAL_LOG = ROOT / "examples" / "open_bandit_dataset.py"
+EXAMPLES = sorted(set((ROOT / "examples").glob("*.py")) - {REAL_LOG})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -29,6 +31,43 @@ def test_examples_import_from_one_door(path):
     ours = {node.module for node in imports if node.module.startswith("belated")}
     assert "belated.extend" in ours
     assert ours <= {"belated", "belated.extend"}
+
+
+def write_plays(path, rng, shares, rates):
+    """Writes a log of three items with the columns of the Open Bandit Dataset."""
+    path.parent.mkdir(parents=True)
+    items = rng.choice(3, 3_000, p=shares)
+    clicks = rng.random(3_000) < rates[items]
+    rows = [
+        f"2019-11-24 00:00:{k % 60:02d}+00:00,{item},{1 + k % 3},{int(click)},{shares[item]}\n"
+        for k, (item, click) in enumerate(zip(items, clicks, strict=True))
+    ]
+    path.write_text("timestamp,item_id,position,click,propensity_score\n" + "".join(rows))
+
+
+def test_a_real_log_is_evaluated_beside_the_truth(tmp_path, monkeypatch, capsys):
+    """Files like those of the dataset, of a world whose truth is known."""
+    rng, rates = np.random.default_rng(1), np.array([0.05, 0.1, 0.3])
+    shares = {"random": np.full(3, 1 / 3), "bts": np.array([0.1, 0.1, 0.8])}
+    for policy, plays in shares.items():
+        for campaign in ("all", "men", "women"):
+            write_plays(tmp_path / policy / campaign / f"{campaign}.csv", rng, plays, rates)
+    monkeypatch.setattr(sys, "argv", [str(REAL_LOG), str(tmp_path)])
+    runpy.run_path(str(REAL_LOG), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split(" | ")[0] for line in lines] == ["| all", "| men", "| women"]
+    for line in lines:
+        played, ours, really = (float(cell.split("%")[0]) for cell in line.split(" | ")[1:])
+        assert played == pytest.approx(15.0, abs=3.0)
+        assert ours == pytest.approx(25.5, abs=4.5)
+        assert really == pytest.approx(25.5, abs=3.5)
+
+
+def test_the_dataset_is_not_there(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(REAL_LOG)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    runpy.run_path(str(REAL_LOG), run_name="__main__")
+    assert "obp is not installed" in capsys.readouterr().out
 
 
 def test_extend_says_all_it_has():

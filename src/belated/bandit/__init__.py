@@ -621,6 +621,20 @@ class Bandit:
             played = reading.played(learner, matrix)
             return action_intervals.ranking(learner, names, matrix, played)
 
+    def probabilities(self, actions: Any, context: Any = None) -> Vector:
+        """Returns the probability with which each action would be played; nothing is decided.
+
+        Parameters
+        ----------
+        actions, context
+            As in ``decide``.
+        """
+        with self._lock:
+            learner = self._backend.present()
+            rows = action_rows(actions, context, self.features, self.dim, learner.is_sparse)
+            chances = learner.choose(rows, np.random.default_rng(0), weighed=True).probabilities
+        return np.asarray(chances)
+
     def fingerprint(self) -> str:
         """Returns a digest of all that is known, equal for two that will act and learn alike."""
         with self._lock:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import experiments, ledger, rewards, service
+from belated.commands import evaluate, experiments, ledger, logs, rewards, service
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -97,6 +97,8 @@ for command in (
     experiments.reproduce,
     experiments.simulate,
     experiments.compare,
+    logs.delays,
+    evaluate.evaluate,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,

@@ -14,7 +14,8 @@ import numpy as np
 
 from belated.core.types import Vector
 from belated.monitoring.delay_curve import delay_curve
-from belated.monitoring.log_rank import log_rank, stratified_log_rank
+from belated.monitoring.delay_tests import by_reward
+from belated.monitoring.log_rank import log_rank
 from belated.monitoring.observations import Observations
 from belated.monitoring.words import about, counted, duration, grown, moment, percent
 
@@ -107,36 +108,19 @@ def delays_changed(now: float, observed: Observations) -> Alarm | None:
 
 DEPENDENCE_Z = 4.5
 DEPENDENCE_RATIO = 1.25
-BLOCKS = 8
 
 
 def delay_depends_on_reward(observed: Observations, now: float) -> Alarm | None:
-    """High rewards come sooner, or later, than low ones.
-
-    Only rewards that came can be compared. Of young decisions only the quick ones have come, so
-    if rewards drift, young and old would differ for that reason alone: the test looks at decisions
-    old enough for 95 % of the rewards that came, at delays up to that age, and compares within
-    blocks of decisions made at about the same time.
-    """
-    if observed.returned.sum() < 2 * LEAST_RETURNED:
+    """High rewards come sooner, or later, than low ones; ``by_reward`` says how it is tested."""
+    found = by_reward(
+        observed.delay, observed.returned, observed.reward, observed.decided, now - observed.decided
+    )
+    if found is None or found.median is None or found.other is None:
         return None
-    enough = float(np.quantile(observed.delay[observed.returned], 0.95))
-    use = observed.returned & (now - observed.decided >= enough)
-    reward, delay = observed.reward[use], observed.delay[use]
-    if not use.any():
+    slow, fast = max(found.median, found.other), min(found.median, found.other)
+    if abs(found.z) < DEPENDENCE_Z or slow < DEPENDENCE_RATIO * fast:
         return None
-    middle = float(np.median(reward))
-    high = reward > middle if (reward > middle).any() else reward >= middle
-    if min(high.sum(), (~high).sum()) < LEAST_RETURNED:
-        return None
-    edges = np.quantile(observed.decided[use], np.linspace(0.0, 1.0, BLOCKS + 1)[1:-1])
-    block = np.searchsorted(edges, observed.decided[use], side="right")
-    in_time = delay <= enough
-    test = stratified_log_rank(np.minimum(delay, enough), in_time, high, block)
-    slow, fast = sorted((float(np.median(delay[high])), float(np.median(delay[~high]))))[::-1]
-    if abs(test.z) < DEPENDENCE_Z or slow < DEPENDENCE_RATIO * fast:
-        return None
-    sooner, later = ("High", "low") if test.z > 0 else ("Low", "high")
+    sooner, later = ("High", "low") if found.z < 0 else ("Low", "high")
     return Alarm(
         "delay-depends-on-reward",
         "bad",

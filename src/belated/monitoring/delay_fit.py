@@ -1,22 +1,56 @@
-"""Laws fitted to delays: exponential, Weibull and lognormal, by maximum likelihood.
+"""Laws fitted to delays by maximum likelihood, with standard errors.
 
 Rewards that have not come are right-censored at their age. Each law may have a share of decisions
-whose reward never comes (a mixture, known as a cure model).
+whose reward never comes (a mixture, known as a cure model): with p the share that returns, a
+reward that took t has likelihood p f(t), and a decision that has waited for its age a
+
+    1 - p F(a) = (1 - p) + p S(a).
+
+Where only conversions report it is the same likelihood, and p is the conversion rate: it is known
+from the number of the silent ones alone, which is why they take part.
+
+Newton's method climbs in (mu, log sigma, logit p), in which likelihoods are nearly quadratic, with
+derivatives by differences. Many delays are counted in cells of log(delay), of which each stands
+at the mean of what is in it: an error of the second order in the width of a cell, 4e-6 of it.
+
+The covariance of the estimates is the inverse of the observed information. An interval of the mean
+is made on the scale of its logarithm and one of a share on the scale of its logit, by the delta
+method, so that no interval leaves the range of what it is for.
+
+References
+----------
+J. Boag: Maximum likelihood estimates of the proportion of patients cured by cancer therapy. JRSS B
+1949.
+V. Farewell: The use of mixture models for the analysis of survival data with long-term survivors.
+Biometrics 1982.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import wrong
-from belated.core.types import Matrix, Vector
+from belated.core.arguments import probability, wrong
+from belated.core.types import Integers, Matrix, Vector
 from belated.monitoring.delay_curve import checked_delays
-from belated.monitoring.delay_shapes import LOGNORMAL, WEIBULL, Law
+from belated.monitoring.delay_shapes import GAMMA, LOGLOGISTIC, LOGNORMAL, LOMAX, WEIBULL, Law
 
-LAWS = {"exponential": WEIBULL, "weibull": WEIBULL, "lognormal": LOGNORMAL}
+LAWS = {
+    "exponential": WEIBULL,
+    "weibull": WEIBULL,
+    "lognormal": LOGNORMAL,
+    "loglogistic": LOGLOGISTIC,
+    "lomax": LOMAX,
+    "gamma": GAMMA,
+}
+USUAL = ("exponential", "weibull", "lognormal")  # quick enough for a page that is made anew often
 SHORTEST = 1e-6  # a delay of 0 has no logarithm: it is taken as a microsecond
+LONGEST_LOG = 60.0  # of a delay in seconds: longer than anything
+CELL, MOST_POINTS = 0.01, 10_000  # more delays than these are counted in cells of this width
+_STEP = 5e-4  # of the differences
 _MOST_STEPS, _MOST_HALVINGS, _LONGEST_STEP = 100, 40, 2.0
 _LEAST_GAIN = 1e-9  # in log likelihood: the step that gains less is the last
 _MOST_LOGIT = 15.0  # a share of never below 3e-7 is none
@@ -24,10 +58,7 @@ _MOST_LOGIT = 15.0  # a share of never below 3e-7 is none
 
 @dataclass(frozen=True)
 class DelayFit:
-    """A fitted law: log(delay) = mu + sigma z, for the share ``returning`` of all decisions.
-
-    For the exponential and the Weibull law exp(mu) is the scale and 1 / sigma the shape.
-    """
+    """A fitted law, for the share ``returning`` of all decisions; ``delay_shapes`` has the laws."""
 
     law: str
     mu: float
@@ -35,6 +66,8 @@ class DelayFit:
     returning: float  # share of decisions whose reward comes at all
     log_likelihood: float
     n_parameters: int
+    # of mu, log sigma and logit returning; 0 for what is not estimated, NaN for what is not known
+    covariance: Matrix = field(repr=False, compare=False, default_factory=lambda: np.zeros((3, 3)))
 
     @property
     def aic(self) -> float:
@@ -43,14 +76,79 @@ class DelayFit:
 
     @property
     def scale(self) -> float:
-        """The mean of an exponential, the scale of a Weibull, the median of a lognormal."""
+        """The mean of an exponential or a gamma law, the median of a lognormal; else a scale."""
         return math.exp(self.mu)
+
+    @property
+    def mean(self) -> float:
+        """Returns the mean delay of the rewards that come; it may be infinite."""
+        return math.exp(LAWS[self.law].log_mean(self.mu, self.sigma))
+
+    @property
+    def mean_error(self) -> float:
+        """Returns the standard error of ``mean``; NaN where it is infinite or not known."""
+        return self.mean * self._log_mean_error() if math.isfinite(self.mean) else math.nan
+
+    def mean_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Returns the confidence interval of ``mean``; it ends at infinity where that may be it."""
+        if not math.isfinite(self.mean):
+            return math.nan, math.inf
+        reach = _quantile(confidence) * self._log_mean_error()
+        return self.mean * math.exp(-reach), self.mean * math.exp(min(reach, 700.0))
+
+    def _log_mean_error(self) -> float:
+        of = LAWS[self.law].log_mean
+        up, down = (of(self.mu, self.sigma * math.exp(step)) for step in (_STEP, -_STEP))
+        slopes = np.array([1.0, (up - down) / (2.0 * _STEP)])
+        return math.sqrt(max(slopes @ self.covariance[:2, :2] @ slopes, 0.0))
+
+    @property
+    def never(self) -> float:
+        """Returns the share of decisions whose reward never comes."""
+        return 1.0 - self.returning
+
+    @property
+    def never_error(self) -> float:
+        """Returns the standard error of ``never``."""
+        return self.never * self.returning * math.sqrt(max(self.covariance[2, 2], 0.0))
+
+    def never_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Returns the confidence interval of ``never``; both ends are 0 in a law without it."""
+        if self.never == 0.0:
+            return 0.0, 0.0
+        middle = math.log(self.never / self.returning)
+        reach = _quantile(confidence) * math.sqrt(max(self.covariance[2, 2], 0.0))
+        low, high = (1.0 / (1.0 + math.exp(-(middle + end))) for end in (-reach, reach))
+        return low, high
 
     def waiting_at(self, delays: Any) -> Vector:
         """Share of decisions that wait longer than each of ``delays``."""
-        times = np.maximum(np.asarray(delays, np.float64), SHORTEST)
-        z = (np.log(times) - self.mu) / self.sigma
-        return 1.0 - self.returning + self.returning * np.exp(LAWS[self.law].beyond(z)[0])
+        return self.never + self.returning * (1.0 - self.within_at(delays))
+
+    def within_at(self, delays: Any) -> Vector:
+        """Share of the rewards that come at all which come within each of ``delays``."""
+        x = np.log(np.maximum(np.asarray(delays, np.float64), SHORTEST))
+        return -np.expm1(LAWS[self.law].beyond(x, self.mu, self.sigma))
+
+
+    def quantile(self, shares: Any) -> Vector:
+        """Returns the delay within which each share of the rewards that come at all comes.
+
+        >>> fit_delay("exponential", [1.0, 3.0], [True, True]).quantile([1.0 - math.exp(-1.0)])
+        array([2.])
+        """
+        wanted = np.asarray(shares, np.float64)
+        low = np.full(wanted.shape, math.log(SHORTEST))
+        high = np.full(wanted.shape, LONGEST_LOG)
+        for _ in range(60):  # the interval is halved down to rounding
+            middle = 0.5 * (low + high)
+            enough = self.within_at(np.exp(middle)) >= wanted
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.where(wanted < 1.0, np.exp(high), math.inf)
+
+
+def _quantile(confidence: float) -> float:
+    return NormalDist().inv_cdf(0.5 + 0.5 * probability("confidence", confidence))
 
 
 def fit_delay(
@@ -66,122 +164,175 @@ def fit_delay(
     >>> fit = fit_delay("exponential", [1.0, 2.0, 3.0], [True, True, False])
     >>> round(fit.scale, 9), fit.n_parameters
     (3.0, 1)
+    >>> round(fit.mean_error, 3)    # 3 / sqrt(2), from two rewards
+    2.121
     """
     if law not in LAWS:
         raise wrong("law", law, f"one of {', '.join(LAWS)}")
-    times, came = checked_delays(delays, returned)
-    times = np.maximum(times, SHORTEST)
-    has_shape = law != "exponential"
-    if np.unique(times[came]).size < (2 if has_shape else 1):
-        return None
-    scale = float(times.max())  # in this unit Newton starts near zero, whatever the clock
-    sample = _Sample(LAWS[law], np.log(times[came] / scale), np.log(times[~came] / scale))
-    free = np.array([True, has_shape, some_never_return])
-    point = _start(sample, law, some_never_return)
-    if law == "exponential" and not some_never_return:
-        point[0] = math.log(times.sum() / scale / came.sum())  # the answer
-    else:
-        point = _climbed(sample, point, free)
-    return DelayFit(
-        law=law,
-        mu=float(point[0]) + math.log(scale),
-        sigma=math.exp(point[1]),
-        returning=_share(point[2]),
-        log_likelihood=_likelihood(sample, point)[0] - float(np.log(times[came]).sum()),
-        n_parameters=int(free.sum()),
-    )
+    return _fitted(law, _sample(delays, returned), some_never_return)
 
 
-def best_fit(delays: Any, returned: Any) -> DelayFit | None:
+def all_fits(
+    delays: Any, returned: Any, laws: Sequence[str] = tuple(LAWS), never: Sequence[bool] = (0, 1)
+) -> list[DelayFit]:
+    """Returns the fits of several laws, the one with the smallest AIC first.
+
+    Parameters
+    ----------
+    delays, returned
+        As in ``delay_curve``.
+    laws
+        Names of ``LAWS``.
+    never
+        Whether some never return: both are tried.
+    """
+    sample = _sample(delays, returned)
+    fits = [_fitted(law, sample, bool(some)) for law in laws for some in never]
+    return sorted((fit for fit in fits if fit is not None), key=lambda fit: fit.aic)
+
+
+def best_fit(delays: Any, returned: Any, laws: Sequence[str] = USUAL) -> DelayFit | None:
     """The law with the smallest AIC, with and without a share that never returns.
 
     >>> best_fit([2.0, 2.0], [True, False]).law
     'exponential'
     """
-    fits = [fit_delay(law, delays, returned, never) for law in LAWS for never in (False, True)]
-    return min((fit for fit in fits if fit is not None), key=lambda fit: fit.aic, default=None)
+    return next(iter(all_fits(delays, returned, laws)), None)
+
+
+class _Points(NamedTuple):
+    """Log delays, each with the number of decisions that have it."""
+
+    x: Vector
+    counts: Vector
 
 
 class _Sample(NamedTuple):
-    law: Law
-    came: Vector  # log delays of rewards
-    waits: Vector  # log ages of the rest
+    came: _Points  # delays of rewards
+    waits: _Points  # ages of the rest
+    unit: float  # in which delays are counted: Newton then starts near zero, whatever the clock
+    n_distinct: int  # delays of rewards
+
+
+def _sample(delays: Any, returned: Any) -> _Sample:
+    times, came = checked_delays(delays, returned)
+    times = np.maximum(times, SHORTEST)
+    unit = float(times.max(initial=SHORTEST))
+    x = np.log(times / unit)
+    distinct = np.unique(times[came]).size
+    return _Sample(_counted(x[came]), _counted(x[~came]), unit, distinct)
+
+
+def _counted(x: Vector) -> _Points:
+    if x.size <= MOST_POINTS:
+        return _Points(x, np.ones(x.size))
+    cells: Integers
+    _, cells = np.unique(np.floor(x / CELL), return_inverse=True)
+    counts = np.bincount(cells).astype(np.float64)
+    return _Points(np.bincount(cells, x) / counts, counts)
+
+
+def _fitted(law: str, sample: _Sample, some_never_return: bool) -> DelayFit | None:
+    has_shape = law != "exponential"
+    if sample.n_distinct < (2 if has_shape else 1):
+        return None
+    free = np.flatnonzero([True, has_shape, some_never_return])
+
+    def likelihood(point: Vector) -> float:
+        return _log_likelihood(LAWS[law], sample, point)
+
+    with np.errstate(all="ignore"):  # a trial far out may have no likelihood: it is not taken
+        point = _climbed(likelihood, _start(law, sample, some_never_return), free)
+        _, hessian = _derivatives(likelihood, point, free)
+        value = likelihood(point)
+    x, counts = sample.came
+    return DelayFit(
+        law=law,
+        mu=float(point[0]) + math.log(sample.unit),
+        sigma=math.exp(point[1]),
+        returning=_share(point[2]),
+        log_likelihood=value - float((x + math.log(sample.unit)) @ counts),
+        n_parameters=free.size,
+        covariance=_covariance(hessian, free),
+    )
 
 
 def _share(logit: float) -> float:
     return 1.0 if logit >= _MOST_LOGIT else 1.0 / (1.0 + math.exp(-logit))
 
 
-def _start(sample: _Sample, law: str, some_never_return: bool) -> Vector:
+def _start(law: str, sample: _Sample, some_never_return: bool) -> Vector:
     """(mu, log sigma, logit of the share that returns) from the rewards that came."""
-    spread = float(sample.came.std()) or 1.0
-    n, n_waiting = sample.came.size, sample.waits.size
-    return np.array(
-        [
-            float(sample.came.mean()),
-            0.0 if law == "exponential" else math.log(spread),
-            math.log((n + 1.0) / (n_waiting + 1.0)) if some_never_return else math.inf,
-        ]
-    )
+    x, counts = sample.came
+    n, n_waiting = counts.sum(), sample.waits.counts.sum()
+    mean = float(x @ counts) / n
+    if law in ("exponential", "gamma", "lomax"):  # placed by their mean; Lomax far from its limit
+        mean, spread = math.log(float(np.exp(x) @ counts) / n), 0.5 if law == "lomax" else 1.0
+    else:
+        spread = math.sqrt(float((x - mean) ** 2 @ counts) / n)
+    logit = math.log((n + 1.0) / (n_waiting + 1.0)) if some_never_return else math.inf
+    return np.array([mean, math.log(spread or 1.0), logit])
 
 
-def _likelihood(sample: _Sample, point: Vector) -> tuple[float, Vector, Matrix]:
-    """Log likelihood of the log delays, its gradient and Hessian in (mu, log sigma, logit)."""
-    sigma, share = math.exp(point[1]), _share(point[2])
-    z, w = (sample.came - point[0]) / sigma, (sample.waits - point[0]) / sigma
-    log_f, f1, f2 = sample.law.density(z)
-    log_s, h, h1 = sample.law.beyond(w)
-    still = share * np.exp(log_s)
-    # of those without a reward, the share that will still get one, given that they wait
-    coming = np.ones_like(w) if share == 1.0 else still / (1.0 - share + still)
-    log_waiting = log_s if share == 1.0 else np.log(1.0 - share + still)
-    value = log_f.sum() + z.size * (math.log(share) - point[1]) + log_waiting.sum()
-
-    first = np.concatenate((f1, -coming * h))  # of each log likelihood, by its z
-    second = np.concatenate((f2, coming * (1.0 - coming) * h * h - coming * h1))
-    mixed = -coming * (1.0 - coming) * h  # by z and by the logit
-    at = np.concatenate((z, w))
-    gradient = np.array(
-        [
-            -first.sum() / sigma,
-            -(first @ at) - z.size,
-            z.size * (1.0 - share) + (coming - share).sum(),
-        ]
-    )
-    mu_sigma = (second @ at + first.sum()) / sigma
-    mu_logit, sigma_logit = -mixed.sum() / sigma, -(mixed @ w)
-    logit_logit = (coming * (1.0 - coming)).sum() - at.size * share * (1.0 - share)
-    hessian = np.array(
-        [
-            [second.sum() / sigma**2, mu_sigma, mu_logit],
-            [mu_sigma, second @ (at * at) + first @ at, sigma_logit],
-            [mu_logit, sigma_logit, logit_logit],
-        ]
-    )
-    return float(value), gradient, hessian
+def _log_likelihood(law: Law, sample: _Sample, point: Vector) -> float:
+    """Log likelihood of the log delays at (mu, log sigma, logit)."""
+    mu, sigma = float(point[0]), math.exp(min(point[1], 300.0))
+    log_share, log_never = -np.logaddexp(0.0, -point[2]), -np.logaddexp(0.0, point[2])
+    (came, n_came), (waits, n_waits) = sample.came, sample.waits
+    waiting = np.logaddexp(log_never, log_share + law.beyond(waits, mu, sigma))
+    return float((law.density(came, mu, sigma) + log_share) @ n_came + waiting @ n_waits)
 
 
-def _climbed(sample: _Sample, point: Vector, free: Any) -> Vector:
+Function = Callable[[Vector], float]
+
+
+def _derivatives(f: Function, point: Vector, free: Integers) -> tuple[Vector, Matrix]:
+    """Gradient and Hessian in the free coordinates, by central differences."""
+    steps = _STEP * np.eye(point.size)[free]
+    middle = f(point)
+    up = np.array([f(point + step) for step in steps])
+    down = np.array([f(point - step) for step in steps])
+    hessian = np.diag(up - 2.0 * middle + down)
+    for i in range(free.size):
+        for j in range(i):
+            both = f(point + steps[i] + steps[j]) + f(point - steps[i] - steps[j])
+            alone = up[i] + down[i] + up[j] + down[j]
+            hessian[i, j] = hessian[j, i] = 0.5 * (both - alone) + middle
+    return (up - down) / (2.0 * _STEP), hessian / _STEP**2
+
+
+def _climbed(f: Function, point: Vector, free: Integers) -> Vector:
     """Newton over the free coordinates; a step that does not climb is halved."""
-    now = _likelihood(sample, point)
+    now = f(point)
     for _ in range(_MOST_STEPS):
-        _, gradient, hessian = now
-        values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+        gradient, hessian = _derivatives(f, point, free)
+        if not np.isfinite(hessian).all():
+            return point
+        values, vectors = np.linalg.eigh(hessian)
         # the size of the curvature without its sign: uphill also where the hill is not concave
         sizes = np.maximum(np.abs(values), 1e-9 * np.abs(values).max() + 1e-300)
-        step = vectors @ ((vectors.T @ gradient[free]) / sizes)
+        step = vectors @ ((vectors.T @ gradient) / sizes)
         step /= max(1.0, float(np.abs(step).max()) / _LONGEST_STEP)
         for _ in range(_MOST_HALVINGS):
             trial = point.copy()
             trial[free] += step
-            new = _likelihood(sample, trial)
-            if new[0] > now[0]:
+            new = f(trial)
+            if new > now:
                 break
             step /= 2.0
         else:
             return point
-        gain = new[0] - now[0]
+        gain = new - now
         point, now = trial, new
         if gain < _LEAST_GAIN:
             break
     return point
+
+
+def _covariance(hessian: Matrix, free: Integers) -> Matrix:
+    """Returns the inverse of the information, 0 for what is not free; NaN where there is none."""
+    covariance = np.zeros((3, 3))
+    information = -hessian
+    certain = np.isfinite(hessian).all() and np.linalg.eigvalsh(information)[0] > 0.0
+    covariance[np.ix_(free, free)] = np.linalg.inv(information) if certain else math.nan
+    return covariance

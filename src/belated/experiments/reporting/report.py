@@ -100,17 +100,24 @@ def write_page(
 
     ``rule`` says what the verdicts mean; for ``sections`` see ``write_report``.
     """
+    body = [
+        "<h2>Verdicts</h2>",
+        _verdicts(claims),
+        f"<p>{escape(rule)}</p>" if rule else "",
+        "<h2>Figures</h2>",
+        _figures(figures, captions),
+        sections,
+        *(_claim(claim) for claim in claims),
+        "<h2>What was run</h2>",
+        _settings(settings),
+    ]
+    write_body(path, title, introduction, "\n".join(body))
+
+
+def write_body(path: Path, title: str, introduction: str, body: str) -> None:
+    """Write a page around ``body``, which is HTML: of ``section`` and ``figure``, say."""
     template = Template(files(__package__).joinpath("report.html.template").read_text("utf-8"))
-    page = template.substitute(
-        title=escape(title),
-        introduction=escape(introduction),
-        settings=_settings(settings),
-        verdicts=_verdicts(claims),
-        claims="\n".join(_claim(claim) for claim in claims),
-        rule=f"<p>{escape(rule)}</p>" if rule else "",
-        figures=_figures(figures, captions),
-        sections=sections,
-    )
+    page = template.substitute(title=escape(title), introduction=escape(introduction), body=body)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
 
@@ -213,13 +220,18 @@ def _claim(claim: Claim) -> str:
 
 
 def _figures(paths: Sequence[Path], texts: Mapping[str, str]) -> str:
-    parts = []
-    for path in paths:
-        if path.suffix == ".png":
-            text = escape(texts.get(path.stem, path.stem))
-            data = base64.b64encode(path.read_bytes()).decode("ascii")
-            parts.append(
-                f'<figure><img alt="{text}" src="data:image/png;base64,{data}">\n'
-                f"<figcaption>{text}</figcaption></figure>"
-            )
+    parts = [
+        figure(path.read_bytes(), texts.get(path.stem, path.stem))
+        for path in paths
+        if path.suffix == ".png"
+    ]
     return "\n".join(parts) or "<p>No figures were drawn.</p>"
+
+
+def figure(png: bytes, caption: str) -> str:
+    """Returns a picture with its caption, as a part of the page."""
+    text, data = escape(caption), base64.b64encode(png).decode("ascii")
+    return (
+        f'<figure><img alt="{text}" src="data:image/png;base64,{data}">\n'
+        f"<figcaption>{text}</figcaption></figure>"
+    )

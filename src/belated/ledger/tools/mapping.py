@@ -17,7 +17,7 @@ from belated.learner import files
 from belated.ledger.events import IMPORTED, Decided, Draft, Kind
 from belated.ledger.ids import from_text, time_of, to_text
 from belated.ledger.tools.reading import Bandit
-from belated.ledger.tools.tables import Row, is_missing
+from belated.ledger.tools.tables import Row, is_missing, parse_map
 from belated.ledger.vectors import as_sparse, packed
 
 FIELDS = ("id", "time", "action", "reward", "reward-time", "propensity", "subject")
@@ -53,12 +53,7 @@ def default_column(field: str) -> str:
 
 def parse_mapping(text: str, vector: str, context: str) -> Mapping:
     """Returns the mapping that ``--map``, ``--vector`` and ``--context`` describe."""
-    columns = {field: default_column(field) for field in FIELDS}
-    for part in filter(None, text.split(",")):
-        field, _, column = (piece.strip() for piece in part.partition("="))
-        if field not in FIELDS or not column:
-            raise wrong("--map", part, f"field=column, with a field of {', '.join(FIELDS)}")
-        columns[field] = column
+    columns = {field: default_column(field) for field in FIELDS} | parse_map(text, FIELDS)
 
     def listed(names: str) -> tuple[str, ...]:
         return tuple(name.strip() for name in names.split(",") if name.strip())

@@ -18,7 +18,7 @@ from belated.ledger.replica import reward_draft, system_clock
 from belated.ledger.rules import refusal
 from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import bandits_of, only_bandit
-from belated.ledger.tools.tables import Row, format_of, is_missing, rows_of
+from belated.ledger.tools.tables import Row, format_of, is_missing, parse_map, rows_of
 
 FIELDS = ("decision_id", "reward", "at", "event_id")
 NEEDED, TEXTS = ("decision_id", "reward"), ("decision_id", "event_id")
@@ -66,13 +66,7 @@ def parse_columns(text: str) -> dict[str, str]:
     >>> parse_columns("decision_id=decision,at=sold_at")["at"]
     'sold_at'
     """
-    columns = dict(COLUMNS)
-    for part in filter(None, text.split(",")):
-        field, _, column = (piece.strip() for piece in part.partition("="))
-        if field not in FIELDS or not column:
-            raise wrong("--map", part, f"field=column, with a field of {', '.join(FIELDS)}")
-        columns[field] = column
-    return columns
+    return COLUMNS | parse_map(text, FIELDS)
 
 
 def texts(columns: Mapping[str, str]) -> frozenset[str]:

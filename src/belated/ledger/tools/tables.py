@@ -37,6 +37,21 @@ def format_of(path: Path, given: str | None) -> str:
     return found
 
 
+def parse_map(text: str, fields: Collection[str]) -> dict[str, str]:
+    """Returns the columns that ``--map`` names, by field.
+
+    >>> parse_map("time=shown_at, reward=sale", ["time", "reward", "id"])
+    {'time': 'shown_at', 'reward': 'sale'}
+    """
+    columns = {}
+    for part in filter(None, text.split(",")):
+        field, _, column = (piece.strip() for piece in part.partition("="))
+        if field not in fields or not column:
+            raise wrong("--map", part, f"field=column, with a field of {', '.join(fields)}")
+        columns[field] = column
+    return columns
+
+
 def columns_of(path: Path, format: str) -> list[str] | None:
     """Returns the columns of a table; None if every row may have its own."""
     if format == "csv":
@@ -78,6 +93,8 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
         first = reader.line_num + 1  # a row may have several lines, in quotes
         for values in reader:
             line, first = first, reader.line_num + 1
+            if not values:  # a blank line
+                continue
             if len(values) != len(names):
                 said = f"{len(values)} cells: expected {len(names)}, as in the first line"
                 yield Row(line, {}, said)

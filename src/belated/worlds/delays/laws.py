@@ -1,6 +1,8 @@
 """Laws of the delay that depend on neither the action nor the reward."""
 
+import json
 import math
+import os
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -205,6 +207,9 @@ def _never(delay: Never, u: float, y: float) -> float:
 class Empirical(NamedTuple):
     """Delays as they were seen: each of ``values`` equally likely; infinity means never.
 
+    ``values`` may be the name of a file that ``belated delays --law`` wrote, as in
+    ``empirical:law.json``.
+
     >>> Empirical([3.0, 1.0, 2.0]).mean
     2.0
     """
@@ -213,8 +218,11 @@ class Empirical(NamedTuple):
 
     def checked(self) -> "Empirical":
         """Raise where a parameter does not fit; keep the values sorted."""
+        given = self.values
+        if isinstance(given, str | os.PathLike):
+            given = _delays_in(given)
         try:
-            values = np.sort(np.asarray(self.values, float))
+            values = np.sort(np.asarray(given, float))
         except (TypeError, ValueError):
             raise wrong("values", self.values, "delays, as numbers") from None
         if values.ndim != 1 or values.size == 0 or not values[0] >= 0.0 or np.isnan(values).any():
@@ -229,6 +237,16 @@ class Empirical(NamedTuple):
     def survival(self, t: float) -> float:
         """Share of values above t."""
         return float((self.values > t).mean())
+
+
+def _delays_in(path: str | os.PathLike[str]) -> list[float]:
+    """Returns the delays in a file; ``never`` says how many more never return."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        return [*content["values"], *[math.inf] * content["never"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise wrong("values", str(path), f"a file of `belated delays --law` ({error})") from None
 
 
 @delay_quantile.case(Empirical)

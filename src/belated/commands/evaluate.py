@@ -1,0 +1,96 @@
+"""``belated evaluate``: heavy imports are inside, so that help is quick."""
+
+from typing import Annotated, Any
+
+import typer
+
+from belated.commands.logs import (
+    BadFile,
+    BanditName,
+    Columns,
+    Format,
+    Log,
+    Loop,
+    Now,
+    Strict,
+    Window,
+    bad_file,
+)
+
+MOST_ACTIONS = 20  # in a table of overlap; --json has all
+
+
+def evaluate(
+    log: Log,
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="uniform, fixed:ACTION, MODULE:FUNCTION, FILE.py:FUNCTION, a saved bandit's file, "
+            "or a policy of `belated list policies`; several times for several."
+        ),
+    ],
+    columns: Columns = "",
+    context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
+    loop: Loop = None,
+    window: Window = None,
+    interval: Annotated[
+        str, typer.Option(help="normal, bootstrap, bernstein or anytime.")
+    ] = "normal",
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    clip: Annotated[
+        float | None, typer.Option(help="Largest weight of clipped IPS; default sqrt(rows).")
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="A function returns scores: play the highest.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of bootstraps and of policies that learn.")] = 1,
+    now: Now = None,
+    format: Format = None,
+    bandit: BanditName = None,
+    bad: BadFile = None,
+    strict: Strict = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say what other policies would have earned, from a log with propensities."""
+    from belated.logs.evaluating import evaluate_log
+    from belated.logs.policy_values import Options
+
+    found = evaluate_log(
+        log,
+        policy,
+        columns=columns,
+        context=[name.strip() for name in context.split(",") if name.strip()],
+        loop=loop,
+        window=window,
+        now=now,
+        bandit=bandit,
+        format=format,
+        bad=bad_file(log, bad),
+        strict=strict,
+        options=Options(interval, level, clip, scores, seed),
+    )
+    _show(found, as_json)
+    if not all(answer["answered"] for answer in found["policies"]):
+        raise typer.Exit(1)
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
+    from belated.ledger.tools.showing import show
+    from belated.logs.evaluation_report import lines_before
+
+    if as_json:
+        show(found, True)
+        return
+    typer.echo("\n".join(lines_before(found)))
+    if found["bad_rows"]:
+        show({name: found[name] for name in ("bad_rows", "first_bad_rows")}, False)
+    for answer in found["policies"]:
+        typer.echo(f"\n{answer['policy']}: {answer['words']}")
+        for reason in answer["refusals"]:
+            typer.echo(f"No answer. {reason}")
+        show({"estimates": answer["estimates"]}, False)
+        most = sorted(answer["overlap"], key=lambda line: -line["target"])
+        show({"overlap": most[:MOST_ACTIONS]}, False)
+    typer.echo("Assumed:")
+    for sentence in found["assumptions"]:
+        typer.echo(f"- {sentence}")

@@ -1,0 +1,1 @@
+"""Off-policy evaluation: arrays in, numbers out; no files, no bandits."""

@@ -1,0 +1,51 @@
+"""The answer of ``belated delays`` as one page of HTML that stands for itself."""
+
+from pathlib import Path
+
+from belated.core.times import utc
+from belated.logs import delay_words as words
+from belated.logs.delay_figure import captions, draw_curve, draw_groups, draw_periods, png
+from belated.logs.delays import DelayReport
+from belated.monitoring.words import counted
+
+TITLE = "How late rewards come"
+
+
+def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
+    """Write the page about a log of this name."""
+    from belated.experiments.reporting.report import figure, section, write_body
+
+    texts = captions(report)
+    introduction = (
+        f"{name}: {counted(report.all.counts.decisions, 'decision')}, "
+        f"{report.all.counts.returned:,} with a reward, known on {utc(report.now)}."
+    )
+    parts = [section("The answer", words.curve_words(report.all), {})]
+    if report.all.curve.times.size:
+        parts.append(figure(png(draw_curve(report)), texts["all"]))
+    fitted = "Fitted by maximum likelihood; the smaller its AIC, the better a law fits."
+    parts.append(section("Laws", fitted, {"All decisions": words.fit_rows(report.all)}))
+    if report.groups:
+        rows = [
+            {report.by: name, **row}
+            for name, group in report.groups.items()
+            for row in words.fit_rows(group)[:1]
+        ]
+        parts.append(section(f"By {report.by}", "The best law of each.", {"Groups": rows}))
+        parts.append(figure(png(draw_groups(report)), texts["groups"]))
+    granted = "What theory and policies take for granted, tested on this log."
+    parts.append(section("Tests", granted, {"Tests": words.test_rows(report)}))
+    if report.periods:
+        rows = words.period_rows(report)
+        parts.append(section("Missing rewards", words.missing_words(report), {"Periods": rows}))
+        parts.append(figure(png(draw_periods(report)), texts["periods"]))
+    left = words.bad_rows(report)
+    text = f"Left out: {words.bad_words(report)}."
+    parts.append(section("Bad rows", text, {"The first of each kind": left} if left else {}))
+    settings = [
+        {"what": "meaning of a missing reward", "value": words.meaning(report)},
+        {"what": "columns", "value": f"--map {report.columns}"},
+        {"what": "curves, fits and tests are of", "value": words.sample_words(report)},
+    ]
+    parts.append(section("How it was read", "", {"Settings": settings}))
+    write_body(path, TITLE, introduction, "\n".join(parts))

@@ -1,0 +1,241 @@
+"""The answer of ``belated delays`` in words and tables."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from belated.core.times import SECOND, utc
+from belated.logs.delays import DelayReport, Delays
+from belated.monitoring.delay_curve import DelayCurve
+from belated.monitoring.delay_fit import DelayFit
+from belated.monitoring.delay_tests import LEAST, Difference
+from belated.monitoring.words import counted, duration, moment, percent
+
+Row = dict[str, Any]
+UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+LAWS = {
+    "exponential": "exponential",
+    "weibull": "Weibull",
+    "lognormal": "log-normal",
+    "loglogistic": "log-logistic",
+    "lomax": "Pareto (Lomax)",
+    "gamma": "gamma",
+}
+MEANINGS = {
+    "explicit": (
+        "explicit: every decision gets a reward some day, or has lost it. One without a reward is "
+        "at least as late as it is old, and is not left out (Kaplan-Meier). If only conversions "
+        "are reported, say --loop conversion."
+    ),
+    "conversion": (
+        "conversion: only conversions are reported, and nobody knows which silent decision will "
+        "still convert. Delays are seen only if they are shorter than the age of their decision, "
+        "and are corrected for that (right truncation). How many convert is known from the number "
+        "of the silent ones, by the fitted law alone. If every decision gets a reward some day, "
+        "say --loop explicit."
+    ),
+}
+CONSEQUENCES = {
+    "reward": (
+        "Rewards that have come are then no fair sample of all: there is too much of the quick "
+        "kind. Averages and models of what has come are off, and no confidence set holds. "
+        "Learn from decisions that are old enough for nearly all rewards: with a window, "
+        "open = 'hold'."
+    ),
+    "action": (
+        "Of what has come, quick actions have too much. Compare actions by their own rewards, "
+        "never by sums in which a missing reward is a 0; use a law for each action (--by action), "
+        "as a conversion loop of belated does."
+    ),
+    "segment": (
+        "Of what has come, quick segments have too much. Averages over segments are off unless "
+        "each is weighed by its decisions; one law for all is that of the mixture (--by segment)."
+    ),
+    "time": (
+        "One law for the whole log is then of neither part. Plan with the part that is like the "
+        "future; a conversion loop has to hold open decisions until delays are steady for a window."
+    ),
+}
+
+
+def meaning(report: DelayReport) -> str:
+    """Returns how a decision without a reward was understood."""
+    words = MEANINGS[report.loop]
+    if report.window is None:
+        return words
+    late = counted(report.n_late, "reward")
+    return f"{words} Rewards are waited for {duration(report.window)}; {late} came later."
+
+
+def lengths(values: Sequence[float]) -> tuple[list[str], str]:
+    """Returns durations as numbers in one unit, that of the first, and the unit.
+
+    >>> lengths([7200.0, 7000.0, float("inf")])
+    (['2', '1.94', 'infinite'], 'hours')
+    """
+    first = next((abs(value) for value in values if math.isfinite(value)), 1.0)
+    unit, size = next((pair for pair in UNITS if first >= pair[1]), UNITS[-1])
+    return [f"{v / size:.3g}" if math.isfinite(v) else "infinite" for v in values], unit
+
+
+def curve_words(delays: Delays) -> str:
+    """Returns what the curve says, in a sentence or two."""
+    curve, (decisions, returned) = delays.curve, delays.counts
+    begin = f"{counted(decisions, 'decision')}, {returned:,} with a reward."
+    if not curve.times.size:
+        return begin
+    if isinstance(curve, DelayCurve):
+        quantiles = [curve.quantile(share) for share in (0.5, 0.9)]
+        low, high = float(curve.lower[-1]), float(curve.upper[-1])
+        end = (
+            f"After {duration(float(curve.times[-1]))}, the longest delay so far, "
+            f"{percent(float(curve.waiting[-1]))} still wait ({percent(low)} to {percent(high)})."
+        )
+        of = "decisions have their reward"
+    else:
+        places = [int(curve.within.searchsorted(share)) for share in (0.5, 0.9)]
+        quantiles = [float(curve.times[place]) for place in places]
+        of = f"conversions that come within {duration(curve.longest_age)} have come"
+        end = "Of later ones the curve says nothing."
+    half, most = ("not so far" if q is None else f"within {duration(q)}" for q in quantiles)
+    return f"{begin} Half of the {of} {half}, 90 % {most}. {end}"
+
+
+def fit_rows(delays: Delays) -> list[Row]:
+    """Returns a table of the fitted laws, the best first."""
+    return [_fit_row(fit, fit.aic - delays.fits[0].aic) for fit in delays.fits]
+
+
+def _fit_row(fit: DelayFit, behind: float) -> Row:
+    (mean, error, low, high), unit = lengths([fit.mean, fit.mean_error, *fit.mean_interval()])
+    never, (least, most) = fit.never, fit.never_interval()
+    return {
+        "law": LAWS[fit.law] + (" with never" if fit.n_parameters > 1 + _has_shape(fit) else ""),
+        "mean delay": f"{mean} {unit}",
+        "standard error": error,
+        "95 % of the mean": f"{low} to {high}",
+        "never": percent(never),
+        "standard error ": percent(fit.never_error),
+        "95 % of never": f"{percent(least)} to {percent(most)}",
+        "AIC above the best": f"{behind:.1f}",
+    }
+
+
+def _has_shape(fit: DelayFit) -> bool:
+    return fit.law != "exponential"
+
+
+def test_rows(report: DelayReport) -> list[Row]:
+    """Returns a table of the tests, each with its answer and what follows."""
+    return [_test_row(name, found, report) for name, found in report.tests.items()]
+
+
+def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
+    question = f"Does delay depend on the {name}?" if name != "time" else "Did delays change?"
+    if found is None:
+        answer = f"Cannot be told: fewer than {LEAST} rewards on one side, or all are alike."
+        return {"question": question, "answer": answer, "consequence": ""}
+    if not found.matters:
+        answer = f"No sign of it: the largest difference has p = {found.p:.2g}"
+        small = f", and hazards differ by a factor of {found.factor:.3g} only"
+        return {
+            "question": question,
+            "answer": answer + (small if found.p < 0.05 else "") + ".",
+            "consequence": "",
+        }
+    group = f"those of {name} {found.name}"
+    if name == "time":
+        group = f"those of decisions since {moment(float(found.name), report.now / SECOND)}"
+    elif name == "reward":
+        group = found.name
+    later = "later" if found.z > 0.0 else "sooner"
+    answer = (
+        f"Yes: {group} come {later} than the others, half within {_half(found.median)} against "
+        f"{_half(found.other)} (p = {found.p:.2g}, hazards differ by {found.factor:.3g})."
+    )
+    return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name]}
+
+
+def _half(seconds: float | None) -> str:
+    return "a time not reached" if seconds is None else duration(seconds)
+
+
+def period_rows(report: DelayReport) -> list[Row]:
+    """Returns a table of missing rewards over time, beside those that the law expects."""
+    return [
+        {
+            "decisions from": utc(round(period.begin * SECOND)),
+            "to": utc(round(period.end * SECOND)),
+            "decisions": period.decisions,
+            "missing": percent(period.missing / period.decisions),
+            "by the law": percent(period.expected / period.decisions),
+            "odd": ("more" if period.z > 0.0 else "fewer") if period.is_odd else "",
+        }
+        for period in report.periods
+    ]
+
+
+def missing_words(report: DelayReport) -> str:
+    """Returns whether rewards are missing that the law would have."""
+    odd = [period for period in report.periods if period.is_odd]
+    if not odd:
+        return "In every period as many rewards are missing as the best law says."
+    more = sum(period.z > 0.0 for period in odd)
+    return (
+        f"In {more} of {len(report.periods)} periods more rewards are missing than the best law "
+        f"says, in {len(odd) - more} fewer. Rewards were lost, or not handed in, or delays were "
+        "others then; or no law of these fits well."
+    )
+
+
+def bad_rows(report: DelayReport) -> list[Row]:
+    """Returns a table of the first rows that were left out, for each reason."""
+    return [
+        {"line": bad.line, "reason": bad.reason, "value": bad.value}
+        for bad in sorted(report.bad.first)
+    ]
+
+
+def bad_words(report: DelayReport) -> str:
+    """Returns how many rows were left out, for which reasons, and where they are."""
+    if not report.bad.total:
+        return "none"
+    reasons = "; ".join(f"{n:,}: {reason}" for reason, n in report.bad.counts.items())
+    where = "" if report.bad.aside is None else f". All of them are in {report.bad.aside}"
+    return f"{counted(report.bad.total, 'row')} ({reasons}){where}"
+
+
+def sample_words(report: DelayReport) -> str:
+    """Returns what curves, fits and tests rest on."""
+    if report.n_sampled == report.n_rows:
+        return "all rows"
+    return f"{report.n_sampled:,} rows drawn evenly, the same in every run; counts are of all"
+
+
+def summary(name: str, report: DelayReport) -> Row:
+    """Returns the whole answer, to be shown as lines and tables."""
+    left = f" {report.n_after_now:,} later decisions were left out." if report.n_after_now else ""
+    return {
+        "log": name,
+        "columns": f"--map {report.columns}",
+        "meaning": meaning(report),
+        "now": f"{utc(report.now)}.{left}",
+        "curves_fits_and_tests_are_of": sample_words(report),
+        "rows_left_out": bad_words(report),
+        "the_first_of_them": bad_rows(report),
+        "delays": curve_words(report.all),
+        "laws": fit_rows(report.all),
+        **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},
+        "what_is_taken_for_granted": test_rows(report),
+        "missing_rewards": missing_words(report),
+        "missing_rewards_over_time": period_rows(report),
+    }
+
+
+def _group_words(delays: Delays) -> str:
+    if delays.best is None:
+        return curve_words(delays)
+    row = _fit_row(delays.best, 0.0)
+    mean = f"mean {row['mean delay']} ({row['95 % of the mean']})"
+    never = f", {row['never']} never return ({row['95 % of never']})" if delays.best.never else ""
+    return f"{curve_words(delays)} Best law: {row['law']}, {mean}{never}."

@@ -1,0 +1,315 @@
+"""``belated delays``: how late the rewards of a log are, and whether that may be taken for granted.
+
+>>> import numpy as np, pandas as pd
+>>> rng = np.random.default_rng(1)
+>>> decided = 1_700_000_000 + np.arange(5000) * 60.0
+>>> late = rng.exponential(7200.0, 5000)
+>>> came = decided + late <= decided[-1]
+>>> frame = pd.DataFrame({"time": decided, "reward_time": np.where(came, decided + late, np.nan)})
+>>> report = delay_report(frame)
+>>> report.all.best.law, round(report.all.best.mean / 3600, 1)
+('exponential', 2.0)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import wrong
+from belated.core.extras import extra
+from belated.core.times import SECOND, duration, microseconds
+from belated.core.types import Integers, Vector
+from belated.ledger.tools.progress import progress
+from belated.logs.bad_rows import BadRows
+from belated.logs.chunks import PENDING, Chunk, open_log
+from belated.logs.from_ledger import LedgerRows, is_ledger
+from belated.logs.log_sample import LogSample, Sampled
+from belated.monitoring import delay_tests
+from belated.monitoring.delay_curve import DelayCurve, delay_curve
+from belated.monitoring.delay_fit import DelayFit, all_fits
+from belated.monitoring.delay_tests import Difference
+from belated.monitoring.missing_rewards import Period, missing_over_time
+from belated.monitoring.truncated_delays import TruncatedCurve, truncated_curve
+
+LOOPS = ("explicit", "conversion")
+MOST_GROUPS = 12  # of which each has a curve of its own; the largest ones
+LEAST_REWARDS = 20  # of a group with a curve
+TESTED = 100_000  # rows, of the sample: enough to find what matters
+NAMELESS = "(none)"  # the group of rows without one
+
+
+class Counts(NamedTuple):
+    """Numbers of decisions of all rows, not of the sample alone."""
+
+    decisions: int = 0
+    returned: int = 0
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Delays of a group of decisions: their curve and the laws that were fitted to them."""
+
+    counts: Counts
+    curve: DelayCurve | TruncatedCurve
+    fits: list[DelayFit]  # the best first
+
+    @property
+    def best(self) -> DelayFit | None:
+        """Returns the law with the smallest AIC; None where none could be fitted."""
+        return self.fits[0] if self.fits else None
+
+
+@dataclass(frozen=True)
+class DelayReport:
+    """The answer of ``delay_report``. Delays are in seconds, times in microseconds since 1970."""
+
+    columns: str  # as --map would say them
+    loop: str
+    window: float | None  # seconds
+    now: int
+    n_rows: int  # that could be used
+    n_sampled: int  # that curves, fits and tests are made of
+    n_after_now: int  # decisions after --now, which were left out
+    n_late: int  # rewards after the end of the window, which count as missing
+    all: Delays
+    by: str  # what groups are: segment, action or nothing
+    groups: Mapping[str, Delays]
+    tests: Mapping[str, Difference | None]  # by what delays may depend on
+    periods: list[Period]  # missing rewards over time, against the best law
+    bad: BadRows = field(repr=False)
+
+    @property
+    def per_second(self) -> float:
+        """Returns how many decisions a second the log has, from its first to its last."""
+        first, last = self.periods[0].begin, self.periods[-1].end
+        return self.n_rows / max(last - first, 1e-6)
+
+
+def delay_report(
+    source: Any,
+    *,
+    columns: str = "",
+    format: str | None = None,
+    bandit: str | None = None,
+    loop: str | None = None,
+    window: str | float | None = None,
+    now: Any = None,
+    by: str | None = None,
+    bad: Path | None = None,
+    strict: bool = False,
+) -> DelayReport:
+    """Reads a log once and says how late its rewards are.
+
+    Parameters
+    ----------
+    source, columns, format, bandit
+        As in ``open_log``.
+    loop
+        ``"explicit"`` if every decision gets a reward some day, or loses it: one without is as late
+        as it is old. ``"conversion"`` if only conversions report: one without may never convert.
+        Default that of the ledger, or explicit.
+    window
+        How long a reward is waited for: seconds, or a text such as ``"7d"``; later rewards count as
+        missing. Default that of the ledger, or none.
+    now
+        When the log was written; default the latest time in it. What is later is not known yet.
+    by
+        ``"segment"`` or ``"action"``: a curve and a law for each.
+    bad
+        A file for the rows that cannot be used; None for none.
+    strict
+        Whether bad rows are an error.
+    """
+    with extra("experiments"):
+        import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
+    if is_ledger(source):
+        settings = LedgerRows(source, bandit)
+        loop, window = loop or settings.loop, window or settings.window
+    loop = loop or "explicit"
+    if loop not in LOOPS:
+        raise wrong("loop", loop, " or ".join(LOOPS))
+    if by not in (None, "segment", "action"):
+        raise wrong("by", by, "segment or action")
+    log = open_log(source, columns=columns, format=format, bandit=bandit)
+    if by is not None and by not in log.columns:
+        raise wrong("by", by, f"a column of it; say --map {by}=COLUMN")
+    rows = _Rows(None if now is None else microseconds("now", now), _seconds(window), by)
+    bad_rows = BadRows(bad)
+    with progress("reading the log", share=log.source.share) as told:
+        for chunk in log.chunks(bad_rows, loop=loop):
+            rows.add(chunk)
+            told(chunk.decided.size)
+    if strict:
+        bad_rows.refuse()
+    return rows.report(log.spelled, loop, bad_rows)
+
+
+def _seconds(window: str | float | None) -> float | None:
+    if isinstance(window, str):
+        return duration("window", window) / SECOND
+    if window is not None and not window > 0.0:
+        raise wrong("window", window, "seconds above 0, or a text such as 7d")
+    return window
+
+
+class _Rows:
+    """What is kept of a log while it is read: counts of all rows, and a sample."""
+
+    def __init__(self, now: int | None, window: float | None, by: str | None) -> None:
+        self.now, self.window, self.by = now, window, by
+        self.latest = 0
+        self.n_after_now = self.n_late = 0
+        self.counts = Counts()
+        self.by_group: dict[str, Counts] = {}
+        self.sample = LogSample()
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in the rows of a chunk."""
+        if self.now is not None:
+            chunk = self._as_of(chunk, self.now)
+        if not chunk.decided.size:
+            return
+        self.latest = max(self.latest, int(chunk.decided.max()), int(chunk.returned.max()))
+        if self.window is not None:
+            chunk = self._in_time(chunk, self.window)
+        self.sample.add(chunk)
+        came = chunk.returned != PENDING
+        self.counts = _sum(self.counts, came.size, int(came.sum()))
+        for name, decisions, returned in self._by_group(chunk, came):
+            self.by_group[name] = _sum(self.by_group.get(name, Counts()), decisions, returned)
+
+    def _as_of(self, chunk: Chunk, now: int) -> Chunk:
+        """Returns what was known at a time: no later decision, and no later reward."""
+        made = chunk.decided <= now
+        self.n_after_now += int((~made).sum())
+        columns = {
+            name: column[made]
+            for name, column in chunk._asdict().items()
+            if name != "context" and column is not None
+        }
+        return _without_rewards(chunk._replace(**columns), columns["returned"] > now)
+
+    def _in_time(self, chunk: Chunk, window: float) -> Chunk:
+        """Returns the chunk with rewards after the window taken for missing."""
+        late = chunk.returned - chunk.decided > window * SECOND
+        self.n_late += int(late.sum())
+        return _without_rewards(chunk, late)
+
+    def _by_group(self, chunk: Chunk, came: Any) -> Iterator[tuple[str, int, int]]:
+        if self.by is None:
+            return
+        import pandas as pd
+
+        codes, names = pd.factorize(_named(getattr(chunk, self.by)))
+        for name, decisions, returned in zip(
+            names, np.bincount(codes), np.bincount(codes, came), strict=True
+        ):
+            yield name, int(decisions), int(returned)
+
+    def report(self, columns: str, loop: str, bad: BadRows) -> DelayReport:
+        """Returns the answer."""
+        now = self.latest if self.now is None else self.now
+        rows = self.sample.rows()
+        sample = _Sample(rows, loop == "conversion", now, self.window)
+        everything = sample.delays(slice(None), self.counts)
+        best = everything.best
+        few = sample.first(TESTED)
+        return DelayReport(
+            columns=columns,
+            loop=loop,
+            window=self.window,
+            now=now,
+            n_rows=self.sample.n,
+            n_sampled=rows.decided.size,
+            n_after_now=self.n_after_now,
+            n_late=self.n_late,
+            all=everything,
+            by=self.by or "",
+            groups=dict(self._groups(sample)),
+            tests=few.tests(),
+            periods=few.periods(best) if best is not None else [],
+            bad=bad,
+        )
+
+    def _groups(self, sample: "_Sample") -> Iterator[tuple[str, Delays]]:
+        largest = sorted(self.by_group.items(), key=lambda item: (-item[1].decisions, item[0]))
+        names = _named(getattr(sample.rows, self.by)) if self.by else None
+        for name, counts in largest[:MOST_GROUPS]:
+            if counts.returned >= LEAST_REWARDS:
+                yield name, sample.delays(names == name, counts)
+
+
+def _sum(counts: Counts, decisions: int, returned: int) -> Counts:
+    return Counts(counts.decisions + decisions, counts.returned + returned)
+
+
+def _without_rewards(chunk: Chunk, missing: Any) -> Chunk:
+    """Returns a chunk in which the rewards of some decisions have not come."""
+    return chunk._replace(
+        returned=np.where(missing, PENDING, chunk.returned),
+        reward=np.where(missing, np.nan, chunk.reward),
+    )
+
+
+def _named(names: Any) -> Any:
+    """Returns names of groups, with a name for rows that have none."""
+    return np.where(np.equal(names, None), NAMELESS, names)
+
+
+class _Sample:
+    """Sampled rows with their delays and ages, in seconds."""
+
+    def __init__(self, rows: Sampled, is_conversion: bool, now: int, window: float | None) -> None:
+        self.rows, self.is_conversion, self.now, self.window = rows, is_conversion, now, window
+        self.returned = rows.returned != PENDING
+        self.age = _in_seconds(now - rows.decided)
+        waited = self.age if window is None else np.minimum(self.age, window)
+        late = _in_seconds(rows.returned - rows.decided)
+        self.delay = np.where(self.returned, late, waited)  # until the reward, or until now
+        self.reach = np.maximum(waited, self.delay)  # the longest delay that could have been seen
+
+    def first(self, n: int) -> "_Sample":
+        """Returns every so many-th row, n at most."""
+        every = max(1, -(-self.rows.decided.size // n))
+        part = Sampled(*(None if column is None else column[::every] for column in self.rows))
+        return _Sample(part, self.is_conversion, self.now, self.window)
+
+    def delays(self, use: Any, counts: Counts) -> Delays:
+        """Returns curve and fits of some rows."""
+        delay, returned = self.delay[use], self.returned[use]
+        if self.is_conversion:
+            seen = truncated_curve(delay[returned], self.reach[use][returned])
+            return Delays(counts, seen, all_fits(delay, returned, never=[True]))
+        return Delays(counts, delay_curve(delay, returned), all_fits(delay, returned))
+
+    def tests(self) -> dict[str, Difference | None]:
+        """Returns what delays depend on, by name."""
+        rows, came = self.rows, self.returned
+        decided = rows.decided / SECOND
+        use: Any = came if self.is_conversion else slice(None)
+        delays: delay_tests.Delays
+        if self.is_conversion:
+            truncated = delay_tests.Truncated(self.delay[came], self.reach[came])
+            delays, by_reward = truncated, delay_tests.by_size(truncated, rows.reward[came])
+        else:
+            delays = delay_tests.Censored(self.delay, came)
+            by_reward = delay_tests.by_reward(self.delay, came, rows.reward, decided, self.age)
+        found = {"reward": by_reward}
+        for name in ("action", "segment"):
+            groups = getattr(rows, name)
+            if groups is not None:
+                found[name] = delay_tests.by_group(delays, _named(groups[use]))
+        return found | {"time": delay_tests.by_time(delays, decided[use])}
+
+    def periods(self, law: DelayFit) -> list[Period]:
+        """Returns the missing rewards over time, against a law."""
+        waiting = law.waiting_at(self.reach)
+        return missing_over_time(self.rows.decided / SECOND, ~self.returned, waiting)
+
+
+def _in_seconds(times: Integers) -> Vector:
+    return np.asarray(times / SECOND, np.float64)

@@ -1,0 +1,100 @@
+"""The answer of ``belated evaluate``, as data and in words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from belated.core.times import utc
+from belated.logs.bad_rows import BadRows
+from belated.logs.policy_values import Answer, Options
+from belated.logs.seen_rewards import CONVERSION, LEAST_SEEN, SeenRewards
+
+MEANING = {
+    "explicit": "every decision gets a reward some day, or has lost it for ever; a pending reward "
+    "is unknown, not 0",
+    "conversion": "only conversions report, and silence becomes 0 when the window closes; until "
+    "then a conversion counts for those of its age that are still to come",
+}
+OF_INTERVAL = {
+    "normal": "Intervals are normal, with the uncertainty of the estimated delays in them.",
+    "bootstrap": "Intervals are percentiles of a bootstrap in which delays are estimated anew; the "
+    "model of rewards is moved by its first derivative.",
+    "bernstein": "Intervals are empirical Bernstein bounds, for IPS and clipped IPS. Where rewards "
+    "are pending they hold to first order in the estimated delays.",
+    "anytime": "Intervals hold at all looks at a growing log together, for large logs.",
+}
+
+
+def assumptions(seen: SeenRewards, options: Options) -> list[str]:
+    """Returns what the estimates rest on, one sentence each."""
+    said = [
+        "The log's propensities are those with which its actions were played.",
+        "Every action of the log could be played in every row.",
+        "A decision has no part in the rewards of others.",
+    ]
+    if seen.n_pending:
+        kind = "conversion" if seen.window is not None else "reward"
+        said += [
+            f"How late a {kind} comes depends on the action at most: not on its size, on the "
+            "context, or on when the decision was made. `belated delays` tests that.",
+        ]
+    said += [
+        "The direct method is right only if rewards are linear in the context for each action; "
+        "doubly robust estimates need that or the propensities.",
+        "Clipped IPS is too low for rewards above 0 wherever a weight was clipped.",
+        OF_INTERVAL[options.interval],
+    ]
+    return said
+
+
+def report(
+    columns: str,
+    bad: BadRows,
+    seen: SeenRewards,
+    now: int,
+    answers: Sequence[Answer],
+    options: Options,
+) -> dict[str, Any]:
+    """Returns all that is known as plain data."""
+    loop = "explicit" if seen.window is None else CONVERSION
+    return {
+        "columns": columns,
+        "rows": seen.n_rows,
+        "bad_rows": dict(bad.counts),
+        "first_bad_rows": [row._asdict() for row in bad.first],
+        "loop": loop,
+        "meaning": MEANING[loop],
+        "now": utc(now),
+        "pending" if loop == "explicit" else "silent": seen.n_pending,
+        "too_young": seen.n_rows - len(seen.used),
+        "level": options.level,
+        "interval": options.interval,
+        "policies": [
+            {
+                "policy": answer.policy,
+                "words": answer.words,
+                "answered": not answer.refusals,
+                "refusals": answer.refusals,
+                "estimates": [line._asdict() for line in answer.estimates],
+                "overlap": [line._asdict() for line in answer.overlap],
+            }
+            for answer in answers
+        ],
+        "assumptions": assumptions(seen, options),
+    }
+
+
+def lines_before(said: dict[str, Any]) -> list[str]:
+    """Returns the lines above the tables."""
+    silent = said.get("pending", said.get("silent", 0))
+    word = "pending" if "pending" in said else "silent so far"
+    lines = [
+        f"columns: {said['columns']}",
+        f"{said['rows']:,} decisions, {silent:,} of them {word}, as of {said['now']}",
+        f"loop: {said['loop']}: {said['meaning']}",
+    ]
+    if said["too_young"]:
+        lines.append(
+            f"{said['too_young']:,} decisions are too young to be counted: less than "
+            f"{LEAST_SEEN:.0%} of some action's rewards has come at their age"
+        )
+    return lines

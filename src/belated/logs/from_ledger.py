@@ -1,0 +1,59 @@
+"""The decisions of a ledger as rows of a log."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from belated.ledger.tools.joining import JoinedRow, joined
+from belated.ledger.tools.reading import bandits_of, only_bandit, opened
+from belated.ledger.tools.tables import Row
+
+FIELDS = ("id", "time", "action", "propensity", "reward", "reward_time", "x", "probabilities")
+
+
+def is_ledger(source: object) -> bool:
+    """Return whether a log is the URL of a ledger."""
+    return isinstance(source, str) and ("://" in source or source.startswith("env:"))
+
+
+class LedgerRows:
+    """One bandit of a ledger, with its loop and its window.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///file.db`` or ``postgresql://...``.
+    bandit
+        Its name; None for the only one.
+    """
+
+    def __init__(self, url: str, bandit: str | None = None) -> None:
+        self.url = url
+        with opened(url) as ledger:
+            bandits = bandits_of(ledger)
+        self.bandit = only_bandit(bandits, bandit)
+        spec = bandits[self.bandit].spec
+        self.loop, self.window = spec.loop, spec.window
+
+    def rows(self) -> Iterator[Row]:
+        """Yields one row per decision, numbered from 1, with the cells of its context.
+
+        Cancelled decisions were not carried out and are left out. A conversion loop has closed
+        windows without a conversion, to which the ledger gives the reward of a failure: here they
+        are as silent as the open ones.
+        """
+        with opened(self.url) as ledger:
+            decisions = joined(
+                ledger, lambda event: event.bandit == self.bandit, lambda steps: None
+            )
+            kept = (row for row in decisions if row.status != "cancelled")
+            for number, row in enumerate(kept, 1):
+                yield Row(number, _cells(row))
+
+
+def _cells(row: JoinedRow) -> dict[str, object]:
+    context = msgspec.json.decode(row.context) if row.context else {}
+    cells = {field: getattr(row, field) for field in FIELDS}
+    if row.reward_time is None:
+        cells["reward"] = None
+    return {**context, **cells}

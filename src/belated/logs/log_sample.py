@@ -1,0 +1,89 @@
+"""A million rows that stand for a log of any length.
+
+All rows are kept up to a million. Of more, those are kept whose number, from 0, has the smallest
+hash: an even draw that is the same in every run, whatever the chunks.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.types import Integers, Vector
+from belated.logs.chunks import Chunk
+
+CAPACITY = 1_000_000
+
+
+class Sampled(NamedTuple):
+    """The rows that were kept, in their order; fields as in ``Chunk``."""
+
+    decided: Integers
+    returned: Integers
+    reward: Vector
+    action: Any
+    segment: Any
+
+
+class LogSample:
+    """Keeps rows of chunks.
+
+    Parameters
+    ----------
+    capacity
+        The number of rows to keep.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.n = 0  # rows seen
+        self._below = np.iinfo(np.uint64).max  # rows with a larger hash are not kept
+        self._hashes: list[Integers] = []
+        self._parts: list[Sampled] = []
+        self._held = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in the rows of a chunk."""
+        hashes = mixed(np.arange(self.n, self.n + chunk.decided.size, dtype=np.uint64))
+        self.n += hashes.size
+        use = hashes <= self._below
+        columns = (getattr(chunk, field) for field in Sampled._fields)
+        self._parts.append(Sampled(*(None if c is None else c[use] for c in columns)))
+        self._hashes.append(hashes[use])
+        self._held += int(use.sum())
+        if self._held > 2 * self.capacity:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Bring the rows back to the capacity."""
+        hashes, rows = np.concatenate(self._hashes), _joined(self._parts)
+        if hashes.size > self.capacity:
+            self._below = np.partition(hashes, self.capacity - 1)[self.capacity - 1]
+            use = hashes <= self._below
+            hashes = hashes[use]
+            rows = Sampled(*(None if column is None else column[use] for column in rows))
+        self._hashes, self._parts, self._held = [hashes], [rows], hashes.size
+
+    def rows(self) -> Sampled:
+        """Returns the rows that stand for all."""
+        if not self._parts:
+            nothing = np.empty(0, np.int64)
+            return Sampled(nothing, nothing, np.empty(0), None, None)
+        self._cut()
+        return self._parts[0]
+
+
+def _joined(parts: list[Sampled]) -> Sampled:
+    columns = zip(*parts, strict=True)
+    return Sampled(*(None if column[0] is None else np.concatenate(column) for column in columns))
+
+
+def mixed(numbers: Integers) -> Integers:
+    """Returns a 64-bit hash of each number, by the finaliser of SplitMix64.
+
+    Reference: G. Steele, D. Lea, C. Flood: Fast splittable pseudorandom number generators. OOPSLA
+    2014.
+    """
+    z = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,243 @@
+"""What each target policy would have earned: estimates with intervals, overlap, or a refusal."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import positive, probability, wrong
+from belated.core.types import Vector
+from belated.evaluation import off_policy
+from belated.evaluation.anytime import Known, anytime_interval
+from belated.evaluation.confidence import (
+    bernstein_interval,
+    bootstrap_values,
+    normal_interval,
+    percentiles,
+    slopes,
+    standard_error,
+)
+from belated.evaluation.off_policy import Terms
+from belated.evaluation.overlap import Overlap, effective_rows, overlap, refusals, too_young
+from belated.evaluation.reward_model import CrossFitted
+from belated.logs.learning_targets import kept_rows
+from belated.logs.seen_rewards import SeenRewards
+from belated.logs.targets import Target, learns, policy_name, target_of
+from belated.logs.whole_log import WholeLog, context_features
+
+BLOCK = 65_536  # rows whose probabilities are in memory at a time
+INTERVALS = ("normal", "bootstrap", "bernstein", "anytime")
+
+
+class Options(NamedTuple):
+    """The user's choices; see ``belated evaluate --help``."""
+
+    interval: str = "normal"
+    level: float = 0.95
+    clip: float | None = None  # None: the square root of the number of rows
+    scores: bool = False
+    seed: int = 1
+
+    def checked(self) -> "Options":
+        """Returns the options, or raises."""
+        if self.interval not in INTERVALS:
+            raise wrong("--interval", self.interval, f"one of {', '.join(INTERVALS)}")
+        probability("--level", self.level)
+        if self.clip is not None:
+            positive("--clip", self.clip)
+        return self
+
+
+class Estimated(NamedTuple):
+    """One line of the answer."""
+
+    estimator: str
+    value: float
+    low: float | None  # None: this kind of interval is not for this estimator
+    high: float | None
+    effective_rows: float | None  # None: no row is weighted
+
+
+class Answer(NamedTuple):
+    """The answer for one target."""
+
+    policy: str
+    words: str
+    estimates: list[Estimated]
+    overlap: list[Overlap]
+    refusals: list[str]
+
+
+class _Candidate(NamedTuple):
+    """An estimator with what its interval needs."""
+
+    name: str
+    terms: Terms
+    weight: Vector | None  # of each row
+    bounded: bool  # whether its terms are bounded by the weight times a reward
+
+
+def policy_values(
+    log: WholeLog, seen: SeenRewards, policies: Sequence[Any], column: str, options: Options
+) -> list[Answer]:
+    """Returns the answer for the policy that was played and for each of ``policies``.
+
+    Parameters
+    ----------
+    log
+        The log; all rows have a propensity.
+    seen
+        Its rewards, and the shares that are seen at each age.
+    policies
+        The words of ``--policy``, or functions.
+    column
+        The column of the log that holds the action.
+    options
+        Further choices.
+    """
+    reasons = too_young(len(seen.used) / seen.n_rows)
+    if reasons:
+        names = ["as played", *map(policy_name, policies)]
+        return [Answer(name, "not evaluated", [], [], reasons) for name in names]
+    return [
+        _as_played(seen, options),
+        *(_answer(log, seen, policy, column, options) for policy in policies),
+    ]
+
+
+def _as_played(seen: SeenRewards, options: Options) -> Answer:
+    ones = np.ones(len(seen.used))
+    mean = _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
+    estimates = _with_intervals([mean], seen, options)
+    return Answer("as played", "the policy of the log", estimates, [], [])
+
+
+def _answer(
+    log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options
+) -> Answer:
+    if learns(policy):
+        return _of_learner(log, seen, policy, options)
+    target = target_of(policy, log.names, column, options.scores)
+    name = policy_name(policy)
+    played = _Played(log, seen, target)
+    weight = played.chance / log.propensity[seen.used]
+    found = overlap(
+        *(log.names, log.action[seen.used], log.propensity[seen.used], weight, played.mean_chances)
+    )
+    rewards = seen.rewards
+    reasons = refusals(found, weight, rewards.counted, rewards.earned)
+    if reasons:
+        return Answer(name, target.words, [], found, reasons)
+    candidates = _candidates(log, seen, played, weight, options.clip)
+    return Answer(name, target.words, _with_intervals(candidates, seen, options), found, [])
+
+
+class _Played:
+    """The target's probabilities on the rows of the log, and the rewards that a model predicts."""
+
+    def __init__(self, log: WholeLog, seen: SeenRewards, target: Target) -> None:
+        action, n = log.action[seen.used], len(seen.used)
+        context = {name: column[seen.used] for name, column in log.context.items()}
+        x = context_features(context, n)
+        self.model = CrossFitted(x, action, len(log.names), seen.rewards)
+        self.chance = np.empty(n)
+        total = np.zeros(len(log.names))
+        for start in range(0, n, BLOCK):
+            rows = slice(start, min(start + BLOCK, n))
+            part = {name: values[rows] for name, values in context.items()}
+            chances = target.chances(rows.stop - start, part)
+            self.chance[rows] = chances[np.arange(len(chances)), action[rows]]
+            self.model.add_target(start, chances)
+            total += chances.sum(axis=0)
+        self.mean_chances = total / n
+
+
+def _candidates(
+    log: WholeLog, seen: SeenRewards, played: _Played, weight: Vector, clip: float | None
+) -> list[_Candidate]:
+    model = played.model
+    limit = float(np.sqrt(len(weight))) if clip is None else clip
+    clipped = np.minimum(weight, limit)
+    by_model = off_policy.direct(model.q_target, model.of_fit(), model.q_fit, seen.rewards)
+    result = [
+        _Candidate("IPS", off_policy.inverse_propensity(weight), weight, True),
+        _Candidate("clipped IPS", off_policy.inverse_propensity(clipped), clipped, True),
+        _Candidate("SNIPS", off_policy.self_normalised(weight), weight, False),
+        _Candidate("direct method", by_model, None, False),
+        _Candidate(
+            "doubly robust",
+            off_policy.doubly_robust(weight, model.q_action, model.q_target),
+            weight,
+            False,
+        ),
+    ]
+    propensity = log.propensity[seen.used]
+    is_certain = ((played.chance == 0.0) | (played.chance == 1.0)).all()
+    if is_certain and np.ptp(propensity) < 1e-9:
+        matches = played.chance
+        result.insert(0, _Candidate("replay", off_policy.self_normalised(matches), matches, False))
+    return result
+
+
+def _of_learner(log: WholeLog, seen: SeenRewards, text: str, options: Options) -> Answer:
+    kept = np.zeros(len(log.action))
+    kept[kept_rows(log, text, seen.window, options.seed)] = 1.0
+    matches = kept[seen.used]
+    words = (
+        f"learns as it goes, from rewards when they came: its first {int(matches.sum()):,} "
+        "decisions, by replay with rejection"
+    )
+    rewards = seen.rewards
+    reasons = refusals([], matches, rewards.counted, rewards.earned)
+    if reasons:
+        return Answer(text, words, [], [], reasons)
+    replay = _Candidate("replay", off_policy.self_normalised(matches), matches, False)
+    return Answer(text, words, _with_intervals([replay], seen, options), [], [])
+
+
+def _with_intervals(
+    candidates: Sequence[_Candidate], seen: SeenRewards, options: Options
+) -> list[Estimated]:
+    drawn = np.empty((0, len(candidates)))
+    if options.interval == "bootstrap":
+        drawn = _bootstrapped([candidate.terms for candidate in candidates], seen, options.seed)
+    result = []
+    for candidate, replicates in zip(candidates, drawn.T, strict=True):
+        found = off_policy.estimate(candidate.terms, seen.rewards)
+        by_row = slopes(found, seen.law, seen.used)
+        low, high = _interval(candidate, found.value, by_row, replicates, seen, options)
+        weight = candidate.weight
+        rows = None if weight is None else effective_rows(weight * seen.rewards.counted)
+        result.append(Estimated(candidate.name, found.value, low, high, rows))
+    return result
+
+
+def _bootstrapped(terms: Sequence[Terms], seen: SeenRewards, seed: int) -> Vector:
+    """Returns the values of all estimators, one column each, in every replicate of the log."""
+
+    def values(counts: Vector) -> Vector:
+        rewards = seen.with_shares(seen.law.shares(counts))
+        return np.array([off_policy.value(t, rewards, counts[seen.used]) for t in terms])
+
+    return bootstrap_values(values, seen.n_rows, seed)
+
+
+def _interval(
+    candidate: _Candidate,
+    value: float,
+    by_row: Vector,
+    replicates: Vector,
+    seen: SeenRewards,
+    options: Options,
+) -> tuple[float | None, float | None]:
+    """Returns both ends of the interval that the user chose, or None where there is none."""
+    if options.interval == "bootstrap":
+        return percentiles(replicates, options.level)
+    if options.interval == "bernstein":
+        if not candidate.bounded:
+            return None, None
+        return bernstein_interval(value, by_row, seen.widest(candidate.weight), options.level)
+    error = standard_error(by_row)
+    if options.interval == "anytime":
+        return anytime_interval(Known(value, error, seen.n_rows), options.level)
+    return normal_interval(value, error, options.level)

@@ -1,0 +1,130 @@
+"""The rewards of a log that have come, weighted for those that are pending.
+
+Delays may differ by action: the trap of the faster arm, whose rewards come first and count for all.
+So the share that is seen at an age is estimated by action; actions with fewer than 50 rewards have
+the law of all together. Decisions so young that less than a tenth is seen would have weights above 10 and
+say next to nothing; they have a part in the law of the delay, and are left out of the mean, as are
+all decisions as young as they, whatever their action: the answer is for the older ones.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import positive, wrong
+from belated.core.types import Integers, Vector
+from belated.evaluation.off_policy import Rewards, conversion_rewards, explicit_rewards
+from belated.evaluation.shares_seen import AllSeen, SharesSeen, converted_shares, returned_shares
+from belated.logs.whole_log import WholeLog
+
+LEAST_SEEN = 0.1
+OF_ITS_OWN = 50  # rewards of an action that has a law of its own
+EXPLICIT = "explicit"
+CONVERSION = "conversion"
+
+
+class SeenRewards(NamedTuple):
+    """The rows that estimates are made of, and the law by which their rewards are weighted."""
+
+    law: SharesSeen
+    used: Integers  # rows of the log
+    reward: Vector  # of these; NaN where none has come
+    shares: Vector  # of rewards seen at their age
+    rewards: Rewards
+    n_rows: int  # of the log
+    n_pending: int
+    window: float | None  # of a conversion loop, in seconds
+
+    def with_shares(self, shares: Vector) -> Rewards:
+        """Returns the rewards as they would be weighted by other shares."""
+        weighted = explicit_rewards if self.window is None else conversion_rewards
+        return weighted(self.reward, shares)
+
+    def widest(self, weight: Any) -> float:
+        """Returns the width of the interval in which the term of any row is, by its weight."""
+        rewards = np.append(self.reward[~np.isnan(self.reward)], 0.0)
+        most = float((weight / self.shares).max()) * self.n_rows / len(self.used)
+        return most * float(np.ptp(rewards))
+
+
+def seen_rewards(log: WholeLog, loop: str, window: float | None = None) -> SeenRewards:
+    """Returns the rewards of a log, weighted for those that are pending.
+
+    Parameters
+    ----------
+    log
+        The log.
+    loop
+        ``"explicit"``: every decision gets a reward some day, or loses it for ever.
+        ``"conversion"``: only conversions report, within the window.
+    window
+        How long a conversion counts, in seconds.
+    """
+    if loop not in (EXPLICIT, CONVERSION):
+        raise wrong("--loop", loop, f"{EXPLICIT} or {CONVERSION}")
+    if loop == CONVERSION and window is None:
+        raise wrong("--window", window, "how long a conversion counts, such as 7d")
+    if window is None or loop == EXPLICIT:
+        return _explicit(log)
+    return _of_conversions(log, positive("--window", window))
+
+
+def _explicit(log: WholeLog) -> SeenRewards:
+    came, age, waited = ~np.isnan(log.reward), log.age, log.waited
+    if came.all():
+        return _used(log, np.ones(len(came), bool), AllSeen(len(came), len(came)), None, came)
+    if not log.decided.any() or (log.returned[came] == log.decided[came]).all():
+        raise ValueError(
+            "rewards are missing, and the log does not say when the others came: expected columns "
+            "with both times, --map time=...,reward-time=..."
+        )
+    strata = strata_of(log.action, came)
+    law = returned_shares(waited, came, strata, age, strata)
+    old = age > _too_young(law, age)
+    at = np.flatnonzero(old)
+    return _used(log, old, returned_shares(waited, came, strata, age[at], strata[at]), None, came)
+
+
+def _of_conversions(log: WholeLog, window: float) -> SeenRewards:
+    age, waited = log.age, log.waited
+    if age.max() < window:
+        raise wrong(
+            "--window",
+            f"{window:g}s",
+            f"at most the age of the oldest decision, {age.max():g}s: nobody has seen how many "
+            "conversions come later",
+        )
+    came = ~np.isnan(log.reward) & (waited <= window)
+    strata, capped = strata_of(log.action, came), np.minimum(age, window)
+    law = converted_shares(waited, came, capped, strata, capped, strata)
+    old = capped > _too_young(law, capped)
+    at = np.flatnonzero(old)
+    law = converted_shares(waited, came, capped, strata, capped[at], strata[at])
+    return _used(log, old, law, window, came)
+
+
+def _too_young(law: SharesSeen, age: Vector) -> float:
+    """Returns the largest age at which too little is seen of some action's rewards."""
+    shares = law.shares(np.ones(len(age)))
+    return float(age[shares < LEAST_SEEN].max(initial=-1.0))
+
+
+def _used(
+    log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: Any
+) -> SeenRewards:
+    used = np.flatnonzero(old)
+    reward = np.where(came, log.reward, np.nan)[used]
+    shares = law.shares(np.ones(len(log.reward)))
+    rewards = (explicit_rewards if window is None else conversion_rewards)(reward, shares)
+    pending = len(came) - int(came.sum())
+    return SeenRewards(law, used, reward, shares, rewards, len(came), pending, window)
+
+
+def strata_of(action: Integers, came: Any) -> Integers:
+    """Returns the number of each row's stratum: its action's own; -1 where rewards are few.
+
+    >>> strata_of(np.array([0] * 2 + [1] * 60 + [2] * 50), np.ones(112, bool))[[0, 2, 62]].tolist()
+    [-1, 0, 1]
+    """
+    own = np.bincount(action[came], minlength=int(action.max()) + 1) >= OF_ITS_OWN
+    return np.where(own, np.cumsum(own) - 1, -1)[action]

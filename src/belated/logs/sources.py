@@ -1,0 +1,192 @@
+"""Logs as their owners have them, read in batches: CSV, Parquet, JSON lines, data frames, ledgers.
+
+A batch is a table of Arrow and the line of each of its rows. 100 million rows stream: one batch is
+in memory at a time.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from belated.core.arguments import wrong
+from belated.core.types import Integers
+from belated.ledger.tools.parquet import arrow
+from belated.ledger.tools.progress import Share
+from belated.ledger.tools.tables import Row, columns_of, format_of, part_read, rows_in, rows_of
+from belated.logs.from_ledger import LedgerRows, is_ledger
+
+BLOCK = 1 << 25  # bytes of a CSV file that are read at once
+LONGEST = 4 * BLOCK  # a quoted cell of several lines ends within
+ROWS = 1 << 18  # of a Parquet file or a frame that are read at once
+OBJECTS = 50_000  # rows at once where each is an object of Python
+NOTHING = ["", "null", "NULL", "Null"]  # cells that hold no value
+EXPECTED = "a file (CSV, Parquet, JSON lines), the URL of a ledger, or a data frame"
+
+
+class Batch(NamedTuple):
+    """Some rows of a log."""
+
+    lines: Integers  # as an editor counts them; in Parquet, frames and ledgers numbers from 1
+    table: Any
+    broken: Sequence[tuple[int, str]] = ()  # lines that are no rows, and why
+
+
+class Source(Protocol):
+    """A log that can be read."""
+
+    names: Sequence[str]  # its columns
+    share: Share  # the part that has been read
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+        """Yields the wanted columns of all rows."""
+
+
+def open_source(source: Any, format: str | None = None, bandit: str | None = None) -> Source:
+    """Returns the log in a file, a ledger or a data frame."""
+    if is_ledger(source):
+        return _Objects(LedgerRows(source, bandit).rows())
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not path.is_file():
+            raise FileNotFoundError(f"log = {str(source)!r}: there is no such file")
+        kind = format_of(path, format)
+        if kind == "csv":
+            return _Csv(path)
+        if kind == "parquet":
+            return _Parquet(path)
+        share = Share()
+        return _Objects(rows_of(path, kind, (), share), share)
+    return _Frame(source)
+
+
+class _Csv:
+    def __init__(self, path: Path) -> None:
+        self.path, self.share = path, Share()
+        self.names: Sequence[str] = columns_of(path, "csv") or []
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+        with self.path.open("rb") as file:
+            self.share.position = part_read(self.path, file)
+            header = _whole_rows(file, file.readline())
+            line = 1 + _count_lines(header)
+            while block := file.read(BLOCK):
+                block = _whole_rows(file, block + file.readline())
+                yield self._batch(header, block, line, wanted)
+                line += _count_lines(block)
+
+    def _batch(self, header: bytes, block: bytes, line: int, wanted: Sequence[str]) -> Batch:
+        """Returns the rows of a block, by Arrow; by Python where a row is not one line."""
+        pa, _ = arrow()
+        from pyarrow import csv
+
+        reading = csv.ReadOptions(column_names=self.names)
+        parsing = csv.ParseOptions(newlines_in_values=b'"' in block)
+        converting = csv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.string()),
+            strings_can_be_null=True,
+            null_values=NOTHING,
+        )
+        try:
+            table = csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
+        except pa.ArrowInvalid:  # a row has too many cells, or too few
+            table = None
+        if table is not None and table.num_rows == _count_lines(block):
+            return Batch(np.arange(line, line + table.num_rows), table)
+        rows = rows_in(io.BytesIO(header + block), str(self.path), "csv", self.names)
+        moved = line - 1 - _count_lines(header)
+        return _batch_of([row._replace(line=row.line + moved) for row in rows], wanted)
+
+
+def _whole_rows(file: Any, block: bytes) -> bytes:
+    """Returns a block that ends with a row: a cell in quotes may go on in the next line."""
+    while block.count(b'"') % 2 and len(block) < LONGEST:
+        more = file.readline()
+        if not more:
+            break
+        block += more
+    return block
+
+
+def _count_lines(block: bytes) -> int:
+    return block.count(b"\n") + (not block.endswith(b"\n"))
+
+
+class _Parquet:
+    def __init__(self, path: Path) -> None:
+        self.path, self.share = path, Share()
+        self.names: Sequence[str] = columns_of(path, "parquet") or []
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+        pa, pq = arrow()
+        number = 0
+        try:
+            with pq.ParquetFile(self.path) as file:
+                total = max(1, file.metadata.num_rows)
+                self.share.position = lambda: number / total
+                for batch in file.iter_batches(ROWS, columns=list(wanted)):
+                    lines = np.arange(number + 1, number + 1 + batch.num_rows)
+                    yield Batch(lines, pa.Table.from_batches([batch]))
+                    number += batch.num_rows
+        except pa.ArrowException as error:
+            said = " ".join(str(error).split())  # pyarrow's errors may have several lines
+            raise ValueError(f"{self.path}, after row {number}: {said}") from None
+
+
+class _Frame:
+    def __init__(self, frame: Any) -> None:
+        pa, _ = arrow()
+        self.share = Share()
+        if isinstance(frame, pa.Table):
+            self._table = frame
+        elif hasattr(frame, "to_arrow"):  # polars
+            self._table = frame.to_arrow()
+        elif hasattr(frame, "iloc"):
+            self._table = pa.Table.from_pandas(frame, preserve_index=False)
+        else:
+            raise wrong("log", frame, EXPECTED)
+        self.names: Sequence[str] = self._table.column_names
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+        table = self._table.select(list(wanted))
+        for start in range(0, table.num_rows, ROWS):
+            part = table.slice(start, ROWS)
+            yield Batch(np.arange(start + 1, start + 1 + part.num_rows), part)
+
+
+class _Objects:
+    """Rows that Python reads one by one; their columns are those of the first rows."""
+
+    def __init__(self, rows: Iterator[Row], share: Share | None = None) -> None:
+        first = list(islice(rows, OBJECTS))
+        self.share = share or Share()
+        self.names: Sequence[str] = list(dict.fromkeys(name for row in first for name in row.cells))
+        self._rows = chain(first, rows)
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+        while rows := list(islice(self._rows, OBJECTS)):
+            yield _batch_of(rows, wanted)
+
+
+def _batch_of(rows: Sequence[Row], wanted: Sequence[str]) -> Batch:
+    pa, _ = arrow()
+    good = [row for row in rows if not row.problem]
+    columns = {name: _column([row.cells.get(name) for row in good]) for name in wanted}
+    lines = np.array([row.line for row in good], np.int64)
+    return Batch(lines, pa.table(columns), [(row.line, row.problem) for row in rows if row.problem])
+
+
+def _column(values: list[Any]) -> Any:
+    """Returns a column of Arrow: of text where cells differ in type."""
+    pa, _ = arrow()
+    present = [None if value == "" else value for value in values]
+    try:
+        return pa.array(present)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return pa.array([None if value is None else str(value) for value in present])
+
+

@@ -1,0 +1,159 @@
+"""Columns of Arrow as arrays of NumPy: names, numbers and times, whatever type a file gave them.
+
+Whole columns are converted at once. Only where that fails, each cell that stands in the way is
+read by the rules of ``belated ledger import``.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import any_number
+from belated.core.times import LATEST, SECOND, microseconds
+from belated.core.types import Integers, Vector
+from belated.ledger.tools.parquet import arrow
+from belated.ledger.tools.tables import is_missing, typed
+
+PENDING = -1  # the time of a reward that has not come; no time of a log is before 2000
+DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d(:\d\d(:\d\d(\.\d{1,6})?)?)?)?"
+ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
+
+
+class Numbers(NamedTuple):
+    """A column of numbers."""
+
+    values: Vector  # NaN where there is none
+    unreadable: Any  # True where a cell holds something else
+
+
+class Times(NamedTuple):
+    """A column of times."""
+
+    values: Integers  # microseconds since 1970; PENDING where there is none
+    unreadable: Any  # True where a cell holds something else
+    zoned: Any  # True where a cell says its zone, as numbers since 1970 do
+
+
+def names(column: Any) -> Any:
+    """Returns texts as an array of objects, None where a cell is empty."""
+    pa, _ = arrow()
+    if pa.types.is_nested(column.type):
+        return _objects(column.to_pylist())
+    if not _is_text(column.type):
+        column = column.cast(pa.string())
+    coded = column.dictionary_encode()
+    if len(coded.dictionary) > len(column) // 2:  # ids: nothing to share
+        return column.to_numpy(zero_copy_only=False)
+    known = np.append(coded.dictionary.to_numpy(zero_copy_only=False), [None])
+    return known[coded.indices.fill_null(len(known) - 1).to_numpy()]
+
+
+def numbers(column: Any) -> Numbers:
+    """Returns numbers; texts such as 0.5, true and false are read."""
+    pa, _ = arrow()
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        values = column.cast(pa.float64()).fill_null(math.nan).to_numpy()
+        return Numbers(values, np.zeros(values.size, bool))
+    values, unreadable = np.full(len(column), math.nan), np.zeros(len(column), bool)
+    for row, cell in enumerate(column.to_pylist()):
+        found = typed(cell) if isinstance(cell, str) else cell
+        if not is_missing(found):
+            try:
+                values[row] = any_number(found)
+            except (TypeError, ValueError, OverflowError):
+                unreadable[row] = True
+    return Numbers(values, unreadable)
+
+
+def times(column: Any) -> Times:
+    """Returns times: timestamps, dates, ISO texts, or seconds, milli- or microseconds since 1970."""
+    pa, _ = arrow()
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        zoned = getattr(kind, "tz", None) is not None
+        return _read(_moments(column.cast(pa.timestamp("us", "UTC" if zoned else None))), zoned)
+    if not _is_text(kind):
+        return _read(_since_1970(numbers(column).values), True)
+    for read, _, zoned in FORMS:
+        with suppress(pa.ArrowInvalid):
+            return _read(read(column), zoned)
+    return _mixed_times(column)
+
+
+def _is_text(kind: Any) -> bool:
+    pa, _ = arrow()
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _objects(values: list[Any]) -> Any:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made
+
+
+def _read(values: Integers, zoned: bool) -> Times:
+    return Times(values, np.zeros(values.size, bool), np.full(values.size, zoned))
+
+
+def _moments(column: Any) -> Integers:
+    pa, _ = arrow()
+    return column.cast(pa.int64()).fill_null(PENDING).to_numpy()
+
+
+def _local(texts: Any) -> Integers:
+    pa, _ = arrow()
+    return _moments(texts.cast(pa.timestamp("us")))
+
+
+def _with_zone(texts: Any) -> Integers:
+    pa, _ = arrow()
+    return _moments(texts.cast(pa.timestamp("us", "UTC")))
+
+
+def _counted(texts: Any) -> Integers:
+    pa, _ = arrow()
+    return _since_1970(texts.cast(pa.float64()).fill_null(math.nan).to_numpy())
+
+
+def _since_1970(values: Vector) -> Integers:
+    """Returns microseconds; seconds and milliseconds are told by their size, as in core/times.py."""
+    size = np.abs(values)
+    unit = np.where(size * SECOND < LATEST, SECOND, np.where(size * 1000 < LATEST, 1000, 1))
+    return np.where(np.isfinite(values), np.rint(values * unit), PENDING).astype(np.int64)
+
+
+# The forms of a time that whole columns are read in, and how a cell of each form looks.
+FORMS: tuple[tuple[Callable[[Any], Integers], str, bool], ...] = (
+    (_local, DATE + "$", False),
+    (_with_zone, DATE + ZONE, True),
+    (_counted, r"^\d+(\.\d*)?$", True),
+)
+
+
+def _mixed_times(texts: Any) -> Times:
+    """Returns the times of a column whose cells are not all of one form."""
+    pa, _ = arrow()
+    import pyarrow.compute as pc
+
+    n = len(texts)
+    result = Times(np.full(n, PENDING), np.zeros(n, bool), np.zeros(n, bool))
+    left = texts.is_valid().to_numpy(zero_copy_only=False)
+    for read, pattern, zoned in FORMS:
+        looks = pc.match_substring_regex(texts, pattern).fill_null(False)
+        fits = looks.to_numpy(zero_copy_only=False) & left
+        with suppress(pa.ArrowInvalid):  # 2026-02-31 looks like a date
+            result.values[fits] = read(texts.filter(pa.array(fits)))
+            result.zoned[fits] = zoned
+            left &= ~fits
+    for row in np.flatnonzero(left):
+        try:
+            text = texts[int(row)].as_py()
+            result.values[row] = microseconds("time", typed(text))
+            result.zoned[row] = datetime.fromisoformat(text).tzinfo is not None
+        except ValueError:
+            result.unreadable[row] = True
+    return result

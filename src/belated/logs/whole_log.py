@@ -1,0 +1,105 @@
+"""A log that fits into memory, as one array per column; actions are numbers."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from belated.core.arguments import wrong
+from belated.core.times import iso
+from belated.core.types import Integers, Matrix, Vector
+from belated.logs.chunks import Chunk
+from belated.logs.values import PENDING
+
+LEVELS = 20  # values of a text column with a feature of their own: the most frequent ones
+
+
+class WholeLog(NamedTuple):
+    """All good rows of a log, one element per decision."""
+
+    decided: Integers  # as in ``Chunk``
+    returned: Integers
+    reward: Vector
+    propensity: Vector
+    action: Integers  # places in ``names``
+    names: list[str]  # of actions, in alphabetical order
+    context: dict[str, Any]  # columns of numbers, or of texts
+    now: int  # when the log was written: its latest time, in microseconds since 1970
+
+    @property
+    def age(self) -> Vector:
+        """The age of each decision in seconds."""
+        return (self.now - self.decided) / 1e6
+
+    @property
+    def waited(self) -> Vector:
+        """How long each reward took, or its decision has waited, in seconds."""
+        until = np.where(self.returned == PENDING, self.now, self.returned)
+        return (until - self.decided) / 1e6
+
+    def as_of(self, now: int) -> "WholeLog":
+        """Returns the log as it was at a time: later decisions and rewards are not known yet."""
+        known = self.decided <= now
+        if not known.any():
+            first = iso(int(self.decided.min()))
+            raise wrong("now", iso(now), f"a time after the first decision, {first}")
+        later = self.returned[known] > now
+        return self._replace(
+            decided=self.decided[known],
+            returned=np.where(later, PENDING, self.returned[known]),
+            reward=np.where(later, np.nan, self.reward[known]),
+            propensity=self.propensity[known],
+            action=self.action[known],
+            context={name: column[known] for name, column in self.context.items()},
+            now=now,
+        )
+
+
+def gathered(chunks: Iterable[Chunk]) -> WholeLog:
+    """Returns the rows of all chunks."""
+    known: dict[str, int] = {}
+    parts, codes, columns = [], [], []
+    for chunk in chunks:
+        numbers = (known.setdefault(name, len(known)) for name in chunk.action)
+        codes.append(np.fromiter(numbers, np.int64, len(chunk.action)))
+        parts.append((chunk.decided, chunk.returned, chunk.reward, chunk.propensity))
+        columns.append(chunk.context)
+    if not known:
+        raise ValueError("log: expected decisions, and there is no good row")
+    names = sorted(known)
+    places = {name: place for place, name in enumerate(names)}
+    place = np.array([places[name] for name in known])  # of the k-th name that was met
+    context = {name: _joined([part[name] for part in columns]) for name in columns[0]}
+    decided, returned, reward, propensity = (np.concatenate(c) for c in zip(*parts, strict=True))
+    action = place[np.concatenate(codes)]
+    now = int(max(decided.max(), returned.max()))
+    return WholeLog(decided, returned, reward, propensity, action, names, context, now)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Returns one column; it is text if any of its parts is."""
+    if any(part.dtype == object for part in parts):
+        parts = [part if part.dtype == object else part.astype(str) for part in parts]
+    return np.concatenate(parts)
+
+
+def context_features(context: dict[str, Any], n: int) -> Matrix:
+    """Returns features of contexts for a linear model, with a constant.
+
+    Numbers become their distance from the mean in standard deviations, 0 where they are missing. A
+    text becomes one feature for each of its 20 most frequent values.
+    """
+    columns = [np.ones(n)]
+    for column in context.values():
+        if column.dtype == object:
+            texts = column.astype(str)
+            levels, sizes = np.unique(texts, return_counts=True)
+            frequent = levels[np.argsort(-sizes, kind="stable")[:LEVELS]]
+            columns += [(texts == level).astype(np.float64) for level in frequent]
+        else:
+            there = np.isfinite(column)
+            numbers = np.where(there, column, column[there].mean() if there.any() else 0.0)
+            spread = float(numbers.std())
+            if spread > 0.0:
+                columns.append((numbers - numbers.mean()) / spread)
+    return np.column_stack(columns)

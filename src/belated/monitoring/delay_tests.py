@@ -1,0 +1,171 @@
+"""Tests of what is taken for granted about delays: that they depend on nothing but chance.
+
+Each test compares groups of decisions by the log-rank test: in ordinary time where every decision
+gets a reward some day (``log_rank.py``), in reversed time where only conversions report
+(``truncated_delays.py``). Peto's estimate, one step from equality, says by which factor the hazards
+differ: log factor = (came - expected) / variance. Where the largest of several differences is
+judged, its probability is multiplied by their number (Bonferroni).
+"""
+
+import math
+from statistics import NormalDist
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from belated.core.types import Vector
+from belated.monitoring.delay_curve import delay_curve
+from belated.monitoring.log_rank import LogRank, log_rank, stratified_log_rank
+from belated.monitoring.truncated_delays import truncated_curve, truncated_log_rank
+
+LEAST = 20  # rewards, in each group that is compared
+SPLITS = 32  # places at which delays may have changed
+MOST_GROUPS = 20  # the most frequent ones are compared
+BLOCKS = 8  # of time, within which large and small rewards are compared
+UNLIKELY = 0.001  # a difference is called one where chance makes it more rarely
+FACTOR = 1.1  # and where hazards differ by this much
+
+
+class Delays(Protocol):
+    """Delays of which groups can be compared."""
+
+    def compare(self, in_group: Any) -> LogRank:
+        """Compares a group with the others; a z above 0 says that the group comes *later*."""
+
+    def median(self, in_group: Any) -> float | None:
+        """Returns the delay within which half of the group's rewards come, if it is known."""
+
+    def rewards(self, in_group: Any) -> Any:
+        """Returns how many rewards of the group have come."""
+
+
+class Censored(NamedTuple):
+    """Delays of decisions that all get a reward; ages of those that wait."""
+
+    delay: Vector
+    returned: Any
+
+    def compare(self, in_group: Any) -> LogRank:
+        """Compares a group with the others; a z above 0 says that the group comes *later*."""
+        found = log_rank(self.delay, self.returned, in_group)
+        return LogRank(found.expected, found.came, found.variance)
+
+    def median(self, in_group: Any) -> float | None:
+        """Returns the delay within which half of the group's rewards come, if it is known."""
+        return delay_curve(self.delay[in_group], self.returned[in_group]).median
+
+    def rewards(self, in_group: Any) -> Any:
+        """Returns how many rewards of the group have come."""
+        return (np.asarray(in_group) & self.returned).sum(axis=-1)
+
+
+class Truncated(NamedTuple):
+    """Delays of conversions, which are seen only if they are early, and ages of their decisions."""
+
+    delay: Vector
+    age: Vector
+
+    def compare(self, in_group: Any) -> LogRank:
+        """Compares a group with the others; a z above 0 says that the group comes *later*."""
+        return truncated_log_rank(self.delay, self.age, in_group)
+
+    def median(self, in_group: Any) -> float | None:
+        """Returns the delay within which half of the group's rewards come, if it is known."""
+        curve = truncated_curve(self.delay[in_group], self.age[in_group])
+        return float(curve.times[np.searchsorted(curve.within, 0.5)]) if curve.n else None
+
+    def rewards(self, in_group: Any) -> Any:
+        """Returns how many rewards of the group have come."""
+        return np.asarray(in_group).sum(axis=-1)
+
+
+class Difference(NamedTuple):
+    """Two groups of decisions, and how their delays differ."""
+
+    name: str  # of the group
+    z: float  # above 0 if the group comes later
+    p: float  # the probability of such a difference, or a larger one, if there is none
+    factor: float  # between the hazards, 1 or more
+    median: float | None  # delay of the group
+    other: float | None  # delay of the others
+
+    @property
+    def matters(self) -> bool:
+        """True where chance does not make the difference, and it is worth a sentence."""
+        return self.p < UNLIKELY and self.factor >= FACTOR
+
+
+def by_time(delays: Delays, decided: Vector) -> Difference | None:
+    """Compares the decisions since some time with those before; the name is that time."""
+    splits = np.unique(np.quantile(decided, np.linspace(0.05, 0.95, SPLITS))) if decided.size else []
+    after = [decided >= split for split in splits]
+    return _largest(delays, [repr(float(split)) for split in splits], after)
+
+
+def by_group(delays: Delays, groups: Any) -> Difference | None:
+    """Compares each of the most frequent groups with all others."""
+    names, counts = np.unique(groups, return_counts=True)
+    names = names[np.argsort(-counts, kind="stable")][:MOST_GROUPS]
+    return _largest(delays, [str(name) for name in names], [groups == name for name in names])
+
+
+def _largest(delays: Delays, names: list[str], groups: list[Any]) -> Difference | None:
+    """Returns the largest difference between a group and the others; None if all are too small."""
+    large = [
+        (name, group)
+        for name, group in zip(names, groups, strict=True)
+        if min(delays.rewards(group), delays.rewards(~group)) >= LEAST
+    ]
+    if not large:
+        return None
+    test = delays.compare(np.array([group for _, group in large]))
+    best = int(np.argmax(np.abs(test.z)))
+    name, group = large[best]
+    one = LogRank(*(float(part[best]) for part in test))
+    return _difference(name, one, len(large), delays.median(group), delays.median(~group))
+
+
+def _difference(
+    name: str, test: LogRank, looks: int, median: float | None, other: float | None
+) -> Difference:
+    z = float(test.z)
+    p = min(1.0, 2.0 * looks * NormalDist().cdf(-abs(z)))
+    log_factor = abs(test.came - test.expected) / max(test.variance, 1e-300)
+    return Difference(name, z, p, math.exp(min(log_factor, 50.0)), median, other)
+
+
+def by_reward(
+    delay: Vector, returned: Any, reward: Vector, decided: Vector, age: Vector
+) -> Difference | None:
+    """Compares rewards above the middle with the others, where every decision gets a reward.
+
+    Only rewards that came can be compared. Of young decisions only the quick ones have come, so
+    if rewards drift, young and old would differ for that reason alone: the test looks at decisions
+    old enough for 95 % of the rewards that came, at delays up to that age, and compares within
+    blocks of decisions made at about the same time.
+    """
+    if not returned.any():
+        return None
+    enough = float(np.quantile(delay[returned], 0.95))
+    use = returned & (age >= enough)
+    high = large_rewards(reward[use])
+    if min(high.sum(), (~high).sum()) < LEAST:
+        return None
+    edges = np.quantile(decided[use], np.linspace(0.0, 1.0, BLOCKS + 1)[1:-1])
+    block = np.searchsorted(edges, decided[use], side="right")
+    late = delay[use]
+    found = stratified_log_rank(np.minimum(late, enough), late <= enough, high, block)
+    test = LogRank(found.expected, found.came, found.variance)
+    medians = float(np.median(late[high])), float(np.median(late[~high]))
+    return _difference("large rewards", test, 1, *medians)
+
+
+def by_size(delays: Truncated, reward: Vector) -> Difference | None:
+    """Compares conversions worth more than the middle with the others."""
+    return _largest(delays, ["large rewards"], [large_rewards(reward)])
+
+
+def large_rewards(reward: Vector) -> Any:
+    """Returns which rewards are above the median, or at it if none is above."""
+    middle = float(np.median(reward)) if reward.size else 0.0
+    return reward > middle if (reward > middle).any() else reward >= middle

@@ -1,0 +1,111 @@
+"""``belated evaluate``: tables, JSON, bad rows, refusals and errors."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from support.logged import NOW, TRUTH, explicit_log
+from typer.testing import CliRunner
+
+from belated.commands.main import app
+from belated.core.times import iso
+from belated.logs.evaluating import evaluate_log
+from belated.logs.values import PENDING
+
+HEADER = ["time", "arm", "pscore", "reward", "reward_time", "kind"]
+
+
+def rows_of(log):
+    for k in range(len(log.action)):
+        came = log.returned[k] != PENDING
+        yield [
+            iso(int(log.decided[k])),
+            log.names[log.action[k]],
+            log.propensity[k],
+            log.reward[k] if came else "",
+            iso(int(log.returned[k])) if came else "",
+            log.context["kind"][k],
+        ]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A log of which 30 per cent is pending."""
+    log = explicit_log(np.random.default_rng(1), 3_000, 0.3)
+    path = tmp_path_factory.mktemp("evaluate") / "log.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([HEADER, *rows_of(log)])
+    return path
+
+
+def call(*args):
+    return CliRunner().invoke(app, ["evaluate", *map(str, args)])
+
+
+RULE = ("--policy", "support.logged:target", "--context", "kind", "--now", iso(NOW))
+
+
+def test_a_table_with_all_that_is_known(path):
+    result = call(path, *RULE, "--policy", "uniform")
+    assert result.exit_code == 0, result.output
+    said = result.output
+    assert "columns: time=time,action=arm,reward=reward,reward-time=reward_time,prop" in said
+    assert "3,000 decisions, " in said
+    assert "loop: explicit: every decision gets a reward some day" in said
+    for word in ("as played", "IPS", "SNIPS", "doubly robust", "overlap", "tent", "Assumed:"):
+        assert word in said
+    assert "each of the 3 actions of the log, equally often" in said
+    assert not path.with_name("log.csv.bad.csv").exists()
+
+
+def test_the_same_as_json_and_from_python(path):
+    found = json.loads(call(path, *RULE, "--json").output)
+    assert found["rows"] == 3_000
+    played, target = found["policies"]
+    assert played["policy"] == "as played"
+    lines = {line["estimator"]: line for line in target["estimates"]}
+    assert lines["doubly robust"]["low"] < TRUTH < lines["doubly robust"]["high"]
+    again = evaluate_log(path, ["support.logged:target"], context=["kind"], now=NOW)
+    assert again == found
+
+
+@pytest.mark.parametrize("interval", ["bootstrap", "bernstein", "anytime"])
+def test_intervals(path, interval):
+    found = json.loads(call(path, *RULE, "--interval", interval, "--json").output)
+    lines = {line["estimator"]: line for line in found["policies"][1]["estimates"]}
+    assert lines["IPS"]["low"] < TRUTH < lines["IPS"]["high"]
+    assert (lines["SNIPS"]["low"] is None) == (interval == "bernstein")
+
+
+def test_bad_rows_are_shown_and_put_aside(path, tmp_path):
+    worse = tmp_path / "worse.csv"
+    text = path.read_text()
+    worse.write_text(text + f"{iso(NOW)},tent,1.5,,,new\n{iso(NOW)},,0.5,,,new\n")
+    result = call(worse, *RULE)
+    assert result.exit_code == 0, result.output
+    assert "the propensity is not in (0, 1]" in result.output
+    assert "3,000 decisions" in result.output
+    aside = list(csv.reader((tmp_path / "worse.csv.bad.csv").open()))
+    assert [row[0] for row in aside] == ["line", "3002", "3003"]
+    strict = call(worse, *RULE, "--strict")
+    assert isinstance(strict.exception, ValueError)
+    assert "2 bad rows" in str(strict.exception)
+
+
+def test_a_log_without_propensities(path, tmp_path):
+    less = tmp_path / "less.csv"
+    less.write_text(path.read_text().replace("pscore", "weight", 1))
+    result = call(less, *RULE)
+    assert "without the probability with which each action was played" in str(result.exception)
+
+
+def test_a_log_that_cannot_answer(path, tmp_path):
+    few = tmp_path / "few.csv"
+    few.write_text("".join(path.read_text().splitlines(keepends=True)[:40]))
+    result = call(few, *RULE, "--json")
+    assert result.exit_code == 1
+    _, target = json.loads(result.output)["policies"]
+    assert not target["answered"]
+    assert target["estimates"] == []
+    assert "No answer. " in call(few, *RULE).output

@@ -1,0 +1,38 @@
+"""A ledger is read as its joined export is."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from belated.ledger import open_ledger
+from belated.ledger.tools.exporting import Selection, export
+from belated.logs.bad_rows import BadRows
+from belated.logs.chunks import open_log
+from belated.logs.from_ledger import LedgerRows
+
+
+@pytest.mark.parametrize(("bandit", "loop"), [("shop", "explicit"), ("clicks", "conversion")])
+def test_as_the_joined_export(bandit, loop, shop, tmp_path):
+    path = Path(tmp_path / "joined.csv")
+    ledger = open_ledger(shop)
+    export(ledger, path, Selection(bandit), as_joined=True, dry_run=False)
+    ledger.close()
+    bad = BadRows()
+    (ours,) = open_log(shop, bandit=bandit).chunks(bad, loop=loop)
+    (theirs,) = open_log(path).chunks(BadRows(), loop=loop)
+    cancelled = ~np.isin(theirs.id, ours.id)
+    assert 0 < cancelled.sum() < 6  # a row says so in a column that is not read
+    assert bad.total == 0
+    for field in ("id", "decided", "returned", "reward", "propensity", "action"):
+        np.testing.assert_array_equal(getattr(ours, field), getattr(theirs, field)[~cancelled])
+    assert ours.line.tolist() == list(range(1, len(ours.id) + 1))
+    assert np.isnan(ours.reward).any()
+    assert not np.isnan(ours.reward).all()
+
+
+def test_a_ledger_knows_its_loop(shop):
+    found = LedgerRows(shop, "clicks")
+    assert (found.loop, found.window) == ("conversion", 3600.0)
+    with pytest.raises(ValueError, match="--bandit = None: expected one of this ledger: shop, cli"):
+        open_log(shop)

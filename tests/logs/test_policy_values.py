@@ -1,0 +1,229 @@
+"""Evaluating policies on logs with known truth: values, intervals, levels, refusals."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from support.logged import (
+    NAMES,
+    NOW,
+    TRUTH,
+    WANTED,
+    WINDOW,
+    conversion_log,
+    explicit_log,
+)
+
+from belated.evaluation.off_policy import estimate, inverse_propensity, self_normalised
+from belated.evaluation.confidence import normal_interval
+from belated.evaluation.off_policy import explicit_rewards
+from belated.logs.policy_values import Options, policy_values
+from belated.logs.seen_rewards import seen_rewards, strata_of
+from belated.logs.values import PENDING
+from belated.logs.whole_log import WholeLog
+
+RULE = "support.logged:target"
+LOGS = {"explicit": (explicit_log, None), "conversion": (conversion_log, WINDOW)}
+
+
+def answer(log, loop, **options):
+    """Returns the answer for the target, as a dict by estimator."""
+    seen = seen_rewards(log, loop, LOGS[loop][1])
+    _, found = policy_values(log, seen, [RULE], "action", Options(**options))
+    assert not found.refusals
+    return {line.estimator: line for line in found.estimates}
+
+
+def wrong_intervals(loop, pending, runs, n, **options):
+    """Returns for each estimator in how many runs its interval misses the truth."""
+    wrong = {}
+    for seed in range(runs):
+        log = LOGS[loop][0](np.random.default_rng(seed), n, pending)
+        for name, line in answer(log, loop, seed=seed, **options).items():
+            if line.low is not None:
+                wrong[name] = wrong.get(name, 0) + (not line.low <= TRUTH <= line.high)
+    return wrong
+
+
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.3, 0.7])
+def test_the_logs_are_what_they_are_called(loop, pending):
+    log = LOGS[loop][0](np.random.default_rng(1), 20_000, pending)
+    came = ~np.isnan(log.reward)
+    if loop == "explicit":
+        assert 1.0 - came.mean() == pytest.approx(pending, abs=0.03)
+    else:
+        all_of_them = LOGS[loop][0](np.random.default_rng(1), 20_000, 0.0)
+        seen = np.nansum(log.reward) / np.nansum(all_of_them.reward)
+        assert 1.0 - seen == pytest.approx(pending, abs=0.03)
+
+
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+def test_values_are_near_the_truth(loop, pending):
+    log = LOGS[loop][0](np.random.default_rng(2), 40_000, pending)
+    found = answer(log, loop)
+    assert set(found) == {"IPS", "clipped IPS", "SNIPS", "direct method", "doubly robust"}
+    for line in found.values():
+        error = (line.high - line.low) / 3.92
+        assert abs(line.value - TRUTH) < 4.0 * error
+        assert error < 0.04
+
+
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+def test_level_of_normal_intervals(loop, pending):
+    runs = 200
+    wrong = wrong_intervals(loop, pending, runs, 3_000)
+    assert len(wrong) == 5
+    for name, count in wrong.items():
+        assert binom.sf(count - 1, runs, 0.05) > 1e-3, (name, count)
+        assert binom.cdf(count, runs, 0.05) > 1e-4, (name, count)  # nor is it far too wide
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize("interval", ["bootstrap", "bernstein", "anytime"])
+def test_level_of_other_intervals(loop, pending, interval):
+    runs = 100
+    wrong = wrong_intervals(loop, pending, runs, 2_000, interval=interval)
+    assert wrong
+    for name, count in wrong.items():
+        assert binom.sf(count - 1, runs, 0.05) > 1e-3, (name, count)
+
+
+def naive_interval(log, as_zero):
+    """The usual estimates, with pending rewards as 0 or left out."""
+    came = ~np.isnan(log.reward)
+    keep = np.ones(len(came), bool) if as_zero else came
+    reward = np.where(came, log.reward, 0.0)[keep]
+    kind = (log.context["kind"] == "new").astype(int)
+    weight = (WANTED[kind, log.action] / log.propensity)[keep]
+    rewards = explicit_rewards(reward, np.ones(len(reward)))
+    for terms in (inverse_propensity(weight), self_normalised(weight)):
+        found = estimate(terms, rewards)
+        yield normal_interval(found.value, float(np.sqrt(found.direct @ found.direct)))
+
+
+@pytest.mark.parametrize("as_zero", [True, False])
+@pytest.mark.parametrize("pending", [0.3, 0.7])
+def test_naive_estimates_fail_on_the_same_logs(pending, as_zero):
+    for which in (0, 1):
+        wrong = 0
+        for seed in range(40):
+            log = explicit_log(np.random.default_rng(seed), 3_000, pending)
+            low, high = list(naive_interval(log, as_zero))[which]
+            wrong += not low <= TRUTH <= high
+        assert wrong >= 12, which  # of 40, where 2 are expected
+
+
+def test_without_the_uncertainty_of_the_delays_an_interval_is_too_narrow():
+    log = explicit_log(np.random.default_rng(3), 3_000, 0.7)
+    seen = seen_rewards(log, "explicit")
+    kind = (log.context["kind"] == "new").astype(int)[seen.used]
+    weight = WANTED[kind, log.action[seen.used]] / log.propensity[seen.used]
+    found = estimate(inverse_propensity(weight), seen.rewards)
+    for_given_shares = float(np.sqrt(found.direct @ found.direct))
+    line = answer(log, "explicit")["IPS"]
+    assert abs((line.high - line.low) / 3.92 / for_given_shares - 1.0) > 0.05
+
+
+def test_nothing_pending_is_the_usual_estimate_bit_for_bit():
+    log = explicit_log(np.random.default_rng(4), 2_000, 0.0)
+    kind = (log.context["kind"] == "new").astype(int)
+    weight = WANTED[kind, log.action] / log.propensity
+    found = answer(log, "explicit")
+    assert found["IPS"].value == (weight * log.reward).sum() / 2_000
+    assert found["SNIPS"].value == (weight * log.reward).sum() / weight.sum()
+    assert found["IPS"].effective_rows == weight.sum() ** 2 / (weight @ weight)
+
+
+def test_the_policy_that_was_played():
+    log = explicit_log(np.random.default_rng(5), 1_000, 0.0)
+    seen = seen_rewards(log, "explicit")
+    played, *_ = policy_values(log, seen, [], "action", Options())
+    (line,) = played.estimates
+    assert line.value == pytest.approx(log.reward.mean(), rel=1e-14)
+    assert line.effective_rows == 1_000
+
+
+def test_replay_where_actions_were_drawn_evenly_and_the_target_is_certain():
+    log = explicit_log(np.random.default_rng(6), 3_000, 0.0)
+    even = log._replace(propensity=np.full(3_000, 1 / 3))
+    seen = seen_rewards(even, "explicit")
+    fixed = policy_values(even, seen, ["fixed:tent"], "action", Options())[1]
+    assert not fixed.refusals
+    first = fixed.estimates[0]
+    assert first.estimator == "replay"
+    assert first.value == pytest.approx(log.reward[log.action == 2].mean(), rel=1e-12)
+    uniform = policy_values(even, seen, ["uniform"], "action", Options())[1]
+    assert "replay" not in {line.estimator for line in uniform.estimates}
+
+
+def test_rare_actions_have_the_law_of_all():
+    action = np.repeat([0, 1, 2], [60, 49, 80])
+    came = np.ones(189, bool)
+    assert strata_of(action, came)[[0, 60, 109]].tolist() == [0, -1, 1]
+
+
+@pytest.mark.parametrize(
+    ("loop", "window", "said"),
+    [
+        ("sometimes", None, "--loop = 'sometimes': expected explicit or conversion"),
+        ("conversion", None, "--window = None: expected how long"),
+        ("conversion", 30 * 86_400.0, "--window = '2.592e\\+06s': expected at most the age of the"),
+    ],
+)
+def test_loops_that_cannot_be(loop, window, said):
+    log = conversion_log(np.random.default_rng(7), 500, 0.3)
+    with pytest.raises(ValueError, match=said):
+        seen_rewards(log, loop, window)
+
+
+def test_pending_rewards_without_times():
+    zeros = np.zeros(4, np.int64)
+    log = WholeLog(
+        zeros, zeros, np.array([1.0, np.nan, 0.0, 1.0]), np.full(4, 0.5), zeros, NAMES[:1], {}, 0
+    )
+    with pytest.raises(ValueError, match="the log does not say when the others came"):
+        seen_rewards(log, "explicit")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"interval": "exact"}, "--interval = 'exact': expected one of normal"),
+        ({"level": 1.0}, "--level = 1.0: expected"),
+        ({"clip": 0.0}, "--clip = 0.0: expected"),
+    ],
+)
+def test_options_that_cannot_be(options, said):
+    with pytest.raises(ValueError, match=said):
+        Options(**options).checked()
+
+
+def test_a_log_as_of_an_earlier_time():
+    log = explicit_log(np.random.default_rng(9), 500, 0.3)
+    day = 86_400_000_000
+    then = log.as_of(NOW - day)
+    known = log.decided <= NOW - day
+    assert then.decided.tolist() == log.decided[known].tolist()
+    came = (log.returned[known] != PENDING) & (log.returned[known] <= NOW - day)
+    assert (~np.isnan(then.reward)).tolist() == came.tolist()
+    assert (then.returned != PENDING).tolist() == came.tolist()
+    assert then.age.max() == pytest.approx(log.age.max() - 86_400.0)
+    with pytest.raises(ValueError, match="now = '2025.*': expected a time after the first dec"):
+        log.as_of(NOW - 100 * day)
+
+
+def test_a_log_that_is_too_young():
+    """Half of the decisions were made in the last minutes, and nothing has come of them."""
+    log = explicit_log(np.random.default_rng(10), 2_000, 0.7)
+    decided, returned, reward = log.decided.copy(), log.returned.copy(), log.reward.copy()
+    decided[:1_100], returned[:1_100], reward[:1_100] = NOW - 1_000_000, PENDING, np.nan
+    young = log._replace(decided=decided, returned=returned, reward=reward)
+    answers = policy_values(young, seen_rewards(young, "explicit"), ["uniform"], "action", Options())
+    assert [found.policy for found in answers] == ["as played", "uniform"]
+    for found in answers:
+        assert found.estimates == []
+        assert "of the decisions are old enough" in found.refusals[0]

@@ -1,0 +1,65 @@
+"""Simulated logs of which the truth is known: three actions, a context of two kinds, late rewards.
+
+Delays differ by action, and the slowest action is the best and the target's favourite: who leaves
+pending rewards out, or takes them for 0, is misled.
+"""
+
+import numpy as np
+
+from belated.logs.values import PENDING
+from belated.logs.whole_log import WholeLog
+
+NAMES = ["boots", "map", "tent"]
+NOW = 1_750_000_000_000_000
+MEANS = np.array([[0.2, 0.3, 0.6], [0.4, 0.3, 0.5]])  # of the reward, by kind and action
+PLAYED = np.array([[0.5, 0.3, 0.2], [0.2, 0.4, 0.4]])  # with these probabilities
+WANTED = np.array([[0.1, 0.2, 0.7], [0.2, 0.1, 0.7]])  # by the target
+MEAN_DELAY = np.array([0.5, 1.0, 2.0])
+DAY = 86_400.0
+WINDOW = 4.0 * DAY
+TRUTH = float((MEANS * WANTED).sum(axis=1).mean())
+
+
+def target(context, actions):
+    """The target as a function of the user."""
+    assert actions == NAMES
+    return WANTED[(context["kind"] == "new").astype(int)]
+
+
+def explicit_log(rng, n, pending):
+    """A log where every decision gets a reward, of which about the given share is pending."""
+    days = {0.0: 1e6, 0.3: 3.7, 0.7: 0.9}[pending]
+    return _log(rng, n, days * rng.random(n), lambda action: _exponential(rng, action))
+
+
+def conversion_log(rng, n, pending):
+    """A log where only conversions report, of which about the given share is pending."""
+    power = {0.0: 0.0, 0.3: 0.35, 0.7: 2.2}[pending]
+    days = 4.0 * rng.random(n) ** power + (1e-9 if pending else 4.0)
+    days[0] = 4.1  # one is older than the window
+    log = _log(rng, n, days, lambda action: _within_window(rng, action))
+    silent = log.reward == 0.0
+    log.returned[silent], log.reward[silent] = PENDING, np.nan
+    return log
+
+
+def _exponential(rng, action):
+    return rng.exponential(MEAN_DELAY[action])
+
+
+def _within_window(rng, action):
+    """Delays of conversions, all within the window: the larger the action, the later."""
+    return 4.0 * rng.random(len(action)) ** (1.0 / (0.5 + action))
+
+
+def _log(rng, n, days, delays_of):
+    kind = rng.integers(2, size=n)
+    action = (rng.random((n, 1)) > PLAYED[kind].cumsum(axis=1)).sum(axis=1)
+    reward = (rng.random(n) < MEANS[kind, action]).astype(float)
+    decided = NOW - (days * DAY * 1e6).astype(np.int64)
+    returned = decided + (delays_of(action) * DAY * 1e6).astype(np.int64)
+    late = returned > NOW
+    returned[late], reward[late] = PENDING, np.nan
+    texts = np.array(["old", "new"], object)[kind]
+    propensity = PLAYED[kind, action]
+    return WholeLog(decided, returned, reward, propensity, action, NAMES, {"kind": texts}, NOW)

@@ -2,11 +2,11 @@
 
 The Open Bandit Dataset has 10,000 plays of a uniformly random policy and 10,000 of Thompson
 sampling (BTS) for each campaign, from the same week. The first log is asked what the second policy
-would have earned, and the answer is printed beside what it did earn. Rewards are clicks, and all are
-there.
+would have earned, and the answer is printed beside what it did earn. Rewards are clicks, and all
+are there.
 
     python examples/open_bandit_dataset.py           # the small dataset inside the package obp
-    python examples/open_bandit_dataset.py FOLDER    # the same files elsewhere, such as a clone's obd
+    python examples/open_bandit_dataset.py FOLDER    # the same files elsewhere
 """
 
 import csv

@@ -5,13 +5,13 @@ import json
 
 import numpy as np
 import pytest
-from support.logged import NOW, TRUTH, explicit_log
 from typer.testing import CliRunner
 
 from belated.commands.main import app
 from belated.core.times import iso
 from belated.logs.evaluating import evaluate_log
 from belated.logs.values import PENDING
+from support.logged import NOW, TRUTH, explicit_log
 
 HEADER = ["time", "arm", "pscore", "reward", "reward_time", "kind"]
 
@@ -86,7 +86,7 @@ def test_bad_rows_are_shown_and_put_aside(path, tmp_path):
     assert result.exit_code == 0, result.output
     assert "the propensity is not in (0, 1]" in result.output
     assert "3,000 decisions" in result.output
-    aside = list(csv.reader((tmp_path / "worse.csv.bad.csv").open()))
+    aside = csv.reader((tmp_path / "worse.csv.bad.csv").read_text().splitlines())
     assert [row[0] for row in aside] == ["line", "3002", "3003"]
     strict = call(worse, *RULE, "--strict")
     assert isinstance(strict.exception, ValueError)

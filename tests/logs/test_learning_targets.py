@@ -2,6 +2,11 @@
 
 import numpy as np
 import pytest
+
+from belated.logs.learning_targets import family_of, features_of, kept_rows
+from belated.logs.policy_values import Options, policy_values
+from belated.logs.seen_rewards import seen_rewards
+from belated.logs.values import PENDING
 from support.logged import (
     MEANS,
     NAMES,
@@ -10,11 +15,6 @@ from support.logged import (
     conversion_log,
     explicit_log,
 )
-
-from belated.logs.policy_values import Options, policy_values
-from belated.logs.learning_targets import family_of, features_of, kept_rows
-from belated.logs.seen_rewards import seen_rewards
-from belated.logs.values import PENDING
 
 
 def test_rejection_makes_actions_as_if_drawn_evenly():

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from support.logged import NAMES, explicit_log
 
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import open_log
@@ -11,6 +10,7 @@ from belated.logs.dsjson import write_dsjson
 from belated.logs.evaluating import evaluate_log
 from belated.logs.open_bandit import from_open_bandit, to_open_bandit
 from belated.logs.whole_log import gathered
+from support.logged import NAMES, explicit_log
 
 
 def test_a_dictionary_there_and_back():

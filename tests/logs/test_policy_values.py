@@ -3,6 +3,18 @@
 import numpy as np
 import pytest
 from scipy.stats import binom
+
+from belated.evaluation.confidence import normal_interval
+from belated.evaluation.off_policy import (
+    estimate,
+    explicit_rewards,
+    inverse_propensity,
+    self_normalised,
+)
+from belated.logs.policy_values import Options, policy_values
+from belated.logs.seen_rewards import seen_rewards, strata_of
+from belated.logs.values import PENDING
+from belated.logs.whole_log import WholeLog
 from support.logged import (
     NAMES,
     NOW,
@@ -12,14 +24,6 @@ from support.logged import (
     conversion_log,
     explicit_log,
 )
-
-from belated.evaluation.off_policy import estimate, inverse_propensity, self_normalised
-from belated.evaluation.confidence import normal_interval
-from belated.evaluation.off_policy import explicit_rewards
-from belated.logs.policy_values import Options, policy_values
-from belated.logs.seen_rewards import seen_rewards, strata_of
-from belated.logs.values import PENDING
-from belated.logs.whole_log import WholeLog
 
 RULE = "support.logged:target"
 LOGS = {"explicit": (explicit_log, None), "conversion": (conversion_log, WINDOW)}
@@ -222,7 +226,9 @@ def test_a_log_that_is_too_young():
     decided, returned, reward = log.decided.copy(), log.returned.copy(), log.reward.copy()
     decided[:1_100], returned[:1_100], reward[:1_100] = NOW - 1_000_000, PENDING, np.nan
     young = log._replace(decided=decided, returned=returned, reward=reward)
-    answers = policy_values(young, seen_rewards(young, "explicit"), ["uniform"], "action", Options())
+    answers = policy_values(
+        young, seen_rewards(young, "explicit"), ["uniform"], "action", Options()
+    )
     assert [found.policy for found in answers] == ["as played", "uniform"]
     for found in answers:
         assert found.estimates == []

@@ -70,9 +70,7 @@ def explicit_rewards(reward: Vector, shares: Vector) -> Rewards:
 def conversion_rewards(reward: Vector, shares: Vector) -> Rewards:
     """Returns the rewards of a loop where only conversions report; NaN stands for silence."""
     came = ~np.isnan(reward)
-    return Rewards(
-        _over_share(np.where(came, reward, 0.0), shares), np.ones(len(reward)), False
-    )
+    return Rewards(_over_share(np.where(came, reward, 0.0), shares), np.ones(len(reward)), False)
 
 
 def _over_share(values: Vector, shares: Vector) -> Vector:

@@ -61,9 +61,7 @@ def too_young(old: float) -> list[str]:
     ]
 
 
-def refusals(
-    found: list[Overlap], weight: Vector, counted: Vector, earned: Vector
-) -> list[str]:
+def refusals(found: list[Overlap], weight: Vector, counted: Vector, earned: Vector) -> list[str]:
     """Returns the reasons why the log cannot answer, each as a sentence; none if it can.
 
     Parameters

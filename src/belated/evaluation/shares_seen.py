@@ -93,7 +93,7 @@ class _ProductLimit(NamedTuple):
 
 def _ratio(above: Vector, below: Vector) -> Vector:
     """Returns the quotients; 0 where nobody is left, which no share that is used rests on."""
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
+    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0.0)
 
 
 class _Returned:

@@ -68,7 +68,9 @@ def evaluate_log(
         settings = LedgerRows(source, bandit)
         loop, window = loop or settings.loop, window or settings.window
     loop = loop or EXPLICIT
-    opened = _with_propensities(open_log(source, columns=columns, format=format, bandit=bandit, needs=NEEDS))
+    opened = _with_propensities(
+        open_log(source, columns=columns, format=format, bandit=bandit, needs=NEEDS)
+    )
     bad_rows = BadRows(bad)
     log = gathered(opened.chunks(bad_rows, loop=loop, context=context))
     if strict:

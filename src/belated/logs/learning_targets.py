@@ -1,15 +1,15 @@
 """A policy that learns, played on a log as it would have learnt, late rewards included.
 
-Replay with rejection. In the order of time, a row is accepted with probability c / p, where p is its
-propensity and c the smallest of all; the accepted rows are as if actions had been drawn evenly. The
-policy keeps the row if it chooses the logged action, with the reward at the time at which it really
-came; all other rows are dropped, and it never hears of them. What it keeps is a log that the policy itself
-could have made, whatever it is, so the mean of these rewards is what it earns.
+Replay with rejection. In the order of time, a row is accepted with probability c / p, where p is
+its propensity and c the smallest of all; the accepted rows are as if actions had been drawn evenly.
+The policy keeps the row if it chooses the logged action, with the reward at the time at which it
+really came; all other rows are dropped, and it never hears of them. The rows that it keeps are a
+log that the policy itself could have made, so their mean reward is what it earns.
 
-The answer is for the policy's first n decisions, where n is the number of rows that it keeps: with K
-actions about one row in K. Its traffic is thinned by as much, and a delay of a day passes over fewer
-decisions than it would in production: late rewards hurt less. A world that is fitted to the log and
-played at full traffic answers that, and rests on the fit; replay rests on the propensities alone.
+The answer is for the policy's first n decisions, where n is the number of rows that it keeps: with
+K actions about one row in K. Its traffic is thinned by as much, and a delay of a day passes over
+fewer decisions than it would in production: late rewards hurt less. A world that is fitted to the
+log and played at full traffic answers that, and rests on the fit; replay rests on propensities.
 
 References
 ----------

@@ -112,9 +112,7 @@ def _as_played(seen: SeenRewards, options: Options) -> Answer:
     return Answer("as played", "the policy of the log", estimates, [], [])
 
 
-def _answer(
-    log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options
-) -> Answer:
+def _answer(log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options) -> Answer:
     if learns(policy):
         return _of_learner(log, seen, policy, options)
     target = target_of(policy, log.names, column, options.scores)

@@ -2,9 +2,9 @@
 
 Delays may differ by action: the trap of the faster arm, whose rewards come first and count for all.
 So the share that is seen at an age is estimated by action; actions with fewer than 50 rewards have
-the law of all together. Decisions so young that less than a tenth is seen would have weights above 10 and
-say next to nothing; they have a part in the law of the delay, and are left out of the mean, as are
-all decisions as young as they, whatever their action: the answer is for the older ones.
+the law of all together. Decisions so young that less than a tenth is seen would have weights above
+10 and say next to nothing; they have a part in the law of the delay, and are left out of the mean,
+as are all decisions as young as they, whatever their action: the answer is for the older ones.
 """
 
 from typing import Any, NamedTuple
@@ -109,9 +109,7 @@ def _too_young(law: SharesSeen, age: Vector) -> float:
     return float(age[shares < LEAST_SEEN].max(initial=-1.0))
 
 
-def _used(
-    log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: Any
-) -> SeenRewards:
+def _used(log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: Any) -> SeenRewards:
     used = np.flatnonzero(old)
     reward = np.where(came, log.reward, np.nan)[used]
     shares = law.shares(np.ones(len(log.reward)))

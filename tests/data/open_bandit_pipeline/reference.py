@@ -19,7 +19,7 @@ ROWS, ACTIONS, LIMIT = 200, 4, 1.5
 def estimators():
     """Returns OBP's module of estimators, from the current folder."""
     torch = ModuleType("torch")
-    torch.Tensor = type("Tensor", (), {})
+    torch.Tensor = torch.tensor = type("Tensor", (), {})  # named in annotations
     sys.modules["torch"] = torch
     for name in ("obp", "obp.ope"):  # packages without their __init__, which imports everything
         sys.modules[name] = ModuleType(name)

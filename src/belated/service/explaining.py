@@ -55,6 +55,7 @@ def story_of(events: list[Event]) -> DecisionStory:
         grace_ends=None if first.closes is None else iso(first.closes),
         n_actions=body.n_actions or None,
         probabilities=None if body.probabilities is None else list(body.probabilities),
+        held_out=body.held_out,
     )
 
 
@@ -182,6 +183,8 @@ def _rule(fold: "Fold", body: Decided) -> str:
         return "another program chose: the decision was imported"
     if body.proposal:
         return f"the caller chose; the bandit, in shadow mode, would have played {body.proposal!r}"
+    if body.held_out:
+        return "held out: the baseline was played, to compare the bandit with"
     if fold.spreads:
         return "nothing was learnt yet: every action had the same probability"
     share, rule = fold.spec.exploration, rule_of(fold.learner)

@@ -271,6 +271,32 @@ class ForgettingView(msgspec.Struct):
     half_lives: list[HalfLifeView] = []
 
 
+class LiftGroup(msgspec.Struct):
+    """The bandit, or its holdout."""
+
+    name: str
+    decisions: int
+    pending: int  # decisions whose reward may still come
+    too_young: int  # decisions that are left out: too few of the rewards of their age have come
+    rewards: int  # that came, of the others
+    mean: float | None  # reward per decision, pending ones made up for; null: too early to tell
+
+
+class LiftView(msgspec.Struct):
+    """What a bandit earns above its holdout."""
+
+    sentence: str
+    bandit: str
+    compared: str
+    since: str  # the last change of ``holdout`` or ``baseline``
+    now: str
+    level: float
+    groups: list[LiftGroup]
+    difference: float | None  # in reward per decision; null: too early to tell
+    low: float | None  # ends of an interval that is valid at all times at which one looks
+    high: float | None
+
+
 class BanditList(msgspec.Struct):
     """The bandits of the service, one page of them."""
 

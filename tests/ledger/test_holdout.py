@@ -99,13 +99,15 @@ def test_live_equals_replayed_and_baselines_are_learnt_from(tmp_path, on_disk):
     replica = holding_out(0.4, SQLiteLedger(tmp_path / "x.db") if on_disk else None)
     rng = np.random.default_rng(1)
     for k in range(60):
-        draft, body = replica.propose("shop", Ask(subject=f"s{k % 13}"))
+        draft = replica.propose("shop", Ask(subject=f"s{k % 13}")).draft
         replica.commit([draft])
         replica.reward([(draft.id, float(rng.random() < 0.5))])
     assert replica.folds["shop"].learner.n_observed == 60
     assert same(replica, replayed(replica))
     events, _ = replica.ledger.follow(START, 1000)
-    logged = [msgspec.msgpack.decode(e.body, type=Decided) for e in events if e.kind == Kind.DECIDED]
+    logged = [
+        msgspec.msgpack.decode(e.body, type=Decided) for e in events if e.kind == Kind.DECIDED
+    ]
     expected = [is_held_out("shop", body.subject.encode(), 0.4) for body in logged]
     assert [body.held_out for body in logged] == expected
     assert 0 < sum(expected) < 60

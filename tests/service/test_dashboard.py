@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -111,6 +112,12 @@ class Stub:
     async def forgetting(self, request):
         return JSONResponse({"sentence": f"{request.path_params['name']}: {HOSTILE}"})
 
+    async def lift(self, request):
+        groups = [("bandit", 1200, 30, 0.25), ("holdout", 130, 4, None)]
+        names = ("name", "decisions", "pending", "mean")
+        told = [dict(zip(names, group, strict=True)) for group in groups]
+        return JSONResponse({"sentence": f"Too early: {HOSTILE}", "groups": told})
+
     async def page(self, request):
         page = dashboard_page()
         return HTMLResponse(page.html, headers={"Content-Security-Policy": page.policy})
@@ -130,6 +137,7 @@ class Stub:
 def served(stub):
     routes = [Route("/", stub.page), Route("/v1/dashboard", stub.answer)]
     routes.append(Route("/v1/bandits/{name}/forgetting", stub.forgetting))
+    routes.append(Route("/v1/bandits/{name}/lift", stub.lift))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -288,6 +296,21 @@ def test_whether_forgetting_would_help_is_worked_out_when_asked(browser, address
         assert page.is_enabled("#judge")
         page.select_option("#bandit", index=1)
         expect(page.locator("#forgetting-words")).to_have_text("")
+
+
+def test_whether_it_is_worth_it_is_worked_out_where_there_is_a_holdout(browser, address, stub):
+    with opened(browser, address) as page:
+        assert settled(page).locator("#lift").is_hidden()
+    about, statistics = stub.loops["shop"]
+    stub.loops = {**stub.loops, "shop": (replace(about, holdout=0.1), statistics)}
+    with opened(browser, address) as page:
+        settled(page).click("#judge-lift")
+        words = (
+            f"Too early: {HOSTILE} \u00b7 bandit: 0.25 a decision, 1,200 decisions, 30 waiting "
+            "\u00b7 holdout: 130 decisions, 4 waiting"
+        )
+        expect(page.locator("#lift-words")).to_have_text(words)
+        assert page.said == []
 
 
 def test_which_is_best(browser, address, stub):

@@ -44,9 +44,7 @@ class Ask(NamedTuple):
 NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 
 
-def decide(
-    fold: "Fold", ask: Ask, rng: np.random.Generator, *, held_out: bool = False
-) -> Decided:
+def decide(fold: "Fold", ask: Ask, rng: np.random.Generator, *, held_out: bool = False) -> Decided:
     """Returns the answer of a bandit to a request, with its reasons; nothing is written.
 
     A decision that is held out plays the baseline, and logs what the model thinks of it.
@@ -102,9 +100,7 @@ def decide(
     )
 
 
-def _baseline(
-    names: Sequence[str], baseline: str, rng: np.random.Generator
-) -> tuple[int, Vector]:
+def _baseline(names: Sequence[str], baseline: str, rng: np.random.Generator) -> tuple[int, Vector]:
     """Returns the action of a decision that is held out, and the probabilities of all."""
     n = len(names)
     if baseline in names:

@@ -154,7 +154,7 @@ class _Side:
         found = estimate(
             self_normalised(np.ones(len(used))), weighted(reward, law.shares(self.ones))
         )
-        by_subject = np.bincount(self.log.subject, slopes(found, law, used))
+        by_subject = np.bincount(self.log.subject, slopes(found, law, used)).astype(np.float64)
         n = len(np.unique(self.log.subject))
         return Known(found.value, standard_error(by_subject), n)
 

@@ -57,6 +57,7 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator, *, held_out: bool =
         choice = learner.choose_from(fold.actions.options(learner), rng, weighed)
     else:
         choice = learner.choose(rows, rng, weighed)
+    chances: Vector | None
     if held_out:
         index, chances = _baseline(names, spec.baseline, rng)
     else:

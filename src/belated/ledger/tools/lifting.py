@@ -2,6 +2,8 @@
 
 Only decisions since the last change of ``holdout`` or ``baseline`` are compared: before, other
 shares of the traffic were in the groups, and a good week of the shop would count for one of them.
+Rewards after the window are left out on both sides; where several are combined, what has come so
+far is the reward, and its delay is that of the first.
 """
 
 from typing import Any, NamedTuple
@@ -123,20 +125,11 @@ def _columns(made: list[_Made], now: int, default: float) -> Decisions:
             reward, until = ending.reward - default, ending.received
         place = names.setdefault(action, len(names))
         unit = units.setdefault(subject or k, len(units))
-        # clocks of two machines may disagree
-        rows.append((held_out, place, unit, max(now - time, 0), max(until - time, 0), reward))
-    columns = (
-        [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.empty(0)] * 6
-    )
-    held_out, action, subject, age, waited, reward = columns
-    return Decisions(
-        held_out.astype(bool),
-        action.astype(np.int64),
-        subject.astype(np.int64),
-        age / 1e6,
-        waited / 1e6,
-        reward.astype(np.float64),
-    )
+        age, waited = (max(end - time, 0) / 1e6 for end in (now, until))  # clocks may disagree
+        rows.append((held_out, place, unit, age, waited, reward))
+    columns = np.array(rows, np.float64).reshape(-1, 6).T
+    whole = columns[:3].astype(np.int64)
+    return Decisions(whole[0] == 1, whole[1], whole[2], columns[3], columns[4], columns[5])
 
 
 def _baseline(spec: Spec) -> str:

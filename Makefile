@@ -92,6 +92,7 @@ docs: $(VENV)/ready
 	$(BIN)/python benchmarks/pending.py >> docs/performance.new
 	$(BIN)/python benchmarks/importing.py >> docs/performance.new
 	$(BIN)/python benchmarks/logs.py >> docs/performance.new
+	$(BIN)/python benchmarks/evaluate.py >> docs/performance.new
 	mv docs/performance.new docs/performance.md
 	$(BIN)/python benchmarks/default_policy.py > docs/default.new
 	mv docs/default.new docs/default.md

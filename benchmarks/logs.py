@@ -54,28 +54,31 @@ def write(folder: Path, rows: int) -> tuple[Path, Path]:
     return as_csv, as_parquet
 
 
-def measured(*command: str) -> tuple[float, float]:
-    """Seconds and GiB of a ``belated`` command in a process of its own."""
+def measured(*command: str) -> tuple[float, float, float]:
+    """Seconds, seconds of a processor and GiB of a ``belated`` command in its own process."""
     begun = time.perf_counter()
     nowhere = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     arguments = [sys.executable, "-m", "belated", *command]
     child = os.posix_spawn(sys.executable, arguments, os.environ, file_actions=nowhere)
     _, status, used = os.wait4(child, 0)
     assert status == 0, command
-    return time.perf_counter() - begun, used.ru_maxrss / 2**20
+    return time.perf_counter() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     rows = parser.parse_args().rows
-    print(f"| `belated delays LOG --by action`, {rows:,} rows | file, GB | seconds | peak GiB |")
-    print("|---|---|---|---|")
+    print(
+        f"| `belated delays LOG --by action`, {rows:,} rows | file, GB | seconds | of a processor | peak GiB |"
+    )
+    print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for path in write(Path(folder), rows):
-            seconds, memory = measured("delays", str(path), "--by", "action")
+            seconds, busy, memory = measured("delays", str(path), "--by", "action")
             size = path.stat().st_size / 1e9
-            print(f"| {path.suffix[1:]} | {size:.2f} | {seconds:.1f} | {memory:.2f} |", flush=True)
+            numbers = f"{size:.2f} | {seconds:.1f} | {busy:.1f} | {memory:.2f}"
+            print(f"| {path.suffix[1:]} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,8 @@ def main() -> None:
     print("|---|---|---|---|")
     for campaign in CAMPAIGNS:
         random, bts = (data / p / campaign / f"{campaign}.csv" for p in ("random", "bts"))
+        if not (random.exists() and bts.exists()):
+            continue
         target = shares_of_plays(bts)
         found = evaluate_log(random, [target], context=["position"])
         truth = evaluate_log(bts, [], context=["position"])

@@ -185,3 +185,22 @@ def test_a_top_that_cannot_be(top, ledger):
     with pytest.raises((TypeError, ValueError), match=f"^top = {top}: expected"):
         bandit.decide_top(OFFERS, CUSTOMERS[0], top=top)
     assert bandit.n_decided == 6
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("durable", [False, True])
+def test_probabilities_without_a_decision(policy, durable):
+    """They are those of the next decision, but for the one draw that the choice itself adds."""
+    bandit = made(policy, ledger=MemoryLedger()) if durable else made(policy)
+    before = bandit.fingerprint()
+    said = bandit.probabilities(OFFERS, CUSTOMERS[0])
+    assert bandit.fingerprint() == before
+    assert said.sum() == pytest.approx(1.0)
+    played = bandit.decide(OFFERS, CUSTOMERS[0], probabilities=True)
+    assert said == pytest.approx(played.probabilities, abs=1e-3)
+    assert bandit.n_missing == 1
+
+
+def test_probabilities_before_anything_is_learnt_are_even():
+    waiting = Bandit(dim=2, family=Bernoulli(), policy=Thompson(), window=60.0, default_reward=0.0)
+    assert waiting.probabilities(np.eye(2)).tolist() == [0.5, 0.5]

@@ -64,6 +64,8 @@ def test_the_same_as_json_and_from_python(path):
     assert found["rows"] == 3_000
     played, target = found["policies"]
     assert played["policy"] == "as played"
+    assert target["without_support"] == 0
+    assert [line["action"] for line in target["overlap"]] == ["boots", "map", "tent"]
     lines = {line["estimator"]: line for line in target["estimates"]}
     assert lines["doubly robust"]["low"] < TRUTH < lines["doubly robust"]["high"]
     again = evaluate_log(path, ["support.logged:target"], context=["kind"], now=NOW)

@@ -13,6 +13,9 @@ from belated.evaluation.anytime import (
     anytime_interval,
     difference,
 )
+from belated.evaluation.confidence import slopes, standard_error
+from belated.evaluation.off_policy import estimate, explicit_rewards, self_normalised
+from belated.evaluation.shares_seen import returned_shares
 
 ALPHA = 0.05
 
@@ -79,3 +82,32 @@ def test_runs_that_are_looked_at_all_the_time(rate, share):
     ours, usual = wrong_runs(np.random.default_rng(1), 1_000, rate, share, looks)
     assert binom.sf(ours - 1, 1_000, ALPHA) > 1e-3
     assert binom.sf(usual - 1, 1_000, ALPHA) < 1e-9  # who looks with the usual interval is wrong
+
+
+def seen_mean(rng, n, mean_delay, looks):
+    """The mean reward of a group at each look, 0.5 in truth, while rewards are pending."""
+    decided, delay = np.sort(rng.uniform(0.0, 20.0, n)), rng.exponential(mean_delay, n)
+    reward = (rng.random(n) < 0.5).astype(float)
+    for now in looks:
+        known = decided < now
+        age, late = now - decided[known], delay[known]
+        came, one = late <= age, np.zeros(len(age), int)
+        old = np.flatnonzero(age > 0.2 * mean_delay)
+        law = returned_shares(np.minimum(late, age), came, one, age[old], one[old])
+        shares = law.shares(np.ones(len(age)))
+        rewards = explicit_rewards(np.where(came, reward[known], np.nan)[old], shares)
+        found = estimate(self_normalised(np.ones(len(old))), rewards)
+        yield Known(found.value, standard_error(slopes(found, law, old)), len(age))
+
+
+def test_two_groups_with_pending_rewards_looked_at_all_the_time():
+    """No effect, but one group hears of its rewards four times as late; looked at 20 times."""
+    rng, looks, runs = np.random.default_rng(2), np.linspace(1.0, 20.0, 20), 120
+    wrong = 0
+    for _ in range(runs):
+        groups = zip(
+            seen_mean(rng, 1_500, 0.5, looks), seen_mean(rng, 1_500, 2.0, looks), strict=True
+        )
+        gaps = [anytime_interval(difference(*pair)) for pair in groups]
+        wrong += any(not low <= 0.0 <= high for low, high in gaps)
+    assert binom.sf(wrong - 1, runs, ALPHA) > 1e-3

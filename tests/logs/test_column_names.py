@@ -28,7 +28,11 @@ def test_no_name_stands_for_two_fields():
 @pytest.mark.parametrize(
     ("names", "given", "message"),
     [
-        (["ts", "shown_at"], "", "time: the columns ts and shown_at look like it; say --map time=ts"),
+        (
+            ["ts", "shown_at"],
+            "",
+            "time: the columns ts and shown_at look like it; say --map time=ts",
+        ),
         (["when"], "", "time: no column looks like it; say --map time=COLUMN, with one of the co"),
         (["time"], "time=when", "--map time = 'when': expected one of the columns time"),
         (["time"], "when=time", "--map = 'when=time': expected field=column, with a field of id"),

@@ -12,10 +12,12 @@ import pytest
 from belated.core.times import iso, microseconds
 from belated.logs import sources
 from belated.logs.bad_rows import BadRows
-from belated.logs.chunks import PENDING, open_log
+from belated.logs.chunks import open_log
 from belated.logs.seen_ids import SeenIds
+from belated.logs.values import PENDING
 
 BEGIN = 1_750_000_000_000_000
+WORDS = ("before the", "finite", "met", "propensity", "mixed")  # of the reasons
 HEADER = ["id", "time", "reward", "reward_time", "propensity", "action"]
 
 
@@ -51,19 +53,19 @@ def rows_of_a_log(n, seed=1):
 
 def read_one_by_one(rows):
     """The slow twin: good rows, and numbers of bad ones by a word of the reason."""
-    good, bad, seen = [], {"before": 0, "finite": 0, "id": 0, "propensity": 0, "zones": 0}, set()
+    good, bad, seen = [], dict.fromkeys(WORDS, 0), set()
     for row in rows:
         came = row["reward_time"] is not None
         if not row["time"].endswith("Z"):
-            bad["zones"] += 1
+            bad["mixed"] += 1
         elif came and not math.isfinite(row["reward"]):
             bad["finite"] += 1
         elif came and row["reward_time"] < row["time"]:
-            bad["before"] += 1
+            bad["before the"] += 1
         elif not 0.0 < row["propensity"] <= 1.0:
             bad["propensity"] += 1
         elif row["id"] in seen:
-            bad["id"] += 1
+            bad["met"] += 1
         else:
             seen.add(row["id"])
             good.append(row)
@@ -108,9 +110,7 @@ def test_as_rows_that_are_read_one_by_one(form, tmp_path, monkeypatch):
     rows = rows_of_a_log(1000)
     if form == "jsonl":  # JSON has no infinity, and our decoder refuses numbers beyond the floats
         rows = [row | {"reward": "inf"} if row["reward"] == math.inf else row for row in rows]
-    good, counts = read_one_by_one(
-        [row | {"reward": float(row["reward"] or 0.0)} for row in rows]
-    )
+    good, counts = read_one_by_one([row | {"reward": float(row["reward"] or 0.0)} for row in rows])
     bad = BadRows(tmp_path / "bad.csv")
     chunks = list(open_log(FORMS[form](rows, tmp_path)).chunks(bad))
     assert len(chunks) > 5
@@ -128,10 +128,10 @@ def test_as_rows_that_are_read_one_by_one(form, tmp_path, monkeypatch):
     assert np.concatenate([c.action for c in chunks]).tolist() == [r["action"] for r in good]
     assert all(counts.values())
     for word, n in counts.items():
-        (reason,) = (reason for reason in bad.counts if word in reason.replace("before 2000", ""))
+        (reason,) = (reason for reason in bad.counts if word in reason)
         assert bad.counts[reason] == n
     assert bad.total == 1000 - len(good) == sum(counts.values())
-    aside = list(csv.DictReader((tmp_path / "bad.csv").open()))
+    aside = list(csv.DictReader((tmp_path / "bad.csv").read_text().splitlines()))
     assert len(aside) == bad.total
     lines = [int(row["line"]) for row in aside]
     assert lines == sorted(lines)
@@ -167,8 +167,19 @@ def test_lines_of_a_csv_file_are_those_of_an_editor(tmp_path):
     }
 
 
-TIMES = ["2026-01-01T12:00:00", "2026-01-01 12:00:00.5", "2026-01-01", "2026-01-01T12:00:00.123456789"]
-ZONED = ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00+02:00", "1767268800", "1767268800000", "1767268800.25"]
+TIMES = [
+    "2026-01-01T12:00:00",
+    "2026-01-01 12:00:00.5",
+    "2026-01-01",
+    "2026-01-01T12:00:00.123456789",
+]
+ZONED = [
+    "2026-01-01T12:00:00Z",
+    "2026-01-01T12:00:00+02:00",
+    "1767268800",
+    "1767268800000",
+    "1767268800.25",
+]
 
 
 @pytest.mark.parametrize("several", [TIMES, ZONED], ids=["local", "zoned"])
@@ -263,9 +274,17 @@ def test_strict_names_the_rows_and_the_file(tmp_path):
     bad.refuse()
     bad.add([9, 4], "no time", [None, "soon"])
     bad.flush()
-    with pytest.raises(ValueError, match=r"2 bad rows, the first in line 4 \(no time: 2\); they are"):
+    with pytest.raises(
+        ValueError, match=r"2 bad rows, the first in line 4 \(no time: 2\); they are"
+    ):
         bad.refuse()
-    assert (tmp_path / "bad.csv").read_text().split() == ["line,reason,value", "4,no", "time,'soon'", "9,no", "time,"]
+    assert (tmp_path / "bad.csv").read_text().split() == [
+        "line,reason,value",
+        "4,no",
+        "time,'soon'",
+        "9,no",
+        "time,",
+    ]
     BadRows(tmp_path / "bad.csv")  # the side file is of the last log
     assert not (tmp_path / "bad.csv").exists()
 
@@ -289,5 +308,5 @@ def test_what_is_no_log(tmp_path):
     with pytest.raises(ValueError, match="log = 17: expected a file"):
         open_log(17)
     (tmp_path / "log.txt").write_text("")
-    with pytest.raises(ValueError, match="--format = 'log.txt'"):
+    with pytest.raises(ValueError, match=r"--format = 'log.txt'"):
         open_log(tmp_path / "log.txt")

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from belated import Bandit
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import open_log
 from belated.logs.dsjson import write_dsjson
@@ -71,3 +72,31 @@ def test_vowpal_wabbit_learns_from_it(tmp_path):
         learner.learn(examples)
         learner.finish_example(examples)
     learner.finish()
+
+
+def test_a_ledger_of_ours(tmp_path):
+    """Its loop and its window are known, and so are its propensities."""
+    rng, begin = np.random.default_rng(6), 1_750_000_000.0
+    clock = [begin]
+    bandit = Bandit(
+        dim=2,
+        family="bernoulli",
+        policy="uniform",
+        seed=1,
+        ledger=f"sqlite:///{tmp_path}/shop.db",
+        window=3_600.0,
+        default_reward=0.0,
+        clock=lambda: clock[0],
+    )
+    for k in range(300):
+        clock[0] = begin + 60.0 * k
+        decision = bandit.decide(np.eye(2))
+        if rng.random() < (0.2, 0.6)[decision.index]:
+            bandit.learn(decision.id, 1.0)
+    bandit.close()
+    found = evaluate_log(f"sqlite:///{tmp_path}/shop.db", ["fixed:1"])
+    assert (found["loop"], found["rows"]) == ("conversion", 300)
+    played, fixed = found["policies"]
+    assert played["estimates"][0]["value"] == pytest.approx(0.4, abs=0.1)
+    (ips,) = (line for line in fixed["estimates"] if line["estimator"] == "IPS")
+    assert ips["low"] < 0.6 < ips["high"]

@@ -26,7 +26,7 @@ def test_uniform_and_fixed():
     assert of("uniform").chances(2, {}).tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert of("fixed:map").chances(2, {}).tolist() == [[0.0, 1.0], [0.0, 1.0]]
     assert of("fixed:map").words == "always 'map'"
-    with pytest.raises(ValueError, match=r"--policy = 'fixed:tent': expected an action of the lo"):
+    with pytest.raises(ValueError, match=r"--policy = 'fixed:tent': expected an action that the"):
         of("fixed:tent")
 
 

@@ -186,7 +186,9 @@ def test_the_best_fit_is_the_law(law, never):
 @pytest.mark.parametrize("law", USUAL)
 def test_best_fit_of_the_usual_laws(law):
     fit = best_fit(*drawn(law, 5000, seed=11, never=0.3))
-    assert fit.law == law
+    # AIC takes a superfluous parameter one time in six
+    nested = law == "exponential" and fit.law == "weibull" and abs(fit.sigma - 1.0) < 0.05
+    assert fit.law == law or nested
     assert fit.returning < 0.9
 
 

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from belated.monitoring import delay_tests
-from belated.monitoring.delay_tests import Censored, Truncated, by_group, by_reward, by_size, by_time
+from belated.monitoring.delay_tests import (
+    Censored,
+    Truncated,
+    by_group,
+    by_reward,
+    by_size,
+    by_time,
+)
 from belated.monitoring.missing_rewards import missing_over_time
 
 HORIZON = 100_000.0
@@ -29,7 +36,11 @@ def found_in(kind, seed, **how):
     else:
         delays, use = Truncated(delay[came], age[came]), came
         size = by_size(delays, reward[came])
-    return {"reward": size, "action": by_group(delays, group[use]), "time": by_time(delays, decided[use])}
+    return {
+        "reward": size,
+        "action": by_group(delays, group[use]),
+        "time": by_time(delays, decided[use]),
+    }
 
 
 MEANS = {
@@ -90,5 +101,7 @@ def test_missing_rewards_over_time():
     assert sum(period.missing for period in periods) == missing.sum()
     assert not any(period.is_odd for period in periods)
     missing[3000:4000] = True  # an outage
-    odd = [k for k, period in enumerate(missing_over_time(decided, missing, waiting)) if period.is_odd]
+    odd = [
+        k for k, period in enumerate(missing_over_time(decided, missing, waiting)) if period.is_odd
+    ]
     assert odd == [3]

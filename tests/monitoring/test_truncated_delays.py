@@ -144,3 +144,9 @@ def test_log_rank_finds_the_group_that_comes_later():
     pairs = np.concatenate([slow, fast], axis=1)
     in_slow = np.arange(pairs.shape[1]) < slow[0].size
     assert truncated_log_rank(*pairs, in_slow).z > 4.0
+
+
+def test_quantiles():
+    curve = truncated_curve([1.0, 2.0, 3.0], [2.5, 4.0, 5.0])  # within: 1/4, 1/2, 1
+    assert [curve.quantile(share) for share in (0.1, 0.25, 0.3, 0.5, 0.9)] == [1, 1, 2, 2, 3]
+    assert truncated_curve([], []).quantile(0.5) is None

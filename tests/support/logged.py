@@ -28,15 +28,15 @@ def target(context, actions):
 
 def explicit_log(rng, n, pending):
     """A log where every decision gets a reward, of which about the given share is pending."""
-    days = {0.0: 1e6, 0.3: 3.7, 0.7: 0.9}[pending]
-    return _log(rng, n, days * rng.random(n), lambda action: _exponential(rng, action))
+    first, last = {0.0: (40.0, 80.0), 0.3: (0.0, 3.3), 0.7: (0.0, 0.68)}[pending]
+    return _log(rng, n, rng.uniform(first, last, n), lambda action: _exponential(rng, action))
 
 
 def conversion_log(rng, n, pending):
     """A log where only conversions report, of which about the given share is pending."""
-    power = {0.0: 0.0, 0.3: 0.35, 0.7: 2.2}[pending]
-    days = 4.0 * rng.random(n) ** power + (1e-9 if pending else 4.0)
-    days[0] = 4.1  # one is older than the window
+    ages = {0.0: (1.0, 4.0, 4.0), 0.3: (0.4, 0.8, 3.2), 0.7: (0.1, 0.75, 0.85)}
+    old, youngest, oldest = ages[pending]
+    days = np.where(rng.random(n) < old, 4.1, rng.uniform(youngest, oldest, n))
     log = _log(rng, n, days, lambda action: _within_window(rng, action))
     silent = log.reward == 0.0
     log.returned[silent], log.reward[silent] = PENDING, np.nan
@@ -49,7 +49,7 @@ def _exponential(rng, action):
 
 def _within_window(rng, action):
     """Delays of conversions, all within the window: the larger the action, the later."""
-    return 4.0 * rng.random(len(action)) ** (1.0 / (0.5 + action))
+    return 4.0 * rng.random(len(action)) ** (1.0 / (0.8 + 0.1 * action))
 
 
 def _log(rng, n, days, delays_of):

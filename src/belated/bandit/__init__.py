@@ -630,10 +630,9 @@ class Bandit:
             As in ``decide``.
         """
         with self._lock:
-            learner = self._backend.present()
-            rows = action_rows(actions, context, self.features, self.dim, learner.is_sparse)
-            chances = learner.choose(rows, np.random.default_rng(0), weighed=True).probabilities
-        return np.asarray(chances)
+            self._backend.follow()
+            rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
+            return self._backend.chances(Asked(rows, context))
 
     def fingerprint(self) -> str:
         """Returns a digest of all that is known, equal for two that will act and learn alike."""

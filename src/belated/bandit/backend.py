@@ -7,6 +7,7 @@ import numpy as np
 
 from belated.bandit.inputs import Returned
 from belated.core.events import Decision
+from belated.core.types import Vector
 from belated.features import FeatureMap, Features
 from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner, Rows
@@ -48,6 +49,9 @@ class Backend(Protocol):
 
         With ``probabilities`` they are computed even if they cost thousands of decisions.
         """
+
+    def chances(self, asked: Asked) -> Vector:
+        """Return the probability with which each row would be played now; nothing is recorded."""
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all; see ``decide``."""

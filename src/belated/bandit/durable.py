@@ -14,10 +14,11 @@ from belated.bandit.inputs import USUAL, Returned
 from belated.core.arguments import any_number, not_negative, number, positive, shown, wrong
 from belated.core.events import ConflictingRewardError, Decision, Status, UnknownDecisionError
 from belated.core.times import moment
+from belated.core.types import Vector
 from belated.features import FeatureMap, fitting
 from belated.learner.assumptions import Broken
 from belated.learner.learner import Learner, resolved
-from belated.ledger import open_ledger
+from belated.ledger import open_ledger, proposing
 from belated.ledger.events import Decided, Draft, Outcome
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
@@ -169,6 +170,12 @@ class Durable:
         """
         asks = [_ask(one, probabilities) for one in asked]
         return self._written([self._replica.propose(self._name, ask) for ask in asks])
+
+    def chances(self, asked: Asked) -> Vector:
+        """Return the probability with which each row would be played; ``follow`` comes first."""
+        ask, stream = _ask(asked, probabilities=True), np.random.default_rng(0)
+        answer = proposing.decide(self._fold, ask, stream)
+        return np.array(answer.probabilities)
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other; one transaction, as ``decide``."""

@@ -12,6 +12,7 @@ from belated.core.arguments import any_number, shown, wrong, wrong_type
 from belated.core.events import ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
+from belated.core.types import Vector
 from belated.features import FeatureMap, Features, bound_on_rows, fitting
 from belated.features.growing import grown, places_in
 from belated.learner.assumptions import Broken
@@ -48,6 +49,11 @@ class InMemory:
         weighed = probabilities or weighs_cheaply(self.learner.policy)
         now = 0 if self.learner.half_life is None else self.clock()  # nothing else goes by time
         return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, _ in asked]
+
+    def chances(self, asked: Asked) -> Vector:
+        """Return the probability with which each row would be played; nothing is recorded."""
+        choice = self.learner.choose(asked.rows, np.random.default_rng(0), weighed=True)
+        return np.asarray(choice.probabilities)
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all."""

@@ -18,14 +18,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from belated.core.types import Vector
+from belated.core.types import Integers, Vector
 from belated.evaluation.off_policy import Estimate
 from belated.evaluation.shares_seen import SharesSeen
 
 REPLICATES = 400
 
 
-def slopes(estimate: Estimate, law: SharesSeen, used: Vector) -> Vector:
+def slopes(estimate: Estimate, law: SharesSeen, used: Integers) -> Vector:
     """Returns the slope of every row of the log.
 
     ``used`` are the rows that the estimate is made of, in its order; the others have a part in the

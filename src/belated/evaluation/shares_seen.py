@@ -72,9 +72,9 @@ class _ProductLimit(NamedTuple):
     def counted(self, counts: Vector) -> tuple[Vector, Vector]:
         """Returns the events at each time, and the rows at risk."""
         m = self.n_times
-        events = np.bincount(self.place, counts[self.has_event], m)
-        entered = np.bincount(self.first, counts, m + 1)
-        left = np.bincount(self.last, counts, m + 1)
+        events = _sums(self.place, counts[self.has_event], m)
+        entered = _sums(self.first, counts, m + 1)
+        left = _sums(self.last, counts, m + 1)
         return events, np.cumsum(entered - left)[:m]
 
     def factors(self, counts: Vector) -> Vector:
@@ -91,9 +91,14 @@ class _ProductLimit(NamedTuple):
         return result
 
 
+def _sums(places: Integers, values: Vector, n: int) -> Vector:
+    """Returns the sum of the values at each of n places."""
+    return np.bincount(places, values, n).astype(np.float64)  # of no values it would be integers
+
+
 def _ratio(above: Vector, below: Vector) -> Vector:
     """Returns the quotients; 0 where nobody is left, which no share that is used rests on."""
-    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0.0)
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
 
 
 class _Returned:
@@ -115,7 +120,7 @@ class _Returned:
     def slope(self, pull: Vector) -> Vector:
         waiting = self._waiting(np.ones(len(self.limit.first)))
         by_log_waiting = -_ratio(pull * waiting, 1.0 - waiting)
-        load = np.bincount(self.until, by_log_waiting, self.limit.n_times + 1)
+        load = _sums(self.until, by_log_waiting, self.limit.n_times + 1)
         return self.limit.slope(_sums_from(load)[1:])
 
 
@@ -134,7 +139,7 @@ class _Converted:
         return np.append(later, 1.0)[self.until]
 
     def slope(self, pull: Vector) -> Vector:
-        load = np.bincount(self.until, pull, self.limit.n_times + 1)
+        load = _sums(self.until, pull, self.limit.n_times + 1)
         return self.limit.slope(np.cumsum(load)[:-1])
 
 
@@ -241,6 +246,10 @@ def converted_shares(
 def _by_stratum(strata: Integers, strata_of_ages: Integers) -> list[tuple[Integers, Integers]]:
     """Returns for each stratum the rows that its law follows, and the ages it is asked for."""
     own = range(int(strata.max(initial=-1)) + 1)
-    parts = [(np.flatnonzero(strata == k), np.flatnonzero(strata_of_ages == k)) for k in own]
+    parts: list[tuple[Integers, Integers]] = [
+        (np.flatnonzero(strata == k), np.flatnonzero(strata_of_ages == k)) for k in own
+    ]
     lonely = np.flatnonzero(strata_of_ages == -1)
-    return [*parts, (np.arange(len(strata)), lonely)] if lonely.size else parts
+    if lonely.size:
+        parts.append((np.arange(len(strata)), lonely))
+    return parts

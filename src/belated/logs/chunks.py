@@ -131,7 +131,7 @@ class _Check:
             if field in self.columns:
                 texts[field] = values.names(cells[self.columns[field]])
                 if field in self.needs:
-                    rows.refuse(np.equal(texts[field], None), f"no {field}", texts[field])
+                    rows.refuse(values.empty(texts[field]), f"no {field}", texts[field])
         self._refuse_duplicates(texts["id"], rows)
         further = {name: _of_context(cells[name]) for name in context}
         use = rows.good
@@ -204,7 +204,7 @@ class _Check:
         """Refuse good rows whose id an earlier good row has."""
         if ids is None:
             return
-        use = np.flatnonzero(rows.good & ~np.equal(ids, None))
+        use = np.flatnonzero(rows.good & ~values.empty(ids))
         again = np.zeros(len(ids), bool)
         again[use] = self.seen.again(ids[use])
         rows.refuse(again, "the id was met before", ids)
@@ -223,8 +223,9 @@ class _Rows:
         """Refuse rows; the cells of ``column`` are to blame."""
         refused = np.flatnonzero(wrong & self.good)
         if refused.size:
-            shown = [None] * refused.size if column is None else cells[column].take(refused)
-            blamed = shown if column is None else shown.to_pylist()
+            blamed = [None] * refused.size
+            if column is not None:
+                blamed = cells[column].take(refused).to_pylist()
             self.bad.add(self.lines[refused], reason, blamed)
             self.good[refused] = False
 

@@ -52,9 +52,9 @@ def guessed_columns(
     free = {_plain(name): name for name in names if name not in told.values()}
     columns = {}
     for field in FIELDS:
-        column = told.get(field) or _guess(field, free)
-        if column is not None:
-            columns[field] = column
+        found = told.get(field) or _guess(field, free)
+        if found is not None:
+            columns[field] = found
         elif field in needs:
             raise ValueError(
                 f"{field}: no column looks like it; say --map {field}=COLUMN, with one of the "

@@ -39,11 +39,11 @@ def facts(report: DelayReport) -> dict[str, Any]:
 
 def _delays(delays: Delays) -> dict[str, Any]:
     curve = delays.curve
-    known = isinstance(curve, DelayCurve)
+    still = curve.waiting if isinstance(curve, DelayCurve) else curve.times[:0]
     return {
         **delays.counts._asdict(),
-        "quantiles": {str(q): curve.quantile(q) for q in QUANTILES} if known else None,
-        "still_waiting": float(curve.waiting[-1]) if known and curve.times.size else None,
+        "quantiles": {str(q): curve.quantile(q) for q in QUANTILES},
+        "still_waiting": float(still[-1]) if still.size else None,
         "fits": [_fit(fit) for fit in delays.fits],
     }
 

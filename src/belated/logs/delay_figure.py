@@ -1,4 +1,4 @@
-"""Figures of ``belated delays``: curves with their bands and laws, and missing rewards over time."""
+"""Figures of ``belated delays``: curves with bands and laws, missing rewards over time."""
 
 import io
 from collections.abc import Mapping

@@ -13,7 +13,7 @@ TITLE = "How late rewards come"
 
 def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
     """Write the page about a log of this name."""
-    from belated.experiments.reporting.report import figure, section, write_body
+    from belated.experiments.reporting.report import figure, listing, section, write_body
 
     texts = captions(report)
     introduction = (
@@ -23,7 +23,10 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
     parts = [section("The answer", words.curve_words(report.all), {})]
     if report.all.curve.times.size:
         parts.append(figure(png(draw_curve(report)), texts["all"]))
-    fitted = "Fitted by maximum likelihood; the smaller its AIC, the better a law fits."
+    fitted = (
+        "Fitted by maximum likelihood, each with its standard error and the 95 % interval; the "
+        "smaller its AIC, the better a law fits."
+    )
     parts.append(section("Laws", fitted, {"All decisions": words.fit_rows(report.all)}))
     if report.groups:
         rows = [
@@ -34,7 +37,11 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
         parts.append(section(f"By {report.by}", "The best law of each.", {"Groups": rows}))
         parts.append(figure(png(draw_groups(report)), texts["groups"]))
     granted = "What theory and policies take for granted, tested on this log."
-    parts.append(section("Tests", granted, {"Tests": words.test_rows(report)}))
+    answers = {
+        row["question"]: f"{row['answer']} {row['consequence']}".strip()
+        for row in words.answer_rows(report)
+    }
+    parts += [section("Tests", granted, {}), listing(answers)]
     if report.periods:
         rows = words.period_rows(report)
         parts.append(section("Missing rewards", words.missing_words(report), {"Periods": rows}))
@@ -42,10 +49,10 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
     left = words.bad_rows(report)
     text = f"Left out: {words.bad_words(report)}."
     parts.append(section("Bad rows", text, {"The first of each kind": left} if left else {}))
-    settings = [
-        {"what": "meaning of a missing reward", "value": words.meaning(report)},
-        {"what": "columns", "value": f"--map {report.columns}"},
-        {"what": "curves, fits and tests are of", "value": words.sample_words(report)},
-    ]
-    parts.append(section("How it was read", "", {"Settings": settings}))
+    settings = {
+        "A missing reward": words.meaning(report),
+        "Columns": f"--map {report.columns}",
+        "Curves, laws, tests": f"of {words.sample_words(report)}",
+    }
+    parts += [section("How it was read", "", {}), listing(settings)]
     write_body(path, TITLE, introduction, "\n".join(parts))

@@ -8,7 +8,7 @@ from belated.core.times import SECOND, utc
 from belated.logs.delays import DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
 from belated.monitoring.delay_fit import DelayFit
-from belated.monitoring.delay_tests import LEAST, Difference
+from belated.monitoring.delay_tests import LEAST, UNLIKELY, Difference
 from belated.monitoring.words import counted, duration, moment, percent
 
 Row = dict[str, Any]
@@ -75,7 +75,13 @@ def lengths(values: Sequence[float]) -> tuple[list[str], str]:
     """
     first = next((abs(value) for value in values if math.isfinite(value)), 1.0)
     unit, size = next((pair for pair in UNITS if first >= pair[1]), UNITS[-1])
-    return [f"{v / size:.3g}" if math.isfinite(v) else "infinite" for v in values], unit
+    return [_length(value / size) for value in values], unit
+
+
+def _length(value: float) -> str:
+    if math.isnan(value):
+        return "not known"
+    return f"{value:.3g}" if math.isfinite(value) else "infinite"
 
 
 def curve_words(delays: Delays) -> str:
@@ -84,8 +90,8 @@ def curve_words(delays: Delays) -> str:
     begin = f"{counted(decisions, 'decision')}, {returned:,} with a reward."
     if not curve.times.size:
         return begin
+    quantiles = [curve.quantile(share) for share in (0.5, 0.9)]
     if isinstance(curve, DelayCurve):
-        quantiles = [curve.quantile(share) for share in (0.5, 0.9)]
         low, high = float(curve.lower[-1]), float(curve.upper[-1])
         end = (
             f"After {duration(float(curve.times[-1]))}, the longest delay so far, "
@@ -93,8 +99,6 @@ def curve_words(delays: Delays) -> str:
         )
         of = "decisions have their reward"
     else:
-        places = [int(curve.within.searchsorted(share)) for share in (0.5, 0.9)]
-        quantiles = [float(curve.times[place]) for place in places]
         of = f"conversions that come within {duration(curve.longest_age)} have come"
         end = "Of later ones the curve says nothing."
     half, most = ("not so far" if q is None else f"within {duration(q)}" for q in quantiles)
@@ -107,25 +111,32 @@ def fit_rows(delays: Delays) -> list[Row]:
 
 
 def _fit_row(fit: DelayFit, behind: float) -> Row:
-    (mean, error, low, high), unit = lengths([fit.mean, fit.mean_error, *fit.mean_interval()])
-    never, (least, most) = fit.never, fit.never_interval()
     return {
-        "law": LAWS[fit.law] + (" with never" if fit.n_parameters > 1 + _has_shape(fit) else ""),
-        "mean delay": f"{mean} {unit}",
-        "standard error": error,
-        "95 % of the mean": f"{low} to {high}",
-        "never": percent(never),
-        "standard error ": percent(fit.never_error),
-        "95 % of never": f"{percent(least)} to {percent(most)}",
-        "AIC above the best": f"{behind:.1f}",
+        "law": LAWS[fit.law],
+        "mean delay": _mean(fit),
+        "never returns": _never(fit),
+        "AIC above best": f"{behind:.1f}",
     }
 
 
-def _has_shape(fit: DelayFit) -> bool:
-    return fit.law != "exponential"
+def _mean(fit: DelayFit) -> str:
+    """Returns the mean with its standard error and its interval."""
+    if not math.isfinite(fit.mean):
+        return "infinite"
+    (mean, error, low, high), unit = lengths([fit.mean, fit.mean_error, *fit.mean_interval()])
+    return f"{mean} ± {error} {unit} ({low} to {high})"
 
 
-def test_rows(report: DelayReport) -> list[Row]:
+def _never(fit: DelayFit) -> str:
+    """Returns the share that never returns with its standard error and its interval."""
+    if not fit.has_never:
+        return "–"
+    shares = (fit.never, fit.never_error, *fit.never_interval())
+    never, error, low, high = (f"{100.0 * share:.3g}" for share in shares)
+    return f"{never} ± {error} % ({low} to {high})"
+
+
+def answer_rows(report: DelayReport) -> list[Row]:
     """Returns a table of the tests, each with its answer and what follows."""
     return [_test_row(name, found, report) for name, found in report.tests.items()]
 
@@ -136,13 +147,10 @@ def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
         answer = f"Cannot be told: fewer than {LEAST} rewards on one side, or all are alike."
         return {"question": question, "answer": answer, "consequence": ""}
     if not found.matters:
-        answer = f"No sign of it: the largest difference has p = {found.p:.2g}"
-        small = f", and hazards differ by a factor of {found.factor:.3g} only"
-        return {
-            "question": question,
-            "answer": answer + (small if found.p < 0.05 else "") + ".",
-            "consequence": "",
-        }
+        answer = f"No sign of it ({_p(found)})."
+        if found.p < UNLIKELY:
+            answer = f"Hardly: hazards differ by a factor of {found.factor:.3g} ({_p(found)})."
+        return {"question": question, "answer": answer, "consequence": ""}
     group = f"those of {name} {found.name}"
     if name == "time":
         group = f"those of decisions since {moment(float(found.name), report.now / SECOND)}"
@@ -151,9 +159,13 @@ def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     later = "later" if found.z > 0.0 else "sooner"
     answer = (
         f"Yes: {group} come {later} than the others, half within {_half(found.median)} against "
-        f"{_half(found.other)} (p = {found.p:.2g}, hazards differ by {found.factor:.3g})."
+        f"{_half(found.other)} (hazards differ by a factor of {found.factor:.3g}, {_p(found)})."
     )
     return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name]}
+
+
+def _p(found: Difference) -> str:
+    return "p < 0.000001" if found.p < 1e-6 else f"p = {found.p:.2g}"
 
 
 def _half(seconds: float | None) -> str:
@@ -165,7 +177,6 @@ def period_rows(report: DelayReport) -> list[Row]:
     return [
         {
             "decisions from": utc(round(period.begin * SECOND)),
-            "to": utc(round(period.end * SECOND)),
             "decisions": period.decisions,
             "missing": percent(period.missing / period.decisions),
             "by the law": percent(period.expected / period.decisions),
@@ -226,7 +237,7 @@ def summary(name: str, report: DelayReport) -> Row:
         "delays": curve_words(report.all),
         "laws": fit_rows(report.all),
         **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},
-        "what_is_taken_for_granted": test_rows(report),
+        "what_is_taken_for_granted": answer_rows(report),
         "missing_rewards": missing_words(report),
         "missing_rewards_over_time": period_rows(report),
     }
@@ -235,7 +246,6 @@ def summary(name: str, report: DelayReport) -> Row:
 def _group_words(delays: Delays) -> str:
     if delays.best is None:
         return curve_words(delays)
-    row = _fit_row(delays.best, 0.0)
-    mean = f"mean {row['mean delay']} ({row['95 % of the mean']})"
-    never = f", {row['never']} never return ({row['95 % of never']})" if delays.best.never else ""
-    return f"{curve_words(delays)} Best law: {row['law']}, {mean}{never}."
+    law = delays.best
+    never = f"; never: {_never(law)}" if law.never else ""
+    return f"{curve_words(delays)} Best law: {LAWS[law.law]}, mean {_mean(law)}{never}."

@@ -24,9 +24,10 @@ from belated.core.times import SECOND, duration, microseconds
 from belated.core.types import Integers, Vector
 from belated.ledger.tools.progress import progress
 from belated.logs.bad_rows import BadRows
-from belated.logs.chunks import PENDING, Chunk, open_log
+from belated.logs.chunks import Chunk, open_log
 from belated.logs.from_ledger import LedgerRows, is_ledger
 from belated.logs.log_sample import LogSample, Sampled
+from belated.logs.values import PENDING, empty
 from belated.monitoring import delay_tests
 from belated.monitoring.delay_curve import DelayCurve, delay_curve
 from belated.monitoring.delay_fit import DelayFit, all_fits
@@ -157,7 +158,7 @@ def _seconds(window: str | float | None) -> float | None:
 
 
 class _Rows:
-    """What is kept of a log while it is read: counts of all rows, and a sample."""
+    """Counts of all rows and a sample of them, kept while a log is read."""
 
     def __init__(self, now: int | None, window: float | None, by: str | None) -> None:
         self.now, self.window, self.by = now, window, by
@@ -257,7 +258,7 @@ def _without_rewards(chunk: Chunk, missing: Any) -> Chunk:
 
 def _named(names: Any) -> Any:
     """Returns names of groups, with a name for rows that have none."""
-    return np.where(np.equal(names, None), NAMELESS, names)
+    return np.where(empty(names), NAMELESS, names)
 
 
 class _Sample:
@@ -275,8 +276,9 @@ class _Sample:
     def first(self, n: int) -> "_Sample":
         """Returns every so many-th row, n at most."""
         every = max(1, -(-self.rows.decided.size // n))
-        part = Sampled(*(None if column is None else column[::every] for column in self.rows))
-        return _Sample(part, self.is_conversion, self.now, self.window)
+        return _Sample(
+            self.rows.only(slice(None, None, every)), self.is_conversion, self.now, self.window
+        )
 
     def delays(self, use: Any, counts: Counts) -> Delays:
         """Returns curve and fits of some rows."""

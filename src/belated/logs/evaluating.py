@@ -1,4 +1,4 @@
-"""What would another policy have earned? The work behind ``belated evaluate``.
+"""The work behind ``belated evaluate``: what would another policy have earned?
 
 The log is read, the share of rewards that are seen at each age is estimated, and each target gets
 its estimates, the overlap with the log, and a refusal in words where the log cannot answer.

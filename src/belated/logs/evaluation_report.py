@@ -5,7 +5,7 @@ from typing import Any
 
 from belated.core.times import utc
 from belated.logs.bad_rows import BadRows
-from belated.logs.policy_values import Answer, Options
+from belated.logs.policy_values import Answer, Estimated, Options
 from belated.logs.seen_rewards import CONVERSION, LEAST_SEEN, SeenRewards
 
 MEANING = {
@@ -74,13 +74,21 @@ def report(
                 "words": answer.words,
                 "answered": not answer.refusals,
                 "refusals": answer.refusals,
-                "estimates": [line._asdict() for line in answer.estimates],
+                "estimates": [_line(line) for line in answer.estimates],
                 "overlap": [line._asdict() for line in answer.overlap],
+                "without_support": sum(
+                    line.target for line in answer.overlap if line.least_propensity is None
+                ),
             }
             for answer in answers
         ],
         "assumptions": assumptions(seen, options),
     }
+
+
+def _line(estimated: Estimated) -> dict[str, Any]:
+    rows = estimated.effective_rows
+    return estimated._asdict() | {"effective_rows": None if rows is None else round(rows)}
 
 
 def lines_before(said: dict[str, Any]) -> list[str]:

@@ -23,6 +23,11 @@ class Sampled(NamedTuple):
     action: Any
     segment: Any
 
+    def only(self, use: Any) -> "Sampled":
+        """Returns some of the rows."""
+        kept: list[Any] = [None if column is None else column[use] for column in self]
+        return Sampled(*kept)
+
 
 class LogSample:
     """Keeps rows of chunks.
@@ -46,8 +51,8 @@ class LogSample:
         hashes = mixed(np.arange(self.n, self.n + chunk.decided.size, dtype=np.uint64))
         self.n += hashes.size
         use = hashes <= self._below
-        columns = (getattr(chunk, field) for field in Sampled._fields)
-        self._parts.append(Sampled(*(None if c is None else c[use] for c in columns)))
+        rows = Sampled(chunk.decided, chunk.returned, chunk.reward, chunk.action, chunk.segment)
+        self._parts.append(rows.only(use))
         self._hashes.append(hashes[use])
         self._held += int(use.sum())
         if self._held > 2 * self.capacity:
@@ -59,8 +64,7 @@ class LogSample:
         if hashes.size > self.capacity:
             self._below = np.partition(hashes, self.capacity - 1)[self.capacity - 1]
             use = hashes <= self._below
-            hashes = hashes[use]
-            rows = Sampled(*(None if column is None else column[use] for column in rows))
+            hashes, rows = hashes[use], rows.only(use)
         self._hashes, self._parts, self._held = [hashes], [rows], hashes.size
 
     def rows(self) -> Sampled:
@@ -74,7 +78,8 @@ class LogSample:
 
 def _joined(parts: list[Sampled]) -> Sampled:
     columns = zip(*parts, strict=True)
-    return Sampled(*(None if column[0] is None else np.concatenate(column) for column in columns))
+    whole: list[Any] = [None if c[0] is None else np.concatenate(c) for c in columns]
+    return Sampled(*whole)
 
 
 def mixed(numbers: Integers) -> Integers:

@@ -39,7 +39,7 @@ def from_open_bandit(feedback: Mapping[str, Any]) -> dict[str, Any]:
     if feedback.get("position") is not None:
         columns["position"] = np.asarray(feedback["position"]).astype(str).astype(object)
     context = feedback.get("context")
-    features = [] if context is None else np.asarray(context, np.float64).T
+    features: Any = [] if context is None else np.asarray(context, np.float64).T
     return columns | {f"x{k}": column for k, column in enumerate(features)}
 
 

@@ -1,4 +1,4 @@
-"""What each target policy would have earned: estimates with intervals, overlap, or a refusal."""
+"""Values of target policies on a log: estimates with intervals, overlap, or a refusal."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -183,10 +183,8 @@ def _batch_of(rows: Sequence[Row], wanted: Sequence[str]) -> Batch:
 def _column(values: list[Any]) -> Any:
     """Returns a column of Arrow: of text where cells differ in type."""
     pa, _ = arrow()
-    present = [None if value == "" else value for value in values]
+    present = [None if isinstance(v, str) and v in NOTHING else v for v in values]
     try:
         return pa.array(present)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         return pa.array([None if value is None else str(value) for value in present])
-
-

@@ -175,7 +175,8 @@ def target_of(policy: Any, actions: list[str], column: str, scores: bool) -> Tar
     if text.startswith("fixed:"):
         action = text.removeprefix("fixed:")
         if action not in actions:
-            raise wrong("--policy", text, f"an action of the log: {', '.join(actions[:20])}")
+            played = ", ".join(actions[:20])
+            raise wrong("--policy", text, f"an action that the log has played, of {played}")
         return Fixed(action, actions)
     if Path(text).is_file():
         return Saved(text, actions, column)

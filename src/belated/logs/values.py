@@ -5,6 +5,7 @@ read by the rules of ``belated ledger import``.
 """
 
 import math
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -45,11 +46,18 @@ def names(column: Any) -> Any:
         return _objects(column.to_pylist())
     if not _is_text(column.type):
         column = column.cast(pa.string())
-    coded = column.dictionary_encode()
-    if len(coded.dictionary) > len(column) // 2:  # ids: nothing to share
+    head = column.slice(0, 1000)
+    if len(head.unique()) > len(head) // 2:  # ids, say: there is nothing to share
         return column.to_numpy(zero_copy_only=False)
+    coded = column.dictionary_encode()
     known = np.append(coded.dictionary.to_numpy(zero_copy_only=False), [None])
     return known[coded.indices.fill_null(len(known) - 1).to_numpy()]
+
+
+def empty(texts: Any) -> Any:
+    """Returns where an array of texts has none."""
+    nothing: Any = None
+    return np.equal(texts, nothing)
 
 
 def numbers(column: Any) -> Numbers:
@@ -70,17 +78,21 @@ def numbers(column: Any) -> Numbers:
 
 
 def times(column: Any) -> Times:
-    """Returns times: timestamps, dates, ISO texts, or seconds, milli- or microseconds since 1970."""
+    """Returns times: timestamps, dates, ISO texts, or seconds or the like since 1970."""
     pa, _ = arrow()
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         zoned = getattr(kind, "tz", None) is not None
-        return _read(_moments(column.cast(pa.timestamp("us", "UTC" if zoned else None))), zoned)
+        unit = pa.timestamp("us", "UTC" if zoned else None)
+        return _read(_moments(column.cast(unit, safe=False)), zoned)
     if not _is_text(kind):
         return _read(_since_1970(numbers(column).values), True)
-    for read, _, zoned in FORMS:
-        with suppress(pa.ArrowInvalid):
-            return _read(read(column), zoned)
+    first = int(np.argmax(column.is_valid().to_numpy(zero_copy_only=False))) if len(column) else 0
+    text = column[first].as_py() if len(column) else None
+    for read, pattern, zoned in FORMS:  # most often, all cells look like the first
+        if text is None or re.match(pattern, text):
+            with suppress(pa.ArrowInvalid):
+                return _read(read(column), zoned)
     return _mixed_times(column)
 
 
@@ -120,7 +132,7 @@ def _counted(texts: Any) -> Integers:
 
 
 def _since_1970(values: Vector) -> Integers:
-    """Returns microseconds; seconds and milliseconds are told by their size, as in core/times.py."""
+    """Returns microseconds; units are told by the size of a number, as in core/times.py."""
     size = np.abs(values)
     unit = np.where(size * SECOND < LATEST, SECOND, np.where(size * 1000 < LATEST, 1000, 1))
     return np.where(np.isfinite(values), np.rint(values * unit), PENDING).astype(np.int64)

@@ -54,6 +54,7 @@ _STEP = 5e-4  # of the differences
 _MOST_STEPS, _MOST_HALVINGS, _LONGEST_STEP = 100, 40, 2.0
 _LEAST_GAIN = 1e-9  # in log likelihood: the step that gains less is the last
 _MOST_LOGIT = 15.0  # a share of never below 3e-7 is none
+_LEAST_LOG_SIGMA = -18.0  # Lomax with a smaller sigma is exponential
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class DelayFit:
     def aic(self) -> float:
         """Akaike's criterion: the smaller, the better."""
         return 2.0 * (self.n_parameters - self.log_likelihood)
+
+    @property
+    def has_never(self) -> bool:
+        """True where the law has a share that never returns, be it 0."""
+        return self.n_parameters == (2 if self.law == "exponential" else 3)
 
     @property
     def scale(self) -> float:
@@ -130,7 +136,6 @@ class DelayFit:
         x = np.log(np.maximum(np.asarray(delays, np.float64), SHORTEST))
         return -np.expm1(LAWS[self.law].beyond(x, self.mu, self.sigma))
 
-
     def quantile(self, shares: Any) -> Vector:
         """Returns the delay within which each share of the rewards that come at all comes.
 
@@ -162,7 +167,7 @@ def fit_delay(
     Examples
     --------
     >>> fit = fit_delay("exponential", [1.0, 2.0, 3.0], [True, True, False])
-    >>> round(fit.scale, 9), fit.n_parameters
+    >>> round(fit.scale, 6), fit.n_parameters
     (3.0, 1)
     >>> round(fit.mean_error, 3)    # 3 / sqrt(2), from two rewards
     2.121
@@ -173,7 +178,10 @@ def fit_delay(
 
 
 def all_fits(
-    delays: Any, returned: Any, laws: Sequence[str] = tuple(LAWS), never: Sequence[bool] = (0, 1)
+    delays: Any,
+    returned: Any,
+    laws: Sequence[str] = tuple(LAWS),
+    never: Sequence[bool] = (False, True),
 ) -> list[DelayFit]:
     """Returns the fits of several laws, the one with the smallest AIC first.
 
@@ -187,7 +195,7 @@ def all_fits(
         Whether some never return: both are tried.
     """
     sample = _sample(delays, returned)
-    fits = [_fitted(law, sample, bool(some)) for law in laws for some in never]
+    fits = [_fitted(law, sample, some) for law in laws for some in never]
     return sorted((fit for fit in fits if fit is not None), key=lambda fit: fit.aic)
 
 
@@ -243,7 +251,8 @@ def _fitted(law: str, sample: _Sample, some_never_return: bool) -> DelayFit | No
 
     with np.errstate(all="ignore"):  # a trial far out may have no likelihood: it is not taken
         point = _climbed(likelihood, _start(law, sample, some_never_return), free)
-        _, hessian = _derivatives(likelihood, point, free)
+        inside = free[~_at_limit(point)[free]]
+        _, hessian = _derivatives(likelihood, point, inside)
         value = likelihood(point)
     x, counts = sample.came
     return DelayFit(
@@ -253,7 +262,7 @@ def _fitted(law: str, sample: _Sample, some_never_return: bool) -> DelayFit | No
         returning=_share(point[2]),
         log_likelihood=value - float((x + math.log(sample.unit)) @ counts),
         n_parameters=free.size,
-        covariance=_covariance(hessian, free),
+        covariance=_covariance(hessian, inside),
     )
 
 
@@ -324,9 +333,14 @@ def _climbed(f: Function, point: Vector, free: Integers) -> Vector:
             return point
         gain = new - now
         point, now = trial, new
-        if gain < _LEAST_GAIN:
+        if gain < _LEAST_GAIN or _at_limit(point)[free].any():
             break
     return point
+
+
+def _at_limit(point: Vector) -> Any:
+    """Returns which coordinates are as good as infinite: the likelihood is flat from there on."""
+    return np.array([False, point[1] <= _LEAST_LOG_SIGMA, point[2] >= _MOST_LOGIT])
 
 
 def _covariance(hessian: Matrix, free: Integers) -> Matrix:

@@ -1,11 +1,11 @@
 """Shapes of delay: what a fit needs of a law, with x = log(delay), a place mu and a spread sigma.
 
-    law            share that waits longer than t, with s = exp(mu)        mean
-    Weibull        exp(-(t / s)^(1 / sigma))                               s Gamma(1 + sigma)
-    log-normal     1 - Phi((log t - mu) / sigma)                           s exp(sigma^2 / 2)
-    log-logistic   1 / (1 + (t / s)^(1 / sigma))                           s pi sigma / sin(pi sigma)
-    Lomax          (1 + sigma t / s)^(-1 / sigma), Pareto from 0 on        s / (1 - sigma)
-    gamma          Q(1 / sigma, t / (s sigma)), of shape 1 / sigma         s
+    law            share that waits longer than t, s = exp(mu)        mean
+    Weibull        exp(-(t / s)^(1 / sigma))                          s Gamma(1 + sigma)
+    log-normal     1 - Phi((log t - mu) / sigma)                      s exp(sigma^2 / 2)
+    log-logistic   1 / (1 + (t / s)^(1 / sigma))                      s pi sigma / sin(pi sigma)
+    Lomax          (1 + sigma t / s)^(-1 / sigma), a Pareto law       s / (1 - sigma)
+    gamma          Q(1 / sigma, t / (s sigma)), shape 1 / sigma       s
 
 The means of log-logistic and Lomax are infinite for sigma of 1 or more. Weibull and gamma with
 sigma = 1 are exponential, and Lomax is so in the limit of sigma = 0.

@@ -71,8 +71,7 @@ class Truncated(NamedTuple):
 
     def median(self, in_group: Any) -> float | None:
         """Returns the delay within which half of the group's rewards come, if it is known."""
-        curve = truncated_curve(self.delay[in_group], self.age[in_group])
-        return float(curve.times[np.searchsorted(curve.within, 0.5)]) if curve.n else None
+        return truncated_curve(self.delay[in_group], self.age[in_group]).quantile(0.5)
 
     def rewards(self, in_group: Any) -> Any:
         """Returns how many rewards of the group have come."""
@@ -97,7 +96,9 @@ class Difference(NamedTuple):
 
 def by_time(delays: Delays, decided: Vector) -> Difference | None:
     """Compares the decisions since some time with those before; the name is that time."""
-    splits = np.unique(np.quantile(decided, np.linspace(0.05, 0.95, SPLITS))) if decided.size else []
+    if not decided.size:
+        return None
+    splits = np.unique(np.quantile(decided, np.linspace(0.05, 0.95, SPLITS)))
     after = [decided >= split for split in splits]
     return _largest(delays, [repr(float(split)) for split in splits], after)
 

@@ -53,6 +53,12 @@ class TruncatedCurve:
         """Share of conversions that come within each of ``delays``."""
         return _step(self.times, self.within, delays)
 
+    def quantile(self, share: float) -> float | None:
+        """Delay within which at least ``share`` of them come; None where none was seen."""
+        share = probability("share", share)
+        reached = np.flatnonzero(self.within >= share - 1e-12)
+        return float(self.times[reached[0]]) if reached.size else None
+
     def band_at(self, delays: Any) -> tuple[Vector, Vector]:
         """Both ends of the band of ``within_at``."""
         return _step(self.times, self.lower, delays), _step(self.times, self.upper, delays)

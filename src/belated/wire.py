@@ -283,7 +283,7 @@ class LiftGroup(msgspec.Struct):
 
 
 class LiftView(msgspec.Struct):
-    """What a bandit earns above its holdout."""
+    """A bandit against its holdout."""
 
     sentence: str
     bandit: str

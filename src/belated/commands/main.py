@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import evaluate, experiments, ledger, lift, logs, rewards, service
+from belated.commands import evaluate, experiments, ledger, logs, rewards, service
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -99,7 +99,7 @@ for command in (
     experiments.compare,
     logs.delays,
     evaluate.evaluate,
-    lift.lift,
+    service.lift,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,

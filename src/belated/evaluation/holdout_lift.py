@@ -1,4 +1,4 @@
-"""What a bandit earns above its holdout, in reward per decision, while rewards are pending.
+"""A bandit against its holdout, in reward per decision, while rewards are pending.
 
 Both groups are estimated alike: a reward that has come counts for 1 / F(age) of its kind, where F
 is the share of rewards that are seen at that age (``shares_seen.py``). F is estimated for each

@@ -153,7 +153,7 @@ def forgetting_view(log: str | Ledger, bandit: str, now: int) -> Any:
 
 
 def lift_view(log: str | Ledger, bandit: str, now: int) -> Any:
-    """What a bandit earns above its holdout, as JSON can hold it."""
+    """The comparison of a bandit with its holdout, as JSON can hold it."""
     with _at_hand(log) as ledger:
         return msgspec.to_builtins(is_it_worth_it(ledger, bandit, now))
 

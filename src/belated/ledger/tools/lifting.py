@@ -18,7 +18,6 @@ from belated.ledger.events import IMPORTED, Decided, Event, Kind
 from belated.ledger.protocol import Ledger
 from belated.ledger.spec import Spec
 from belated.ledger.standing import Ending
-from belated.ledger.tools.reading import events_of
 from belated.wire import LiftGroup, LiftView
 
 NO_HOLDOUT = "Nobody is held out: with holdout = 0.1, say, one in ten subjects gets the baseline."
@@ -82,6 +81,8 @@ def is_it_worth_it(
 
 def _read(ledger: Ledger, name: str) -> tuple[Spec | None, int, int, list[_Made]]:
     """Returns the settings, since when they hold, the latest time, and the decisions since."""
+    from belated.ledger.tools.reading import events_of  # a service need not wait for Numba
+
     spec: Spec | None = None
     since = latest = 0
     made: dict[bytes, _Made] = {}

@@ -136,7 +136,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         With this probability the action is drawn uniformly, so that every action has a
         propensity that is known and not zero.
     baseline
-        Name of the action to compare with, and to play in shadow mode where the caller names none.
+        Name of the action to compare with, to play for those held out, and to play in shadow mode
+        where the caller names none.
     fallback
         Name of the action to answer with while the store is down.
     log_actions
@@ -150,6 +151,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         or "silence", the more like a failure the more conversions should have come at its age.
         If a caller does not say it, ``Spec.of`` decides for a new bandit. Policies that are made
         for conversions, such as "otf-lin-ucb:window=500", need "silence".
+    holdout
+        The share of subjects, or of decisions without a subject, that get the baseline in place of
+        the bandit's choice: its action, or one drawn uniformly where it has no name or cannot be
+        played. See ``ledger/holdout.py``.
     """
 
     family: Any
@@ -190,6 +195,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["decisions", "seconds"], Meta(description="Of half_life: decisions or seconds.")
     ] = "decisions"
     open: Any = "hold"
+    holdout: Annotated[
+        float, Meta(ge=0.0, lt=1.0, description="Share of subjects kept on the baseline.")
+    ] = 0.0
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):
@@ -261,6 +269,32 @@ class ForgettingView(msgspec.Struct):
     sentence: str
     n_rewards: int = 0  # of the last day
     half_lives: list[HalfLifeView] = []
+
+
+class LiftGroup(msgspec.Struct):
+    """The bandit, or its holdout."""
+
+    name: str
+    decisions: int
+    pending: int  # decisions whose reward may still come
+    too_young: int  # decisions that are left out: too few of the rewards of their age have come
+    rewards: int  # that came, of the others
+    mean: float | None  # reward per decision, pending ones made up for; null: too early to tell
+
+
+class LiftView(msgspec.Struct):
+    """A bandit against its holdout."""
+
+    sentence: str
+    bandit: str
+    compared: str
+    since: str  # the last change of ``holdout`` or ``baseline``
+    now: str
+    level: float
+    groups: list[LiftGroup]
+    difference: float | None  # in reward per decision; null: too early to tell
+    low: float | None  # ends of an interval that is valid at all times at which one looks
+    high: float | None
 
 
 class BanditList(msgspec.Struct):
@@ -337,6 +371,7 @@ class DecisionAnswer(msgspec.Struct):
     proposal: str | None = None  # in shadow mode: the action that the bandit would have chosen
     retried: bool = False  # the request had been made before: this is its decision
     probabilities: list[float] | None = None  # of all actions in their order, if asked for
+    held_out: bool = False  # the baseline was played, and not the bandit's choice
 
 
 class DecisionBatch(Request):
@@ -420,6 +455,7 @@ class DecisionStory(msgspec.Struct):
     explanation: Explanation | None = None
     # Of an open decision, where silence is learnt from: the part of a failure that it counts for.
     silence: float | None = None
+    held_out: bool = False  # the baseline was played, and not the bandit's choice
 
 
 # ------------------------------------------------------------------------------------ rewards

@@ -16,6 +16,9 @@ from support.replicas import Clock, explicit, new_replica
         ({"window": -1.0}, "window = -1"),
         ({"loop": "conversion", "window": 1.0, "default_reward": 0.5}, "default_reward = 0.5"),
         ({"exploration": 1.5}, "exploration = 1.5"),
+        ({"holdout": 1.0}, "holdout = 1.0: expected a share from 0 to below 1"),
+        ({"holdout": -0.1}, "holdout = -0.1"),
+        ({"holdout": 0.1, "mode": "shadow"}, "holdout = 0.1: expected 0 in shadow mode"),
         ({"late": "sometimes"}, "late = 'sometimes': expected 'keep' or 'revise'"),
         ({"loop": "open"}, "loop = 'open'"),
         ({"mode": []}, "mode = "),
@@ -45,3 +48,4 @@ def test_bodies_survive_added_fields():
     from belated.ledger.events import Decided
 
     assert msgspec.msgpack.decode(body, type=Decided).context == b""
+    assert not msgspec.msgpack.decode(body, type=Decided).held_out

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -108,8 +109,11 @@ class Stub:
         view = bandit_view(statistics, NOW_US, about)
         return msgspec.to_builtins(Dashboard(NOW_US / 1e6, list(self.loops), view))
 
-    async def forgetting(self, request):
-        return JSONResponse({"sentence": f"{request.path_params['name']}: {HOSTILE}"})
+    async def worked_out(self, request):
+        group = {"name": "bandit", "decisions": 1200, "pending": 30, "mean": 0.25}
+        groups = [group, group | {"mean": None}] if request.path_params["what"] == "lift" else []
+        sentence = f"{request.path_params['name']}: {HOSTILE}"
+        return JSONResponse({"sentence": sentence, "groups": groups})
 
     async def page(self, request):
         page = dashboard_page()
@@ -129,7 +133,7 @@ class Stub:
 @contextmanager
 def served(stub):
     routes = [Route("/", stub.page), Route("/v1/dashboard", stub.answer)]
-    routes.append(Route("/v1/bandits/{name}/forgetting", stub.forgetting))
+    routes.append(Route("/v1/bandits/{name}/{what}", stub.worked_out))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -288,6 +292,17 @@ def test_whether_forgetting_would_help_is_worked_out_when_asked(browser, address
         assert page.is_enabled("#judge")
         page.select_option("#bandit", index=1)
         expect(page.locator("#forgetting-words")).to_have_text("")
+
+
+def test_a_bandit_with_a_holdout_is_compared_with_it_when_asked(browser, address, stub):
+    with opened(browser, address) as page:
+        assert settled(page).locator("#lift").is_hidden()
+        about, statistics = stub.loops["shop"]
+        stub.loops = {"shop": (replace(about, holdout=0.1), statistics)}
+        page.click("#judge-lift")
+        counts = "1,200 decisions, 30 waiting"
+        words = f"shop: {HOSTILE} \u00b7 bandit: 0.25 a decision, {counts} \u00b7 bandit: {counts}"
+        expect(page.locator("#lift-words")).to_have_text(words)
 
 
 def test_which_is_best(browser, address, stub):

@@ -75,6 +75,7 @@ def test_more_features_than_actions_and_fewer():
     [
         ({}, "it is optimistic, and bonus says", True),
         ({"exploration": 0.1}, "drawn uniformly with probability 0.1; otherwise the policy", True),
+        ({"holdout": 0.9999}, "held out: the baseline was played", True),
         ({"policy": "inverse-gap"}, "gave each action a probability", False),
         ({"policy": "evill"}, "closed form", False),
         ({"loop": "conversion", "window": 60}, "nothing was learnt yet", True),

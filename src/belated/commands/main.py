@@ -101,6 +101,7 @@ for command in (
     logs.delays,
     evaluate.evaluate,
     plan.plan,
+    service.lift,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,

@@ -154,6 +154,28 @@ def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
         _show(state_of(folds[name], replica.clock()), as_json)
 
 
+def lift(
+    name: Name,
+    ledger: Url = URL,
+    level: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Compare a bandit with its holdout, in reward per decision, while rewards are pending."""
+    import msgspec
+
+    from belated.core.arguments import probability
+    from belated.ledger.tools.lifting import is_it_worth_it
+    from belated.ledger.tools.reading import opened
+    from belated.ledger.tools.showing import show
+
+    with opened(ledger) as store:
+        found = is_it_worth_it(store, name, level=probability("--level", level))
+    said = msgspec.to_builtins(found)
+    if not as_json:
+        typer.echo(said.pop("sentence"))
+    show(said, as_json)
+
+
 # ---------------------------------------------------------------------------------------- keys
 
 

@@ -136,6 +136,7 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     subject: str = ""
     n_actions: int = 0  # how many could be chosen; 0 where a version before 0.2 decided
     probabilities: tuple[float, ...] | None = None  # of all these, if they were asked for
+    held_out: bool = False  # the baseline was played, see ``ledger/holdout.py``
 
 
 class Reward(msgspec.Struct, array_like=True, frozen=True):

@@ -121,7 +121,8 @@ class Fold:
     def repeatable(self) -> bool:
         """Returns whether a decision depends only on the state and on the request."""
         spec = self.spec
-        at_random = self.learner.draws or self.spreads or spec.exploration > 0.0
+        shares = spec.exploration > 0.0 or spec.holdout > 0.0
+        at_random = self.learner.draws or self.spreads or shares
         return spec.mode == "live" and not at_random
 
     @property

@@ -44,17 +44,24 @@ class Ask(NamedTuple):
 NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 
 
-def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
-    """Returns the answer of a bandit to a request, with its reasons; nothing is written."""
+def decide(fold: "Fold", ask: Ask, rng: np.random.Generator, *, held_out: bool = False) -> Decided:
+    """Returns the answer of a bandit to a request, with its reasons; nothing is written.
+
+    A decision that is held out plays the baseline, and logs what the model thinks of it.
+    """
     learner, spec = fold.learner, fold.spec
     names, rows = options(fold, ask, sparse=learner.is_sparse)
     registered = ask.rows is None and ask.matrix is None
-    weighed = spec.mode == "live" and not fold.spreads
+    weighed = spec.mode == "live" and not fold.spreads and not held_out
     if registered and ask.eligible is None and fold.actions.features is None:
         choice = learner.choose_from(fold.actions.options(learner), rng, weighed)
     else:
         choice = learner.choose(rows, rng, weighed)
-    index, chances = _explored(fold, choice, len(names), rng)
+    chances: Vector | None
+    if held_out:
+        index, chances = _baseline(names, spec.baseline, rng)
+    else:
+        index, chances = _explored(fold, choice, len(names), rng)
     propensity = None if chances is None else float(chances[index])
     proposal = ""
     if spec.mode == "shadow":
@@ -90,7 +97,17 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator) -> Decided:
         ask.subject,
         len(names),
         tuple(chances.tolist()) if chances is not None and ask.probabilities else None,
+        held_out,
     )
+
+
+def _baseline(names: Sequence[str], baseline: str, rng: np.random.Generator) -> tuple[int, Vector]:
+    """Returns the action of a decision that is held out, and the probabilities of all."""
+    n = len(names)
+    if baseline in names:
+        index = names.index(baseline)
+        return index, np.eye(1, n, index)[0]
+    return int(rng.integers(n)), np.full(n, 1.0 / n)
 
 
 def _explored(

@@ -35,6 +35,7 @@ from belated.ledger.events import (
     Outcome,
     Position,
 )
+from belated.ledger.holdout import is_held_out
 from belated.ledger.ids import Clock, Ids
 from belated.ledger.proposing import NOTHING_SAID, Ask, decide, names_of, others, rank_request
 from belated.ledger.protocol import (
@@ -405,13 +406,14 @@ class Replica:
 
     def propose(self, name: str, ask: Ask) -> Proposal:
         """Draw up a decision; nothing is written."""
-        fold = self.fold(name)
+        fold, id = self.fold(name), self.ids()
         kept = self._kept.get(name) if ask is NOTHING_SAID else None
         if kept is not None and kept[0] == fold.version:
             _, body, encoded = kept
         else:
             zeros = self.unmatched[name].total
-            body = decide(fold, ask, self.rng)
+            held_out = is_held_out(name, ask.subject.encode() or id, fold.spec.holdout)
+            body = decide(fold, ask, self.rng, held_out=held_out)
             encoded = msgspec.msgpack.encode(body)
             counted = self.unmatched[name].total > zeros  # the next time must count the same
             if ask is NOTHING_SAID and fold.repeatable and not counted:
@@ -421,7 +423,7 @@ class Replica:
         draft = Draft(
             Kind.DECIDED,
             name,
-            self.ids(),
+            id,
             now,
             None,
             due,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.model.protocols import Family, Policy, Support
 
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
-LATER = ("grace", "combine", "half_life", "half_life_unit", "open")
+LATER = ("grace", "combine", "half_life", "half_life_unit", "open", "holdout")
 # Another value would give the past another meaning, so it needs a new bandit.
 FIXED = (
     *("family", "policy", "dim", "max_norm", "features"),
@@ -249,6 +249,10 @@ class Spec(Settings, frozen=True):
         self._check_combine(learner)
         if not 0.0 <= self.exploration <= 1.0:
             raise wrong("exploration", self.exploration, "a probability from 0 to 1")
+        if not 0.0 <= self.holdout < 1.0:
+            raise wrong("holdout", self.holdout, "a share from 0 to below 1")
+        if self.holdout > 0.0 and self.mode == "shadow":
+            raise wrong("holdout", self.holdout, "0 in shadow mode, where the caller plays")
 
     def _check_combine(self, learner: "Learner") -> None:
         if self.combine is None:

@@ -169,6 +169,7 @@ def answer_of(made: Made) -> DecisionAnswer:
         proposal=body.proposal or None,
         retried=retried,
         probabilities=None if body.probabilities is None else list(body.probabilities),
+        held_out=body.held_out,
     )
 
 

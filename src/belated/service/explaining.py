@@ -1,7 +1,8 @@
 """The whole story of a decision: what the model knew, what it thought of every action."""
 
 import asyncio
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,19 @@ from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
 from belated.ledger.standing import ending_of
 from belated.ledger.tools.half_lives import would_forgetting_help
+from belated.ledger.tools.lifting import is_it_worth_it
 from belated.ledger.vectors import dim_of, vector_of
 from belated.service.beside import Beside, TooManyCallsError
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.settings import finite
-from belated.wire import ActionView, DecisionStory, EventView, Explanation, ForgettingView
+from belated.wire import (
+    ActionView,
+    DecisionStory,
+    EventView,
+    Explanation,
+    ForgettingView,
+    LiftView,
+)
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -55,6 +64,7 @@ def story_of(events: list[Event]) -> DecisionStory:
         grace_ends=None if first.closes is None else iso(first.closes),
         n_actions=body.n_actions or None,
         probabilities=None if body.probabilities is None else list(body.probabilities),
+        held_out=body.held_out,
     )
 
 
@@ -98,13 +108,20 @@ class Explaining:
 
     async def forgetting(self, bandit: str, now: int) -> ForgettingView:
         """Returns whether forgetting would help a bandit; see ``ledger/tools/half_lives.py``."""
+        return msgspec.convert(await self._from_log(forgetting_view, bandit, now), ForgettingView)
+
+    async def lift(self, bandit: str, now: int) -> LiftView:
+        """Returns what a bandit earns above its holdout; see ``ledger/tools/lifting.py``."""
+        return msgspec.convert(await self._from_log(lift_view, bandit, now), LiftView)
+
+    async def _from_log(self, view: Callable[..., Any], bandit: str, now: int) -> Any:
+        """Returns a view that is worked out from the whole log."""
         try:
             if self._url is None:
-                return await asyncio.to_thread(would_forgetting_help, self._ledger, bandit, now)
-            said = await self._beside.call(forgetting_view, self._url, bandit, now)
+                return await asyncio.to_thread(view, self._ledger, bandit, now)
+            return await self._beside.call(view, self._url, bandit, now)
         except TooManyCallsError:
             raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
-        return msgspec.convert(said, ForgettingView)
 
     def stop(self) -> None:
         """Give up what is under way."""
@@ -129,10 +146,21 @@ def explanation_of(url: str, folder: str | None, id: str) -> Any:
         return msgspec.to_builtins(explanation(ledger, folder, first))
 
 
-def forgetting_view(url: str, bandit: str, now: int) -> Any:
+def forgetting_view(log: str | Ledger, bandit: str, now: int) -> Any:
     """The answer to whether forgetting would help a bandit, as JSON can hold it."""
-    with closing(open_ledger(url)) as ledger:
+    with _at_hand(log) as ledger:
         return msgspec.to_builtins(would_forgetting_help(ledger, bandit, now))
+
+
+def lift_view(log: str | Ledger, bandit: str, now: int) -> Any:
+    """The comparison of a bandit with its holdout, as JSON can hold it."""
+    with _at_hand(log) as ledger:
+        return msgspec.to_builtins(is_it_worth_it(ledger, bandit, now))
+
+
+def _at_hand(log: str | Ledger) -> AbstractContextManager[Ledger]:
+    """Returns a ledger that is open, or that is opened here by its URL and closed again."""
+    return closing(open_ledger(log)) if isinstance(log, str) else nullcontext(log)
 
 
 def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Explanation:
@@ -182,6 +210,8 @@ def _rule(fold: "Fold", body: Decided) -> str:
         return "another program chose: the decision was imported"
     if body.proposal:
         return f"the caller chose; the bandit, in shadow mode, would have played {body.proposal!r}"
+    if body.held_out:
+        return "held out: the baseline was played, to compare the bandit with"
     if fold.spreads:
         return "nothing was learnt yet: every action had the same probability"
     share, rule = fold.spec.exploration, rule_of(fold.learner)

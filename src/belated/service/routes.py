@@ -254,6 +254,15 @@ def _add_bandits(api: Api, service: Service) -> None:
             return wire.ForgettingView(words, n)
         return await service.explaining.forgetting(path.name, service.replica.clock())
 
+    @api.route("GET", "/v1/bandits/{name}/lift", needs="read", problems=[NO_BANDIT, TOO_MANY])
+    async def judge_lift(path: wire.BanditPath) -> wire.LiftView:
+        """Compare a bandit with its holdout in reward per decision, pending rewards made up for.
+
+        This is worked out from the log and takes the longer the longer the log is.
+        """
+        service.fold(path.name)
+        return await service.explaining.lift(path.name, service.replica.clock())
+
     @api.route("POST", "/v1/bandits/{name}/ranking", needs="read", problems=[NO_BANDIT])
     async def rank_actions(path: wire.BanditPath, body: wire.RankingRequest, call: Call) -> Ranking:
         """Say which action is best, and how sure that is.

@@ -17,7 +17,7 @@ from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec, vectors_in
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.policies import AdaptiveThompson
-from support.shop_ledger import DIM, content, log_of, rebuilt
+from support.shop_ledger import DIM, Clock, content, log_of, rebuilt
 
 
 def test_replay(shop, ask, belated):
@@ -37,6 +37,20 @@ def test_replay(shop, ask, belated):
     ]
     code, out, _ = belated("replay", shop)
     assert "events per second" in out
+
+
+def test_what_was_held_out_is_not_compared(tmp_path, ask):
+    ledger = SQLiteLedger(tmp_path / "x.db")
+    replica = Replica(ledger, clock=Clock(), seed=1)
+    replica.configure("shop", Spec.of(2, Bernoulli(), DelayedOFUGLM(), holdout=0.5))
+    replica.register("shop", {"a": [0.9, 0.0], "b": [0.0, 0.3]})
+    made = [replica.propose("shop", Ask(subject=f"s{k}")) for k in range(40)]
+    replica.commit([proposal.draft for proposal in made])
+    ledger.close()
+    _, same = ask("replay", f"sqlite:///{tmp_path}/x.db", "--policy", "delayed-ofu-glm")
+    n = sum(not proposal.body.held_out for proposal in made)
+    assert (same["compared"], same["chosen_differently"]) == (n, 0)
+    assert 0 < n < 40
 
 
 def test_another_policy_from_the_same_log(shop, tmp_path, ask, belated):

@@ -39,6 +39,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     delay_seconds: float | None
     status: str
     reward_received: int | None  # when the reward was handed in
+    held_out: bool  # whether the baseline was played, see ``ledger/holdout.py``
 
 
 def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
@@ -81,6 +82,7 @@ def _row(event: Event, ending: Ending, bandit: Bandit) -> JoinedRow:
         delay,
         ending.status,
         ending.received,
+        body.held_out,
     )
 
 
@@ -140,5 +142,6 @@ def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
         "delay_seconds": pa.float64(),
         "status": pa.string(),
         "reward_received": moment,
+        "held_out": pa.bool_(),
     }
     return write_rows(file, pa.schema(types.items()), rows)

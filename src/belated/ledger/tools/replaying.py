@@ -200,7 +200,7 @@ class Other:
     def _ask(self, body: Decided) -> None:
         self.finish()
         matrix = self._options(body)
-        if matrix is None:
+        if matrix is None or body.held_out:  # what was held out is nobody's choice
             return
         choice = self.fold.learner.choose(self.shrink * matrix, self._rng)
         self.compared += 1

@@ -115,6 +115,7 @@ class BanditView(msgspec.Struct):
     reward: RewardView
     width: WidthView
     best: BestView
+    holdout: float  # share of subjects that get the baseline
 
 
 class Dashboard(msgspec.Struct):
@@ -136,3 +137,4 @@ class BanditFacts:
     default_reward: float | None = None  # of a decision that expired; None: it has no reward
     facts: Facts = field(default_factory=Facts)
     best: BestView = field(default_factory=BestView)
+    holdout: float = 0.0

@@ -36,18 +36,26 @@ function keyHeader() {
   return key ? { "X-API-Key": key } : {};
 }
 
-async function judgeForgetting() {
+async function workOut(what, button) {
   const asked = page.data.bandit.name;
   let words = "This could not be worked out now.";
-  $("judge").disabled = true;
-  setText("forgetting-words", "Reading the log, which may take a while.");
+  button.disabled = true;
+  setText(what + "-words", "Reading the log, which may take a while.");
   try {
-    const path = "v1/bandits/" + encodeURIComponent(asked) + "/forgetting";
+    const path = "v1/bandits/" + encodeURIComponent(asked) + "/" + what;
     const answer = await fetch(path, { headers: keyHeader(), cache: "no-store" });
-    if (answer.ok) words = (await answer.json()).sentence;
+    if (answer.ok) words = inWords(await answer.json());
   } catch { /* the words say so */ }
-  $("judge").disabled = false;
-  setText("forgetting-words", asked === page.data.bandit?.name ? words : "");
+  button.disabled = false;
+  setText(what + "-words", asked === page.data.bandit?.name ? words : "");
+}
+
+function inWords({ sentence, groups = [] }) {
+  const counted = groups.map(({ name, decisions, pending, mean }) => {
+    const earns = mean === null ? "" : number(mean) + " a decision, ";
+    return name + ": " + earns + whole(decisions) + " decisions, " + whole(pending) + " waiting";
+  });
+  return [sentence, ...counted].join(" \u00b7 ");
 }
 
 function askForKey(refused) {
@@ -96,6 +104,7 @@ function showAll() {
   showActions(bandit.actions);
   showReward(bandit.reward);
   showWidth(bandit.width);
+  $("lift").hidden = !bandit.holdout;
 }
 
 function showChooser(names, bandit) {
@@ -270,9 +279,11 @@ $("theme").addEventListener("click", () => {
 $("bandit").addEventListener("change", (event) => {
   page.chosen = event.target.value;
   setText("forgetting-words", "");
+  setText("lift-words", "");
   poll();
 });
-$("judge").addEventListener("click", judgeForgetting);
+$("judge").addEventListener("click", (event) => workOut("forgetting", event.target));
+$("judge-lift").addEventListener("click", (event) => workOut("lift", event.target));
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("belated-key", $("key").value);

@@ -54,6 +54,7 @@ def bandit_view(statistics: Statistics, now_us: int, about: data.BanditFacts) ->
         reward=_reward(statistics, now_us, about),
         width=_width(statistics, now_us),
         best=about.best,
+        holdout=about.holdout,
     )
 
 

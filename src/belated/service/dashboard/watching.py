@@ -72,6 +72,7 @@ class Watch:
             spec.default_reward if conversion else None,
             facts,
             best_view(fold, self._context(fold, now)),
+            spec.holdout,
         )
 
     def _context(self, fold: "Fold", now: int) -> bytes:

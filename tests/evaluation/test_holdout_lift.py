@@ -1,0 +1,139 @@
+"""The bandit against its holdout: pending rewards, subjects, and looks at any time."""
+
+import numpy as np
+import pytest
+
+from belated.evaluation.anytime import anytime_errors
+from belated.evaluation.holdout_lift import Decisions, lift
+
+DAY = 86_400.0
+WINDOW = 4.0 * DAY
+
+
+def decisions(rng, n, *args, **kwargs):
+    """Decisions as they are known now."""
+    return seen(truth(rng, n, *args, **kwargs), 0.0)
+
+
+def truth(rng, n, rates=(0.3, 0.3), days=(2.0, 2.0), share=0.3, window=None, span=4.0):
+    """Decisions of the last days, with mean rewards and mean delays for bandit and holdout.
+
+    With a window only rewards of 1 report, and none comes after the window.
+    """
+    held_out = rng.random(n) < share
+    group = held_out.astype(int)
+    reward = (rng.random(n) < np.array(rates)[group]).astype(float)
+    age = span * DAY * rng.random(n)
+    delay = rng.exponential(np.array(days)[group] * DAY)
+    if window is not None:
+        age[0] = window + DAY  # one window at least has closed
+        delay = window * rng.random(n) ** (1.0 / np.array(days)[group])  # the larger, the later
+        reward[reward == 0.0] = np.nan
+    return Decisions(held_out, group, np.arange(n), age, delay, reward)
+
+
+def seen(log, before):
+    """The log as it was a time before now: later decisions and rewards are not known yet."""
+    there = log.age >= before
+    log = Decisions(*(column[there] for column in log))
+    age = log.age - before
+    came = ~np.isnan(log.reward) & (log.waited <= age)
+    return log._replace(
+        age=age,
+        waited=np.where(came, log.waited, age),
+        reward=np.where(came, log.reward, np.nan),
+    )
+
+
+def naive_difference(log):
+    """Rewards per decision so far, as if what is pending were nothing."""
+    earned = np.nan_to_num(log.reward)
+    return earned[~log.held_out].mean() - earned[log.held_out].mean()
+
+
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_the_faster_group_is_not_the_better_one(window):
+    """Equal rates, other delays: there is no lift, and whoever takes pending for 0 finds one."""
+    days = (0.3, 3.0) if window is None else (0.5, 3.0)
+    log = decisions(np.random.default_rng(1), 20_000, days=days, window=window, span=6.0)
+    found = lift(log, conversions=window is not None, window=window)
+    assert naive_difference(log) > 0.05
+    assert found.low < 0.0 < found.high
+    assert found.high - found.low < 0.1
+    bandit, holdout = found.groups
+    assert holdout.pending / holdout.decisions > bandit.pending / bandit.decisions
+
+
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_the_better_group_is_found_though_it_is_slower(window):
+    days = (3.0, 0.3) if window is None else (3.0, 0.5)
+    log = decisions(np.random.default_rng(1), 20_000, (0.4, 0.3), days, window=window, span=6.0)
+    found = lift(log, conversions=window is not None, window=window)
+    assert naive_difference(log) < 0.0
+    assert 0.0 < found.low < 0.1 < found.high
+    assert [group.mean for group in found.groups] == pytest.approx([0.4, 0.3], abs=0.04)
+    assert found.difference == found.groups[0].mean - found.groups[1].mean
+
+
+def test_without_pending_rewards_it_is_the_difference_of_means():
+    """Golden: 60 of 100 against 30 of 100.
+
+    A group's variance counts as no less than that of all rows, 0.225: see ``difference``.
+    """
+    held_out = np.repeat([False, True], 100)
+    reward = np.concatenate([np.arange(100) < 60, np.arange(100) < 30]).astype(float)
+    same = np.ones(200)
+    log = Decisions(held_out, np.zeros(200, int), np.arange(200), 9.0 * same, same, reward)
+    found = lift(log, conversions=False)
+    assert found.difference == pytest.approx(0.3)
+    reach = np.sqrt(0.24 / 100 + 0.225 / 100) * anytime_errors(200)
+    assert (found.low, found.high) == pytest.approx((0.3 - reach, 0.3 + reach))
+    assert [group.rewards for group in found.groups] == [100, 100]
+    assert [group.pending for group in found.groups] == [0, 0]
+    wider = lift(log, conversions=False, level=0.99)
+    assert wider.low < found.low < found.high < wider.high
+
+
+def test_decisions_of_one_subject_count_as_one():
+    """Every decision four times over says no more than once."""
+    log = decisions(np.random.default_rng(1), 2000, days=(1e-3, 1e-3))
+    many = Decisions(*(np.repeat(column, 4) for column in log))
+    once, four = lift(log, conversions=False), lift(many, conversions=False)
+    assert (four.low, four.high) == pytest.approx((once.low, once.high))
+    apart = lift(many._replace(subject=np.arange(8000)), conversions=False)
+    assert apart.high - apart.low < 0.75 * (four.high - four.low)
+
+
+def test_it_is_too_early():
+    rng = np.random.default_rng(1)
+    none = Decisions(*[np.empty(0, int)] * 3, *[np.empty(0)] * 3)
+    none = none._replace(held_out=np.empty(0, bool))
+    for conversions in (False, True):
+        found = lift(none, conversions=conversions, window=WINDOW)
+        assert found.difference is None
+        assert found.reason
+    few = lift(decisions(rng, 400, share=0.1), conversions=False)
+    assert few.low is None
+    assert "the holdout has" in few.reason
+    log = decisions(rng, 1000, window=WINDOW)
+    young = log._replace(age=np.minimum(log.age, 3.9 * DAY))
+    assert "no window of the bandit is over" in lift(young, conversions=True, window=WINDOW).reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_monitored_runs_without_effect_are_rarely_wrong(window):
+    """300 runs, each looked at ten times while rewards come in, delays differing by group.
+
+    At most 5 per cent of them may ever show an effect.
+    """
+    rng, wrong = np.random.default_rng(1), 0
+    days = (0.3, 1.0) if window is None else (0.5, 3.0)
+    for _ in range(300):
+        log = truth(rng, 4000, days=days, share=0.2, window=window, span=10.0)
+        for before in np.linspace(9.0, 0.0, 10) * DAY:
+            found = lift(seen(log, before), conversions=window is not None, window=window)
+            if found.low is not None and not found.low <= 0.0 <= found.high:
+                wrong += 1
+                break
+    assert wrong <= 0.05 * 300

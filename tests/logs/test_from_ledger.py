@@ -7,9 +7,10 @@ import pytest
 
 from belated.ledger import open_ledger
 from belated.ledger.tools.exporting import Selection, export
+from belated.ledger.tools.joining import joined
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import open_log
-from belated.logs.from_ledger import LedgerRows
+from belated.logs.from_ledger import LedgerRows, cells_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,14 @@ def test_a_ledger_knows_its_loop(shop):
     assert (found.loop, found.window) == ("conversion", 3600.0)
     with pytest.raises(ValueError, match="--bandit = None: expected one of this ledger: shop, cli"):
         open_log(shop)
+
+
+def test_certain_play_of_a_baseline_has_no_propensity(shop):
+    """It would count as evidence for policies that play something else."""
+    ledger = open_ledger(shop)
+    row = next(joined(ledger, lambda event: event.bandit == "shop", lambda steps: None))
+    ledger.close()
+    held_out = row._replace(held_out=True, propensity=1.0)
+    assert cells_of(held_out)["propensity"] is None
+    assert cells_of(held_out._replace(propensity=0.25))["propensity"] == 0.25
+    assert cells_of(held_out._replace(held_out=False))["propensity"] == 1.0

@@ -11,8 +11,9 @@ from belated.evaluation.off_policy import (
     inverse_propensity,
     self_normalised,
 )
+from belated.evaluation.shares_seen import strata_of
 from belated.logs.policy_values import Options, policy_values
-from belated.logs.seen_rewards import seen_rewards, strata_of
+from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
 from support.logged import (

@@ -30,10 +30,14 @@ from belated.evaluation.off_policy import (
     explicit_rewards,
     self_normalised,
 )
-from belated.evaluation.shares_seen import SharesSeen, converted_shares, returned_shares
-
-LEAST_SEEN = 0.1
-OF_ITS_OWN = 50  # rewards of an action that has a law of its own; a group has to have as many
+from belated.evaluation.shares_seen import (
+    LEAST_SEEN,
+    OF_ITS_OWN,
+    SharesSeen,
+    converted_shares,
+    returned_shares,
+    strata_of,
+)
 
 
 class Decisions(NamedTuple):
@@ -157,13 +161,3 @@ class _Side:
         by_subject = np.bincount(self.log.subject, slopes(found, law, used)).astype(np.float64)
         n = len(np.unique(self.log.subject))
         return Known(found.value, standard_error(by_subject), n)
-
-
-def strata_of(action: Integers, came: Any) -> Integers:
-    """Returns the number of each decision's stratum: its action's; -1 where rewards are few.
-
-    >>> strata_of(np.array([0] * 2 + [1] * 60 + [2] * 50), np.ones(112, bool))[[0, 2, 62]].tolist()
-    [-1, 0, 1]
-    """
-    own = np.bincount(action[came], minlength=int(action.max(initial=0)) + 1) >= OF_ITS_OWN
-    return np.where(own, np.cumsum(own) - 1, -1)[action]

@@ -34,6 +34,9 @@ import numpy as np
 
 from belated.core.types import Integers, Vector
 
+LEAST_SEEN = 0.1  # share below which a weight would be above 10, and a row says next to nothing
+OF_ITS_OWN = 50  # rewards of an action that has a law of its own
+
 
 class SharesSeen(Protocol):
     """F at the ages of the decisions that an estimate is made of, and how it follows the rows."""
@@ -253,3 +256,13 @@ def _by_stratum(strata: Integers, strata_of_ages: Integers) -> list[tuple[Intege
     if lonely.size:
         parts.append((np.arange(len(strata)), lonely))
     return parts
+
+
+def strata_of(action: Integers, came: Any) -> Integers:
+    """Returns the number of each decision's stratum: its action's; -1 where rewards are few.
+
+    >>> strata_of(np.array([0] * 2 + [1] * 60 + [2] * 50), np.ones(112, bool))[[0, 2, 62]].tolist()
+    [-1, 0, 1]
+    """
+    own = np.bincount(action[came], minlength=int(action.max(initial=0)) + 1) >= OF_ITS_OWN
+    return np.where(own, np.cumsum(own) - 1, -1)[action]

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from belated.core.times import utc
+from belated.evaluation.shares_seen import LEAST_SEEN
 from belated.logs.bad_rows import BadRows
 from belated.logs.policy_values import Answer, Estimated, Options
-from belated.logs.seen_rewards import CONVERSION, LEAST_SEEN, SeenRewards
+from belated.logs.seen_rewards import CONVERSION, SeenRewards
 
 MEANING = {
     "explicit": "every decision gets a reward some day, or has lost it for ever; a pending reward "

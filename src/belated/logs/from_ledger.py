@@ -48,12 +48,17 @@ class LedgerRows:
             )
             kept = (row for row in decisions if row.status != "cancelled")
             for number, row in enumerate(kept, 1):
-                yield Row(number, _cells(row))
+                yield Row(number, cells_of(row))
 
 
-def _cells(row: JoinedRow) -> dict[str, object]:
+def cells_of(row: JoinedRow) -> dict[str, object]:
+    """Returns the cells of a decision: its fields, and those of its context."""
     context = msgspec.json.decode(row.context) if row.context else {}
     cells = {field: getattr(row, field) for field in FIELDS}
     if row.reward_time is None:
         cells["reward"] = None
+    if row.held_out and row.propensity == 1.0:
+        cells["propensity"] = (
+            None  # a baseline that was played for certain tells of no other action
+        )
     return {**context, **cells}

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.types import Vector
+from belated.evaluation.shares_seen import strata_of
 from belated.logs.log_model import ROWS, Posterior, coded, family_of, groups_of, posterior
-from belated.logs.seen_rewards import CONVERSION, strata_of
+from belated.logs.seen_rewards import CONVERSION
 from belated.logs.whole_log import WholeLog
 from belated.model.protocols import Family, mean, reward_quantile
 from belated.monitoring.delay_curve import delay_curve

@@ -14,11 +14,16 @@ import numpy as np
 from belated.core.arguments import positive, wrong
 from belated.core.types import Integers, Vector
 from belated.evaluation.off_policy import Rewards, conversion_rewards, explicit_rewards
-from belated.evaluation.shares_seen import AllSeen, SharesSeen, converted_shares, returned_shares
+from belated.evaluation.shares_seen import (
+    LEAST_SEEN,
+    AllSeen,
+    SharesSeen,
+    converted_shares,
+    returned_shares,
+    strata_of,
+)
 from belated.logs.whole_log import WholeLog
 
-LEAST_SEEN = 0.1
-OF_ITS_OWN = 50  # rewards of an action that has a law of its own
 EXPLICIT = "explicit"
 CONVERSION = "conversion"
 
@@ -116,13 +121,3 @@ def _used(log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: 
     rewards = (explicit_rewards if window is None else conversion_rewards)(reward, shares)
     pending = len(came) - int(came.sum())
     return SeenRewards(law, used, reward, shares, rewards, len(came), pending, window)
-
-
-def strata_of(action: Integers, came: Any) -> Integers:
-    """Returns the number of each row's stratum: its action's own; -1 where rewards are few.
-
-    >>> strata_of(np.array([0] * 2 + [1] * 60 + [2] * 50), np.ones(112, bool))[[0, 2, 62]].tolist()
-    [-1, 0, 1]
-    """
-    own = np.bincount(action[came], minlength=int(action.max()) + 1) >= OF_ITS_OWN
-    return np.where(own, np.cumsum(own) - 1, -1)[action]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from belated.ledger import open_ledger
 from belated.ledger.tools.exporting import Selection, export
@@ -46,7 +47,7 @@ def test_certain_play_of_a_baseline_has_no_propensity(shop):
     ledger = open_ledger(shop)
     row = next(joined(ledger, lambda event: event.bandit == "shop", lambda steps: None))
     ledger.close()
-    held_out = row._replace(held_out=True, propensity=1.0)
+    held_out = replace(row, held_out=True, propensity=1.0)
     assert cells_of(held_out)["propensity"] is None
-    assert cells_of(held_out._replace(propensity=0.25))["propensity"] == 0.25
-    assert cells_of(held_out._replace(held_out=False))["propensity"] == 1.0
+    assert cells_of(replace(held_out, propensity=0.25))["propensity"] == 0.25
+    assert cells_of(replace(held_out, held_out=False))["propensity"] == 1.0

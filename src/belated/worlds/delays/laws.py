@@ -246,7 +246,11 @@ def _delays_in(path: str | os.PathLike[str]) -> list[float]:
             content = json.load(file)
         return [*content["values"], *[math.inf] * content["never"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise wrong("values", str(path), f"a file of `belated delays --law` ({error})") from None
+        raise wrong(
+            "values",
+            str(path),
+            f"delays, as numbers, or a file of `belated delays --law` ({error})",
+        ) from None
 
 
 @delay_quantile.case(Empirical)

@@ -21,7 +21,9 @@ def test_a_file_is_named_where_a_delay_is(tmp_path):
 def test_a_file_that_is_no_law(content, tmp_path):
     path = tmp_path / "law.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"law.json': expected a file of `belated delays --law`"):
+    with pytest.raises(
+        ValueError, match=r"law.json': expected delays, as numbers, or a file of `bel"
+    ):
         Empirical(path)
     with pytest.raises(ValueError, match=r"values = 'nowhere.json': expected a file of .*No such"):
         Empirical("nowhere.json")

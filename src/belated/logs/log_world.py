@@ -71,26 +71,26 @@ def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
     codes = {name: coded(column) for name, column in log.context.items()}
     columns = {name: int(code.max()) + 1 for name, code in codes.items()}
     visitors = np.column_stack([np.zeros((n, 0), np.int64), *codes.values()]).astype(np.int64)
-    converts = loop == CONVERSION and window is not None
-    came = ~np.isnan(log.reward) & (log.waited <= window if converts else True)
+    closes = window if loop == CONVERSION else None  # seconds after a decision
+    came = ~np.isnan(log.reward) & (True if closes is None else log.waited <= closes)
     if not came.any():
         raise ValueError("log: expected rewards, and none has come")
-    if not converts and np.ptp(log.reward[came]) == 0.0:
+    if closes is None and np.ptp(log.reward[came]) == 0.0:
         raise ValueError(
             f"log: expected rewards that differ, and all are {log.reward[came][0]:g}; where only "
             "conversions report, say --loop conversion and --window"
         )
-    delays = _delays_by_action(log, came, window if converts else None)
+    delays = _delays_by_action(log, came, closes)
     reward, silence = np.where(came, log.reward, np.nan), None
-    if converts:
-        reward = np.where(~came & (log.age >= window), 0.0, reward)
+    if closes is not None:
+        reward = np.where(~came & (log.age >= closes), 0.0, reward)
         by_action = np.stack([law.share_at(log.age) for law in delays])
         silence = by_action[log.action, np.arange(n)]
     family, name = family_of(log.reward[came])
     theta = posterior(log, columns, visitors, family, reward, silence)
     return LogFacts(
         *(log.names, columns, visitors[-ROWS:], family, name, theta, delays, span / (n - 1)),
-        window=window if converts else None,
+        window=closes,
     )
 
 

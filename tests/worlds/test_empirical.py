@@ -25,7 +25,7 @@ def test_a_file_that_is_no_law(content, tmp_path):
         ValueError, match=r"law.json': expected delays, as numbers, or a file of `bel"
     ):
         Empirical(path)
-    with pytest.raises(ValueError, match=r"values = 'nowhere.json': expected a file of .*No such"):
+    with pytest.raises(ValueError, match=r"values = 'nowhere.json': expected delays.*No such"):
         Empirical("nowhere.json")
 
 

@@ -8,7 +8,8 @@ import apsw
 import pytest
 
 from belated.ledger import LedgerError, StoreUnavailableError, open_ledger
-from belated.ledger.checks import LEDGER_CHECKS, NOW, _Writer
+from belated.ledger.checks import LEDGER_CHECKS
+from belated.ledger.checks.trials import NOW, Writer
 from belated.ledger.events import START
 from belated.ledger.ids import Ids, all_from_texts, from_text, time_of, to_text
 from belated.ledger.stores.memory import MemoryLedger
@@ -49,7 +50,7 @@ def test_a_file_that_is_moved_away_is_noticed(tmp_path):
     """SQLite itself would go on writing into a file that nobody can find."""
     path, aside = tmp_path / "a.db", tmp_path / "b.db"
     ledger = SQLiteLedger(path)
-    writer = _Writer(ledger)
+    writer = Writer(ledger)
     first = writer.decide()
     ledger.close()
     ledger = SQLiteLedger(path)
@@ -76,7 +77,7 @@ def test_everything_is_flushed_to_the_disk(tmp_path):
 def test_what_a_reader_follows_does_not_depend_on_who_wrote(tmp_path):
     """A ledger hands on what it wrote itself without reading it back."""
     ours, theirs = (SQLiteLedger(tmp_path / "a.db") for _ in range(2))
-    mine, other = _Writer(ours), _Writer(theirs)
+    mine, other = Writer(ours), Writer(theirs)
     other._ids = Ids(lambda: NOW, seed=9)
     rng, seen, position = random.Random(1), [], START
     for _ in range(200):

@@ -106,7 +106,7 @@ def test_level_of_wide_intervals(loop, pending, interval):
     [("explicit", 0.0), ("explicit", 0.3), ("explicit", 0.7), ("conversion", 0.3)],
 )
 def test_level_of_bootstrap_intervals(loop, pending):
-    wrong = wrong_intervals(loop, pending, 40, 3_000, interval="bootstrap")
+    wrong = wrong_intervals(loop, pending, 40, ROWS[loop], interval="bootstrap")
     assert len(wrong) == 10
     for name, count in wrong.items():
         assert binom.sf(count - 1, 40, 0.05) > 1e-3, (name, count)

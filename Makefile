@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo demo-service test test-all test-plain-kernels test-quick test-pythons test-peers
-.PHONY: client-wheel release lint setup lock docs published league clean
+.PHONY: client-wheel typescript release lint setup lock docs published league site notebooks clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -65,6 +65,11 @@ release: $(VENV)/ready
 	$(BIN)/hatchling build -d dist/release
 	$(BIN)/python packaging/check_release.py dist/release
 
+# The TypeScript client in clients/typescript: types from the OpenAPI document, build, tests; needs node 20 and npm.
+typescript: $(VENV)/ready
+	cd clients/typescript && npm ci --no-audit --no-fund
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/test_typescript.py
+
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -95,6 +100,7 @@ docs: $(VENV)/ready
 	$(BIN)/python benchmarks/engine.py >> docs/performance.new
 	$(BIN)/python benchmarks/policies.py >> docs/performance.new
 	$(BIN)/python benchmarks/service.py >> docs/performance.new
+	$(BIN)/python benchmarks/replicas.py >> docs/performance.new
 	$(BIN)/python benchmarks/pending.py >> docs/performance.new
 	$(BIN)/python benchmarks/importing.py >> docs/performance.new
 	$(BIN)/python benchmarks/logs.py >> docs/performance.new
@@ -104,6 +110,7 @@ docs: $(VENV)/ready
 	mv docs/default.new docs/default.md
 	$(BIN)/python benchmarks/widths.py > docs/widths.md
 	$(BIN)/belated demo --out docs
+	$(BIN)/python benchmarks/concepts.py
 	$(BIN)/belated list policies --markdown > docs/algorithms.new
 	mv docs/algorithms.new docs/algorithms.md
 
@@ -117,6 +124,15 @@ published: $(VENV)/ready
 league: $(VENV)/ready
 	$(BIN)/python benchmarks/league.py league > docs/league.new
 	mv docs/league.new docs/league.md
+
+# The documentation as a site in dist/site, from docs/, notebooks/ and docstrings.
+site: $(VENV)/ready
+	$(BIN)/sphinx-build -q -W --keep-going -c packaging/site . dist/site
+	@echo "open dist/site/index.html"
+
+# Notebooks with their outputs, from their sources notebooks/*.py: two minutes.
+notebooks: $(VENV)/ready
+	$(BIN)/python notebooks/execute.py
 
 clean:
 	rm -rf .venv .venv-3.* dist demo

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 
 import uvloop
 
@@ -29,16 +30,19 @@ def request(path: str, body: bytes, method: str = "POST") -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-def drive(port: int, requests: Iterator[bytes], connections: int, seconds: float) -> Load:
-    """Send ``requests`` until time or they are over."""
-    return uvloop.run(_drive(port, requests, connections, seconds))
+def drive(
+    ports: Sequence[int], requests: Iterator[bytes], connections: int, seconds: float
+) -> Load:
+    """Send ``requests`` until time or they are over; connections go to the ports in turn."""
+    return uvloop.run(_drive(ports, requests, connections, seconds))
 
 
-async def _drive(port: int, requests: Iterator[bytes], connections: int, seconds: float) -> Load:
+async def _drive(
+    ports: Sequence[int], requests: Iterator[bytes], connections: int, seconds: float
+) -> Load:
     load, started = Load(), time.perf_counter()
-    await asyncio.gather(
-        *(_connection(port, requests, started + seconds, load) for _ in range(connections))
-    )
+    to = islice(cycle(ports), connections)
+    await asyncio.gather(*(_connection(port, requests, started + seconds, load) for port in to))
     load.seconds = time.perf_counter() - started
     return load
 

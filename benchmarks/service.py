@@ -79,7 +79,7 @@ class Server:
 
     def drive(self, messages: Iterator[bytes], connections: int, seconds: float) -> Load:
         before = self.cpu_seconds()
-        load = drive(self.port, messages, connections, seconds)
+        load = drive([self.port], messages, connections, seconds)
         load.cpu = self.cpu_seconds() - before
         return load
 

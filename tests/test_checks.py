@@ -26,6 +26,7 @@ from belated.engine.reference import play
 from belated.estimators import Ridge
 from belated.ledger import checks as ledger_checks
 from belated.ledger.checks import LEDGER_CHECKS
+from belated.ledger.events import Kind
 from belated.ledger.stores.memory import MemoryLedger
 from belated.model import protocols
 from belated.model.protocols import (
@@ -435,7 +436,7 @@ def without_receipt(self, follow, after, limit=100_000):
 
 
 def torn(self, follow, after, limit=100_000):
-    events = self._events[after.seq : after.seq + limit]
+    events = [event for seq, event in self._events.items() if seq > after.seq][:limit]
     return events, type(after)(events[-1].tx, events[-1].seq) if events else after
 
 
@@ -455,6 +456,11 @@ def forgetful(self, commit, drafts, follower=None):
 
 def nameless(self, commit, drafts, follower=None):
     return commit(self, [replace(draft, event_id="") for draft in drafts], follower)
+
+
+def bodiless(self, commit, drafts, follower=None):
+    about = [replace(d, body=b"") if d.kind is Kind.OUTCOME else d for d in drafts]
+    return commit(self, about, follower)
 
 
 def asking_nobody(self, commit, drafts, follower=None):
@@ -490,6 +496,7 @@ BROKEN_LEDGERS = {
     "rewards": (lambda: MemoryLedger(park_for=10**18), "must not be parked"),
     "event_time": (store(follow=without_receipt), "and when it was handed in, if it differs"),
     "several_rewards": (store(commit=nameless), "an event id again is a duplicate"),
+    "guardrails": (store(commit=bodiless), "an outcome is one by its body"),
     "zeros_have_no_sign": (store(follow=signed), "write 0.0 for -0.0"),
     "one_batch": (store(commit=backwards), "in the light of those before it"),
     "endings": (
@@ -518,6 +525,7 @@ BROKEN_LEDGERS = {
         store(retain=lambda self, retain, before, dry_run=False: retain(self, before)),
         "nothing in a dry run",
     ),
+    "compaction": (store(drop=lambda self, drop: 0), "drop must delete the events before the base"),
 }
 
 

@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import httpx2
@@ -13,6 +15,7 @@ import typer
 import yaml
 from packaging.requirements import Requirement
 
+from belated import __version__
 from belated.client import Client
 from belated.commands.main import app
 from belated.commands.warm import jobs_of_bandits
@@ -26,7 +29,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGING = ROOT / "packaging"
 IMAGE, COMPOSE = PACKAGING / "image", PACKAGING / "compose"
 UNIT = PACKAGING / "systemd" / "belated.service"
-FILES = [p for p in PACKAGING.rglob("*") if p.is_file() and p.parent.name != "client"]
+NOT_RUN = {"client", "__pycache__"}
+FILES = [p for p in PACKAGING.rglob("*") if p.is_file() and p.parent.name not in NOT_RUN]
 PAGE = ROOT / "docs" / "how-to" / "deploy.md"
 METRIC = r"belated_\w+"
 
@@ -79,6 +83,28 @@ def test_volumes_of_the_compose_file_are_there():
         assert (COMPOSE / path).is_file(), path
     build = services["belated"]["build"]
     assert (COMPOSE / build["context"] / build["dockerfile"]).resolve() == IMAGE / "Dockerfile"
+
+
+def test_the_conda_recipe_is_that_of_the_package():
+    """Version, Python, dependencies with their bounds, build tools, command and words."""
+    recipe = yaml.safe_load((PACKAGING / "conda" / "recipe.yaml").read_text())
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = whole["project"]
+    assert recipe["context"]["version"] == __version__
+    assert recipe["about"]["summary"] == project["description"]
+    assert recipe["about"]["license"] == project["license"]
+    needs = {"python" + project["requires-python"], *project["dependencies"]}
+    assert set(map(Requirement, recipe["requirements"]["run"])) == set(map(Requirement, needs))
+    host = set(map(Requirement, recipe["requirements"]["host"][1:]))
+    assert host == {Requirement("pip"), *map(Requirement, whole["build-system"]["requires"])}
+    assert recipe["requirements"]["host"][0] == "python 3.11.*"
+    commands = [f"{name} = {where}" for name, where in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == commands
+    assert (PACKAGING / "conda" / recipe["source"]["path"]).resolve() == ROOT
+    for module in recipe["tests"][0]["python"]["imports"]:
+        import_module(module)
+    for command in recipe["tests"][1]["script"]:
+        belated(*command.split()[1:])
 
 
 @pytest.mark.parametrize("path", [*FILES, PAGE], ids=lambda p: p.name)

@@ -7,9 +7,9 @@ Numba can compile, registered as the case of a generic function for its type,
 ``Whole``, ``Flag``, or ``Positive | None``); other values are refused. The folder ``examples`` has
 one of each that runs as it is:
 
-=============  ==================================  ==============================================
+=============  ==================================  ================================================
 to write a     register cases of                   and run
-=============  ==================================  ==============================================
+=============  ==================================  ================================================
 policy         ``choose``; with a confidence set   ``check_policy(MyPolicy(), family)``
                ``sqrt_beta`` and ``radius``; if
                it draws, ``probabilities`` or
@@ -17,14 +17,15 @@ policy         ``choose``; with a confidence set   ``check_policy(MyPolicy(), fa
 estimator      ``take_in``, ``refit``; to forget,  ``check_policy`` of a policy that learns with it
                ``take_in_row`` and ``remake``;
                if theta is only certified to be
-               near an estimate, ``refit_exactly``
+               near an estimate,
+               ``refit_exactly``
 family         ``derivatives``, ``cumulant``,      ``check_family(MyFamily())``
                ``least_slope``,
                ``self_concordance``,
                ``reward_quantile``
 delay          ``delay_quantile``                  ``check_delay(MyDelay())``
 environment    ``draw_actions``                    ``check_environment(MyEnvironment(), dim)``
-=============  ==================================  ==============================================
+=============  ==================================  ================================================
 
 A kernel of your own that other kernels call goes under ``@kernel``. Run with
 ``NUMBA_DISABLE_JIT=1`` while you write: kernels are then plain Python, with the same results.

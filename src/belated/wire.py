@@ -155,6 +155,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The share of subjects, or of decisions without a subject, that get the baseline in place of
         the bandit's choice: its action, or one drawn uniformly where it has no name or cannot be
         played. See ``ledger/holdout.py``.
+    sticky
+        Seconds for which a subject gets the same action again, from its first decision on and as
+        long as the action can be played; None: every decision is a choice of its own. See
+        ``ledger/sticky.py``.
     """
 
     family: Any
@@ -198,6 +202,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     holdout: Annotated[
         float, Meta(ge=0.0, lt=1.0, description="Share of subjects kept on the baseline.")
     ] = 0.0
+    sticky: Annotated[
+        Seconds | None, Meta(description="Seconds for which a subject gets the same action again.")
+    ] = None
 
 
 class BanditSettings(Settings, frozen=True, omit_defaults=True):
@@ -271,6 +278,73 @@ class ForgettingView(msgspec.Struct):
     half_lives: list[HalfLifeView] = []
 
 
+class RetrainSettings(Request):
+    """Settings that a bandit is to have had all along; what is not given stays as it is."""
+
+    policy: Annotated[
+        Annotated[str, Meta(max_length=500)] | None,
+        Meta(examples=["thompson"], description="Another rule of choice."),
+    ] = None
+    family: Annotated[
+        Annotated[str, Meta(max_length=200)] | None,
+        Meta(examples=["gaussian:sd=0.5"], description="Another law of rewards."),
+    ] = None
+    max_norm: Annotated[
+        Annotated[float, Meta(gt=0.0)] | None, Meta(description="Bound on the norm of an action.")
+    ] = None
+    open: Annotated[
+        Literal["hold", "silence"] | None, Meta(description="Open decisions: hold or silence.")
+    ] = None
+    window: Annotated[
+        Seconds | None, Meta(description="Seconds to wait for rewards of later decisions.")
+    ] = None
+    grace: Annotated[
+        Annotated[float, Meta(ge=0.0, le=LONGEST_WINDOW)] | None,
+        Meta(description="Seconds after the window for uploads."),
+    ] = None
+    half_life: Annotated[
+        Annotated[float, Meta(ge=0.0)] | None,
+        Meta(description="Age of a decision at which its reward counts for half; 0: none."),
+    ] = None
+    half_life_unit: Annotated[
+        Literal["decisions", "seconds"] | None,
+        Meta(description="Of half_life: decisions or seconds."),
+    ] = None
+
+
+class Retraining(RetrainSettings):
+    """A bandit with other settings, or with those before its last promotion."""
+
+    features: FeatureSettings | None = None
+    back: bool = False  # goes with no other
+    request_id: Label | None = None  # a promotion may be sent again, and happens once
+
+
+class LossView(msgspec.Struct):
+    """How well rewards were predicted before they were learnt: the mean loss of each model."""
+
+    live: float
+    other: float
+    gain: float  # by which the other model is better
+    error: float | None  # standard error of the gain
+
+
+class RetrainView(msgspec.Struct):
+    """A bandit beside what it would be with other settings from its first decision on."""
+
+    bandit: str
+    changed: list[str] = []  # settings that differ
+    against: list[str] = []  # what speaks against a promotion, in words; empty if nothing does
+    n_decisions: int = 0  # the last ones whose actions the log holds
+    # The share of them in which another action would be chosen; of policies that draw, half the sum
+    # of the differences of all probabilities.
+    chosen_differently: float | None = None
+    n_rewards: int = 0  # the last ones that are final
+    log_loss: LossView | None = None  # in nats; null where those of the two cannot be compared
+    squared_error: LossView | None = None
+    promoted: bool = False
+
+
 class LiftGroup(msgspec.Struct):
     """The bandit, or its holdout."""
 
@@ -282,6 +356,18 @@ class LiftGroup(msgspec.Struct):
     mean: float | None  # reward per decision, pending ones made up for; null: too early to tell
 
 
+class GuardrailLift(msgspec.Struct):
+    """A guardrail outcome of the bandit against that of its holdout."""
+
+    name: str
+    sentence: str
+    bandit: float | None  # outcome per decision; null: too early to tell
+    holdout: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+
+
 class LiftView(msgspec.Struct):
     """A bandit against its holdout."""
 
@@ -290,11 +376,12 @@ class LiftView(msgspec.Struct):
     compared: str
     since: str  # the last change of ``holdout`` or ``baseline``
     now: str
-    level: float
+    level: float  # of all intervals together: with guardrails each of them has a higher one
     groups: list[LiftGroup]
     difference: float | None  # in reward per decision; null: too early to tell
     low: float | None  # ends of an interval that is valid at all times at which one looks
     high: float | None
+    guardrails: list[GuardrailLift] = []
 
 
 class BanditList(msgspec.Struct):
@@ -372,6 +459,7 @@ class DecisionAnswer(msgspec.Struct):
     retried: bool = False  # the request had been made before: this is its decision
     probabilities: list[float] | None = None  # of all actions in their order, if asked for
     held_out: bool = False  # the baseline was played, and not the bandit's choice
+    repeats: str | None = None  # where decisions are sticky: the decision whose action this is
 
 
 class DecisionBatch(Request):
@@ -392,6 +480,67 @@ class DecisionList(msgspec.Struct):
     decisions: list[DecisionAnswer]
 
 
+class Model(msgspec.Struct, frozen=True):
+    """Everything that is needed to decide without the service: a bandit at one moment.
+
+    Arrays are base64 of little-endian float64 numbers.
+    """
+
+    format: Literal[1]  # of this document; another number means another form
+    bandit: str
+    time: str  # when the document was made
+    version: int  # number of events that the model had taken in
+    settings: dict[str, Any]  # with dim, policy, features, loop and exploration
+    actions: dict[str, Any]  # registered, by name
+    n_observed: int  # rewards that the model rests on
+    theta: str  # the mode, dim numbers
+    covariance: str  # upper half, row by row; empty where the policy draws no scores
+
+
+class ModelDocument(msgspec.Struct, frozen=True):
+    """A model with the sha256 of its bytes: those of ``model``, just as they stand here."""
+
+    digest: Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    model: Model
+
+
+class MadeDecision(Request):
+    """A decision that was made elsewhere, by a model document.
+
+    The time of the decision is the one in its id, a UUID of version 7. ``columns`` and ``values``
+    are the entries of the played action's vector that are not zero, columns in ascending order.
+    """
+
+    decision_id: DecisionId
+    action: ActionName
+    index: Annotated[int, Meta(ge=0, lt=MOST_ACTIONS)]
+    n_actions: Annotated[int, Meta(ge=1, le=MOST_ACTIONS)]
+    propensity: Annotated[float, Meta(gt=0.0, le=1.0)]
+    model_version: Annotated[int, Meta(ge=0, le=2**53)]
+    model_time: Moment
+    dim: Annotated[int, Meta(ge=1, le=WIDEST)]
+    columns: Annotated[list[Annotated[int, Meta(ge=0, lt=WIDEST)]], Meta(max_length=WIDEST)]
+    values: Annotated[list[float], Meta(max_length=WIDEST)]
+    score: float | None  # null where the action was drawn uniformly
+    estimate: float
+    context: Columns | None = None
+    eligible: Annotated[list[ActionName], Meta(min_length=1, max_length=MOST_ACTIONS)] | None = None
+    subject: Label | None = None
+
+
+class MadeBatch(Request):
+    """Decisions that were made elsewhere, in the order in which they were made."""
+
+    decisions: Annotated[list[MadeDecision], Meta(min_length=1, max_length=MOST_DECISIONS)]
+
+
+class MadeAnswer(msgspec.Struct):
+    """The outcome of each decision that was made elsewhere; a reason for each invalid one."""
+
+    statuses: list[Status]
+    reasons: list[str]
+
+
 class EventView(msgspec.Struct):
     """Something that happened to a decision."""
 
@@ -401,6 +550,8 @@ class EventView(msgspec.Struct):
     received: str | None = None  # when a reward was handed in, if that was not when it happened
     event_id: str | None = None  # of a reward, if it has one
     part: float | None = None  # what was handed in, where ``reward`` combines it with earlier ones
+    outcome: str | None = None  # name of a guardrail outcome
+    value: float | None = None  # of a guardrail outcome
 
 
 class ActionView(msgspec.Struct):
@@ -456,6 +607,7 @@ class DecisionStory(msgspec.Struct):
     # Of an open decision, where silence is learnt from: the part of a failure that it counts for.
     silence: float | None = None
     held_out: bool = False  # the baseline was played, and not the bandit's choice
+    repeats: str | None = None  # where decisions are sticky: the decision whose action this is
 
 
 # ------------------------------------------------------------------------------------ rewards
@@ -482,8 +634,28 @@ class RewardBatch(Request):
     rewards: Annotated[list[RewardItem], Meta(min_length=1, max_length=MOST_REWARDS)]
 
 
+class OutcomeItem(Request):
+    """A guardrail outcome of a decision: something to watch beside the reward, not learnt from.
+
+    ``at`` and ``event_id`` are as of a reward. A decision may have several outcomes of one name,
+    under event ids of their own: their sum is what counts.
+    """
+
+    decision_id: DecisionId
+    name: Label
+    value: float
+    at: Moment | None = None
+    event_id: Label | None = None
+
+
+class OutcomeBatch(Request):
+    """Guardrail outcomes of decisions of any bandits."""
+
+    outcomes: Annotated[list[OutcomeItem], Meta(min_length=1, max_length=MOST_REWARDS)]
+
+
 class RewardAnswer(msgspec.Struct, omit_defaults=True):
-    """The outcome of each reward, in the order they were sent.
+    """The status of each reward, or guardrail outcome, in the order they were sent.
 
     Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
     expected instead of each invalid reward, and nothing about the others.
@@ -533,10 +705,11 @@ class ParkedList(msgspec.Struct):
     next: str | None = None
 
 
-class Erased(msgspec.Struct):
-    """How many decisions were erased."""
+class Erased(msgspec.Struct, omit_defaults=True):
+    """How many decisions were erased, and a note on those that could not be."""
 
     decisions: int
+    note: str = ""
 
 
 # --------------------------------------------------------------------------------------- keys
@@ -605,3 +778,4 @@ class ProblemDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     errors: Sequence[Fault] = ()
     retry_after: int | None = None  # seconds, the same as in the header Retry-After
+    x_request_id: str = ""  # the same as in the header X-Request-ID

@@ -427,3 +427,43 @@ def test_the_store_is_needed_until_the_bandit_is_closed(tmp_path):
     assert "n_observed=1, n_missing=2" in repr(here)
     here.close()
     assert here.fingerprint() == known
+
+
+# --------------------------------------------------------------------------- guardrail outcomes
+
+
+def test_an_outcome_is_kept_and_not_learnt():
+    ledger = MemoryLedger()
+    bandit = shop(ledger)
+    id = bandit.decide(ACTIONS).id
+    before = bandit.fingerprint()
+    assert bandit.note_outcome(id, "complaint", 1)
+    assert not bandit.note_outcome(id, "complaint", 1.0)
+    assert bandit.note_outcome(id, "complaint", 2.0, event_id="second")
+    assert bandit.fingerprint() == before
+    assert bandit.n_missing == 1
+    assert bandit.learn(id, 1.0) == 1
+    kinds = [event.kind for event in ledger.story(from_text(id))]
+    assert kinds == [Kind.DECIDED, Kind.OUTCOME, Kind.OUTCOME, Kind.REWARDED]
+
+
+def test_outcomes_that_are_refused_leave_no_trace():
+    ledger = MemoryLedger()
+    bandit = shop(ledger)
+    id = bandit.decide(ACTIONS).id
+    bandit.note_outcome(id, "calls", 1.0)
+    n = ledger.behind(START)
+    for call, error, said in (
+        ((id, "calls", 2.0), ConflictingRewardError, "value = 2.0 of 'calls' .* expected 1.0"),
+        ((id, "", 2.0), ValueError, "name = '': expected a text of 1 to 200 characters"),
+        ((id, "calls", "many"), (TypeError, ValueError), "value = 'many': expected"),
+        ((id, "calls", float("inf")), ValueError, "value = inf: expected"),
+        (("nobody", "calls", 2.0), UnknownDecisionError, "id = 'nobody': expected the id"),
+    ):
+        with pytest.raises(error, match=said):
+            bandit.note_outcome(*call)
+    with pytest.raises(ValueError, match="expected no time after now"):
+        bandit.note_outcome(id, "visits", 1.0, at="2999-01-01T00:00:00Z")
+    assert ledger.behind(START) == n
+    with pytest.raises(TypeError, match="expected with window= or ledger= only"):
+        Bandit(dim=2, family=Bernoulli()).note_outcome(1, "calls", 1.0)

@@ -94,6 +94,27 @@ def test_decide_and_reward(client):
     assert caught.value.problem.type == "/problems/unknown-decision"
 
 
+def test_outcomes_and_lift(client):
+    made = client.decide_many("shop", [{}] * 3)
+    ids = [one.decision_id for one in made]
+    assert client.outcome(ids[0], "calls", 2, event_id="monday") == Status.ACCEPTED
+    many = [
+        (ids[0], "calls", 2.0, None, "monday"),
+        (ids[1], "calls", np.float32(1.0)),
+        (NOBODY, "x", 1),
+    ]
+    assert client.outcomes(many) == [Status.DUPLICATE, Status.ACCEPTED, Status.UNKNOWN]
+    assert client.outcomes([]) == []
+    with pytest.raises(ValueError, match=r"'calls' of .*= nan: expected a finite number"):
+        client.outcome(ids[2], "calls", float("nan"))
+    view = client.lift("shop")
+    assert view.sentence.startswith("Nobody is held out")
+    assert [group.name for group in view.groups] == ["bandit", "holdout"]
+    assert [guardrail.name for guardrail in view.guardrails] == ["calls"]
+    with pytest.raises(ServiceError):
+        client.lift("none")
+
+
 def test_every_form_of_actions(client):
     only = client.decide("shop", eligible=["b"])
     assert (only.action, only.index) == ("b", 0)

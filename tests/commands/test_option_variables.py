@@ -21,10 +21,15 @@ VALUES = {  # none of them is the default
     "without_keys": True,
     "requests_per_second": 2.5,
     "access_log": True,
+    "log_format": "json",
     "snapshots": "folder",
     "snapshot_every": 70,
+    "traces": True,
+    "bandits": ["pages,shop", "plain"],
     "personalizer": "pages",
     "allow_host": ["a.example", "b.example"],
+    "tls_certificate": "service.pem",
+    "tls_key": "service.key",
 } | dict.fromkeys(Limits.__struct_fields__, 5000)
 
 
@@ -58,9 +63,11 @@ def test_the_values_of_all_variables_arrive(served):
     (settings,) = served
     given = msgspec.structs.asdict(settings)
     limits = msgspec.structs.asdict(given.pop("limits"))
-    assert given.pop("board") is None
+    assert given.pop("board") is given.pop("in_force") is None
+    assert given.pop("bandits") == ("pages", "shop", "plain")
     assert list(given.pop("allowed_hosts")) == VALUES["allow_host"]
-    assert given | limits | {"allow_host": VALUES["allow_host"]} == VALUES
+    several = {name: VALUES[name] for name in ("allow_host", "bandits")}
+    assert given | limits | several == VALUES
 
 
 def test_an_option_wins_over_its_variable_and_an_empty_one_says_nothing(served):

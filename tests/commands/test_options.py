@@ -38,6 +38,7 @@ half_life = 2.5
 half_life_unit = "seconds"
 open = "hold"
 holdout = 0.125
+sticky = 60.0
 features = { hashed = { user = 2 } }
 """
 IN_THE_LOG = (

@@ -106,7 +106,7 @@ def documented_curl_lines():
 
 
 @pytest.mark.slow
-def test_the_documented_curl_lines_do_it_no_harm():
+def test_the_documented_curl_lines_do_it_no_harm(tmp_path):
     lines = documented_curl_lines()
     assert len(lines) >= 4
     with demo() as (process, url), Client(url) as client:
@@ -114,6 +114,7 @@ def test_the_documented_curl_lines_do_it_no_harm():
             command = line.replace("localhost:8787/", url)
             answer = subprocess.run(
                 ["bash", "-c", f"{command} --silent --show-error --fail"],
+                cwd=tmp_path,  # one of them writes a file
                 capture_output=True,
                 text=True,
             )

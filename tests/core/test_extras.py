@@ -22,6 +22,9 @@ def run_without(modules, code):
         (["pandas"], "from belated import compare", "'belated[experiments]'"),
         (["numba"], "from belated import Bandit", "'belated'"),
         (["psycopg"], "import belated.ledger.stores.postgres", "'belated[postgres]'"),
+        (["gymnasium"], "import belated.worlds.late_rewards", "'belated[gymnasium]'"),
+        (["redis"], "import belated.streams.redis_stream", "'belated[streams]'"),
+        (["confluent_kafka"], "import belated.streams.kafka_topic", "'belated[streams]'"),
     ],
 )
 def test_an_import_says_what_to_install(modules, statement, install):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from belated.evaluation.anytime import anytime_errors
-from belated.evaluation.holdout_lift import Decisions, lift
+from belated.evaluation.anytime import anytime_errors, least_reach
+from belated.evaluation.holdout_lift import ALL_ALIKE, Decisions, lift
 
 DAY = 86_400.0
 WINDOW = 4.0 * DAY
@@ -92,6 +92,20 @@ def test_without_pending_rewards_it_is_the_difference_of_means():
     assert [group.pending for group in found.groups] == [0, 0]
     wider = lift(log, conversions=False, level=0.99)
     assert wider.low < found.low < found.high < wider.high
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_two_groups_that_do_not_vary_have_an_interval(times):
+    """All of 100 subjects bought, and none of 60 held out: not certain, whatever their visits."""
+    held_out = np.repeat(np.arange(160) >= 100, times)
+    subject, same = np.repeat(np.arange(160), times), np.ones(160 * times)
+    log = Decisions(held_out, 0 * subject, subject, 9.0 * same, same, 1.0 * ~held_out)
+    found = lift(log, conversions=False, range=1.0)
+    reach = least_reach(100, 1.0, 0.975) + least_reach(60, 1.0, 0.975)
+    assert (found.low, found.high) == pytest.approx((1.0 - reach, 1.0 + reach))
+    unbounded = lift(log, conversions=False)
+    assert (unbounded.difference, unbounded.low) == (None, None)
+    assert unbounded.reason == ALL_ALIKE
 
 
 def test_decisions_of_one_subject_count_as_one():

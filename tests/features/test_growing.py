@@ -20,6 +20,9 @@ from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
+from belated.ledger.tools.compacting import compacted
+from belated.ledger.tools.reading import bandits_of
+from belated.ledger.tools.verifying import verify
 from belated.model.steps import DECIDE, LEARN
 from belated.policies.adaptive_thompson import AdaptiveThompson
 from belated.policies.glb_omd import GLBOMD
@@ -173,6 +176,33 @@ def test_live_equals_replay_across_growths(tmp_path, family, policy, loop_kind):
         assert snapshots.load(restored, tmp_path / folder).seq > 0
         restored.catch_up()
         assert same(replica, restored)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "family": Bernoulli(),
+            "policy": AdaptiveThompson(),
+            "loop": "conversion",
+            "window": 3600.0,
+        },
+    ],
+)
+def test_growth_before_and_after_the_log_was_compacted(options):
+    rng, waiting = np.random.default_rng(4), []
+    replica = new_shop(shop_features(OLD), **options)
+    play(replica, rng, 8, waiting)
+    compacted(replica.ledger, replica.clock() + 1)
+    replica.configure("shop", shop_spec(shop_features(NEW), **options))
+    play(replica, rng, 4, waiting)
+    assert same(replica, replayed(replica))
+    compacted(replica.ledger, replica.clock() + 1)
+    play(replica, rng, 4, waiting)
+    assert same(replica, replayed(replica))
+    assert verify(replica.ledger, None)["sound"]
+    assert bandits_of(replica.ledger)["shop"].earlier.lengths
 
 
 @given(st.integers(0, 2**32), st.sampled_from([Gaussian(sd=1.0), Bernoulli()]), st.integers(0, 25))

@@ -10,7 +10,8 @@ from scipy.stats import binom
 from belated import Bandit, Bernoulli, Binomial, DelayedOFUGLM, Features, Gaussian, Poisson
 from belated.learner import assumptions
 from belated.learner.assumptions import FIRST_LOOK, AssumptionWarning
-from belated.policies import OFUGLB, Greedy, LinUCB, Thompson
+from belated.learner.learner import Learner
+from belated.policies import OFUGLB, AdaptiveThompson, Greedy, LinUCB, Thompson
 
 NIGHTLY = bool(os.environ.get("BELATED_NIGHTLY"))
 RUNS = 300 if NIGHTLY else 3  # of each healthy world
@@ -270,6 +271,29 @@ def test_no_constant_while_the_mean_is_far_from_that_of_zero(constant):
     (broken,) = bandit.broken_assumptions
     assert broken.name == "constant"
     assert '"intercept": 1' in broken.change
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_conversions_that_came_early_are_no_sample_of_rewards(closed):
+    """Where silence is learnt from, a look is at decisions before the first that is open."""
+    rng = np.random.default_rng(4)
+    learner = Learner(3, Bernoulli(), AdaptiveThompson(), 1.0, hears=True)
+    for _ in range(500):
+        learner.decide(rng.normal(size=(2, 3)), rng)
+    converts = rng.random(500) < 0.3
+    came = {int(row): 1.0 for row in np.flatnonzero(converts)}
+    if closed:  # the first 300 have no window any more
+        came |= {row: 0.0 for row in range(300) if not converts[row]}
+    learner.learn(came)
+    silent = np.flatnonzero(np.isnan(learner.history.y[:500]))
+    learner.hear(silent, np.full(len(silent), 0.5))
+    look = assumptions._look(learner)
+    if closed:
+        assert look.n == silent[0] > 299
+        assert abs(look.mean - 0.3) < 0.1
+    else:
+        assert look is None
+        assert learner.broken_assumptions == []
 
 
 # ------------------------------------------------------------------------------------------- looks

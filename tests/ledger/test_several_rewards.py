@@ -243,7 +243,7 @@ def test_a_bandit_combines():
     assert bandit.n_observed == 1
     again = Bandit(2, family=Gaussian(), ledger=ledger)
     assert again.learn(id, 4.0, event_id="order 3") == 1
-    replica = Replica(ledger, only="bandit")
+    replica = Replica(ledger, only={"bandit"})
     replica.catch_up()
     assert replica.folds["bandit"].learner.history.y[0] == 7.0
     with pytest.raises(ValueError, match="combine = None: expected 'sum', as the log has it"):

@@ -43,7 +43,7 @@ def test_every_day_holds_whatever_fails():
     expected = ["power cut", "failed before", "failed after", "failed to read", "clock back"]
     expected += ["restart from log", "restart from snapshot", "forgotten", "settings", "too early"]
     expected += [f"reward {s}" for s in ("accepted", "duplicate", "conflict", "expired", "unknown")]
-    expected += ["cancelled accepted", "revised accepted"]
+    expected += ["cancelled accepted", "revised accepted", "outcome accepted", "retained"]
     for what in expected:
         assert happened[what] > DAYS / 200, what
 

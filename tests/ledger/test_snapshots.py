@@ -71,14 +71,14 @@ def test_a_snapshot_of_what_was_erased_is_not_used(tmp_path):
     assert replica.ledger.forget("shop", "you", replica.clock()) == 1
     fresh = Replica(replica.ledger, clock=replica.clock)
     assert snapshots.load(fresh, tmp_path) > (0, 0)  # it holds nothing of you
-    snapshots.drop_erased(replica.ledger, tmp_path)
+    snapshots.drop_outdated(replica.ledger, tmp_path)
     assert len(snapshots.found(tmp_path)) == 1
     assert replica.ledger.forget("shop", "me", replica.clock()) == 1
     fresh = Replica(replica.ledger, clock=replica.clock)
     assert snapshots.load(fresh, tmp_path) == (0, 0)
     fresh.catch_up()
     replica.catch_up()
-    snapshots.drop_erased(replica.ledger, tmp_path)
+    snapshots.drop_outdated(replica.ledger, tmp_path)
     assert snapshots.found(tmp_path) == []
     assert fresh.folds["shop"].learner.n_decided == 0
     assert same(replica, fresh)

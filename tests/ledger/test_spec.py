@@ -19,6 +19,9 @@ from support.replicas import Clock, explicit, new_replica
         ({"holdout": 1.0}, "holdout = 1.0: expected a share from 0 to below 1"),
         ({"holdout": -0.1}, "holdout = -0.1"),
         ({"holdout": 0.1, "mode": "shadow"}, "holdout = 0.1: expected 0 in shadow mode"),
+        ({"sticky": 0.0}, "sticky = 0.0: expected a positive number of seconds, 1e\\+10 at most"),
+        ({"sticky": 1e11}, "sticky = 100000000000.0"),
+        ({"sticky": 9.0, "mode": "shadow"}, "sticky = 9.0: expected None in shadow mode"),
         ({"late": "sometimes"}, "late = 'sometimes': expected 'keep' or 'revise'"),
         ({"loop": "open"}, "loop = 'open'"),
         ({"mode": []}, "mode = "),
@@ -49,3 +52,5 @@ def test_bodies_survive_added_fields():
 
     assert msgspec.msgpack.decode(body, type=Decided).context == b""
     assert not msgspec.msgpack.decode(body, type=Decided).held_out
+    assert msgspec.msgpack.decode(body, type=Decided).stretch is None
+    assert msgspec.msgpack.decode(body, type=Decided).repeats == b""

@@ -241,7 +241,7 @@ def test_the_command(tmp_path):
     assert page.count("<img") == 3
     assert "http" not in page.replace("http-equiv", "")  # it asks for nothing
     found = json.loads(belated(*options, "--json").stdout)
-    assert found["rows_bad"] == {"the reward is not a finite number": 1}
+    assert found["bad_rows"] == {"the reward is not a finite number": 1}
     assert found["all"]["decisions"] == 2999
     strict = belated(*options, "--strict", check=False)
     assert strict.returncode == 2

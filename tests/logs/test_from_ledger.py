@@ -25,12 +25,12 @@ def test_as_the_joined_export(bandit, loop, n_cancelled, shop, tmp_path):
     bad = BadRows()
     (ours,) = open_log(shop, bandit=bandit).chunks(bad, loop=loop)
     (theirs,) = open_log(path).chunks(BadRows(), loop=loop)
-    cancelled = ~np.isin(theirs.id, ours.id)
+    cancelled = ~np.isin(theirs.decided, ours.decided)
     assert cancelled.sum() == n_cancelled  # the export says so in a column that is not read
     assert bad.total == 0
-    for field in ("id", "decided", "returned", "reward", "propensity", "action"):
+    for field in ("decided", "returned", "reward", "propensity", "action"):
         np.testing.assert_array_equal(getattr(ours, field), getattr(theirs, field)[~cancelled])
-    assert ours.line.tolist() == list(range(1, len(ours.id) + 1))
+    assert ours.line.tolist() == list(range(1, len(ours.decided) + 1))
     assert np.isnan(ours.reward).any()
     assert not np.isnan(ours.reward).all()
 
@@ -51,3 +51,4 @@ def test_certain_play_of_a_baseline_has_no_propensity(shop):
     assert cells_of(held_out)["propensity"] is None
     assert cells_of(replace(held_out, propensity=0.25))["propensity"] == 0.25
     assert cells_of(replace(held_out, held_out=False))["propensity"] == 1.0
+    assert cells_of(replace(row, repeats=row.id, propensity=1.0))["propensity"] is None

@@ -7,12 +7,15 @@ import math
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from belated.core.times import iso, microseconds
 from belated.logs import sources
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import open_log
+from belated.logs.hashes import hashed, mixed
 from belated.logs.seen_ids import SeenIds
 from belated.logs.values import PENDING
 
@@ -114,7 +117,6 @@ def test_as_rows_that_are_read_one_by_one(form, tmp_path, monkeypatch):
     bad = BadRows(tmp_path / "bad.csv")
     chunks = list(open_log(FORMS[form](rows, tmp_path)).chunks(bad))
     assert len(chunks) > 5
-    assert np.concatenate([chunk.id for chunk in chunks]).tolist() == [r["id"] for r in good]
     decided = np.concatenate([chunk.decided for chunk in chunks]).tolist()
     assert decided == [microseconds("time", row["time"]) for row in good]
     returned = np.concatenate([chunk.returned for chunk in chunks]).tolist()
@@ -227,7 +229,7 @@ def test_rewards_and_times_that_do_not_go_together(tmp_path):
 def test_a_log_without_rewards_has_conversions_where_it_has_times(tmp_path):
     (chunk,), _ = read("shown_at,converted_at\n2026-01-01,\n2026-01-01,2026-01-02\n", tmp_path)
     np.testing.assert_array_equal(chunk.reward, [np.nan, 1.0])
-    assert (chunk.action, chunk.segment, chunk.id, chunk.subject) == (None, None, None, None)
+    assert (chunk.action, chunk.segment) == (None, None)
     assert np.isnan(chunk.propensity).all()
 
 
@@ -260,13 +262,32 @@ def test_types_of_a_parquet_file(tmp_path):
     bad = BadRows()
     (chunk,) = open_log(path).chunks(bad)
     assert dict(bad.counts) == {"mixed zones: the first time has a zone": 1}
-    assert (chunk.id.tolist(), chunk.action.tolist()) == (["7"], ["b"])
+    assert chunk.action.tolist() == ["b"]
     frame["reward_time"] = frame["reward_time"].dt.tz_localize("UTC")
     bad = BadRows()
     (chunk,) = open_log(frame).chunks(bad)
     assert chunk.decided.tolist() == [microseconds("", "2026-01-01")]
     assert (chunk.returned - chunk.decided).tolist() == [24 * 3600 * 1_000_000]
     assert dict(bad.counts) == {"the id was met before": 1}
+
+
+def test_a_row_group_of_a_whole_file_streams(tmp_path, monkeypatch):
+    """5 MB of numbers that cannot be compressed are in one row group, and a few are in memory."""
+    n, path = 300_000, tmp_path / "log.parquet"
+    rng = np.random.default_rng(1)
+    late = rng.random(n) * 3600.0
+    table = pa.table({"time": 1.75e9 + late, "reward_time": 1.76e9 + late})
+    pq.write_table(table, path, row_group_size=n, use_dictionary=False)
+    assert pq.ParquetFile(path).metadata.num_row_groups == 1
+    monkeypatch.setattr(sources, "ROWS", 10_000)
+    monkeypatch.setattr(sources, "BUFFER", 1 << 16)
+    del table
+    before, most, rows = pa.total_allocated_bytes(), 0, 0
+    for batch in sources.open_source(path).batches(["time", "reward_time"]):
+        rows += batch.lines.size
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == n
+    assert most < path.stat().st_size / 2
 
 
 def test_strict_names_the_rows_and_the_file(tmp_path):
@@ -298,8 +319,36 @@ def test_ids_as_a_set_finds_them():
         for id in ids:
             expected.append(id in known)
             known.add(id)
-        assert seen.again(np.array(ids, object)).tolist() == expected
+        assert seen.again(hashed(pa.array(ids, pa.string()))).tolist() == expected
     assert sum(part.size for part in seen._sorted) == len(known)
+
+
+def test_hashes_are_those_of_the_bytes():
+    """Against bytes that are read one by one; beginnings, ends and lengths all count."""
+    texts = [
+        "",
+        "a",
+        "b",
+        "aa",
+        "12345678",
+        "123456789",
+        "12345678\0",
+        "x" * 40,
+        "x" * 41,
+        "\u00e4",
+    ]
+    many = [*texts, *(f"{i:012x}" for i in range(1000))]
+    found = hashed(pa.array(["cut off", *many]).slice(1)).tolist()
+    assert len(set(found)) == len(many)
+    assert hashed(pa.array(many[::-1], pa.large_string())).tolist() == found[::-1]
+    for text, hash in zip(texts, found, strict=False):
+        data = text.encode()
+        expected = mixed(np.array([len(data)], np.uint64))
+        for k in range(0, len(data), 8):
+            expected = mixed(expected ^ np.uint64(int.from_bytes(data[k : k + 8], "little")))
+        assert hash == expected[0]
+    assert hashed(pa.array([None, "a", None]))[1] == found[1]
+    assert hashed(pa.array([], pa.string())).tolist() == []
 
 
 def test_what_is_no_log(tmp_path):

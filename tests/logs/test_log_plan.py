@@ -1,6 +1,7 @@
 """Worlds from a log, and what was played in them."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,18 @@ import pytest
 
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.logs.log_model import coded, family_of
-from belated.logs.log_plan import AT_ONCE, DAILY, candidates, judged, make_plan
+from belated.logs.log_plan import (
+    AT_ONCE,
+    COMPARED,
+    DAILY,
+    Candidate,
+    Task,
+    candidates,
+    judged,
+    make_plan,
+    played,
+    to_play,
+)
 from belated.logs.log_world import Delays, LogWorld, facts_of
 from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
 from belated.logs.values import PENDING
@@ -42,9 +54,17 @@ def log_of(n=3000, seed=0, window=None, rates=(0.1, 0.3), late=(2.0, 8.0)):
     )
 
 
+@cache  # a fit of thousands of rows takes seconds in plain Python
+def facts_of_log(n, window=None):
+    """What a world takes from a log; conversions come after six hours, whatever the banner."""
+    if window is None:
+        return facts_of(log_of(n), "explicit", None)
+    return facts_of(log_of(n, window=window, late=(6.0, 6.0)), "conversion", window * 3600.0)
+
+
 def test_the_model_finds_what_the_log_was_made_of():
     """Rates, the pair of banner and device, traffic, and delays by banner."""
-    facts = facts_of(log_of(8000), "explicit", None)
+    facts = facts_of_log(4000)
     assert (facts.names, facts.columns) == (["a", "b"], {"device": 2})
     assert facts.family == Bernoulli()
     assert facts.seconds == pytest.approx(60.0)
@@ -52,7 +72,7 @@ def test_the_model_finds_what_the_log_was_made_of():
     found = np.empty((2, 2))
     for device in range(2):
         found[device] = world.visit(0, {"device": device}, (0.5, 0.5)).expected
-    log = log_of(8000)
+    log = log_of(4000)
     first = coded(log.context["device"]) == 0
     for code, use in enumerate((first, ~first)):
         for k in range(2):
@@ -63,7 +83,7 @@ def test_the_model_finds_what_the_log_was_made_of():
 
 
 def test_copies_differ_as_much_as_the_log_leaves_open():
-    few, many = (facts_of(log_of(n), "explicit", None) for n in (300, 4000))
+    few, many = (facts_of_log(n) for n in (300, 4000))
     spread = [
         np.std([LogWorld(s, facts).theta for s in range(20)], axis=0) for facts in (few, many)
     ]
@@ -76,8 +96,8 @@ def test_copies_differ_as_much_as_the_log_leaves_open():
 def test_silence_of_a_young_log_is_not_failure():
     """Half of the log is open; its rates are those of the log that was closed."""
     window = 24.0
-    facts = facts_of(log_of(5000, window=window, late=(6.0, 6.0)), "conversion", window * 3600.0)
-    log = log_of(5000, late=(1e-6, 1e-6))  # the same rewards, all known
+    facts = facts_of_log(4000, window)
+    log = log_of(4000, late=(1e-6, 1e-6))  # the same rewards, all known
     within = 1.0 - math.exp(-window / 6.0)
     world = LogWorld(1, facts._replace(theta=facts.theta._replace(root=0.0 * facts.theta.root)))
     for device in range(2):
@@ -90,7 +110,7 @@ def test_silence_of_a_young_log_is_not_failure():
 
 def test_outcomes_are_those_of_the_log():
     window = 24.0
-    facts = facts_of(log_of(4000, window=window), "conversion", window * 3600.0)
+    facts = facts_of_log(4000, window)
     world = LogWorld(1, facts)
     visit = world.visit(0, {"device": 0}, (1.0 - 1e-9, 0.5))
     assert world.outcome(visit, 0) == (1.0, facts.delays[0].quantile(0.5) / 60.0)
@@ -120,7 +140,7 @@ def test_a_log_that_says_nothing_is_refused():
         facts_of(log._replace(decided=np.full(50, START)), "explicit", None)
     with pytest.raises(ValueError, match="expected rewards, and none has come"):
         facts_of(log._replace(reward=np.full(50, np.nan)), "explicit", None)
-    with pytest.raises(ValueError, match="expected rewards that differ, and all are 0"):
+    with pytest.raises(ValueError, match="expected rewards that differ, and all that came are 0"):
         facts_of(log._replace(reward=0.0 * log.reward), "explicit", None)
     log = log_of(500)
     wide = {f"c{k}": np.arange(500.0) for k in range(400)}
@@ -129,7 +149,7 @@ def test_a_log_that_says_nothing_is_refused():
 
 
 def test_conversions_have_waiting_rules():
-    explicit = facts_of(log_of(), "explicit", None)
+    explicit = facts_of_log(300)
     names = [c.name for c in candidates(explicit, ["greedy"])]
     assert names == ["greedy", AT_ONCE, DAILY]
     conversions = explicit._replace(window=86_400.0)
@@ -137,6 +157,13 @@ def test_conversions_have_waiting_rules():
     assert [c.name for c in rules[2:-2]] == ["hold", "failure at once", "a quarter of the window"]
     with pytest.raises(ValueError, match="no-such"):
         candidates(explicit, ["no-such"])
+
+
+@pytest.mark.parametrize("policy", COMPARED)
+def test_what_is_compared_by_default_can_be_played(policy):
+    table = played(Task(facts_of_log(300), Candidate(policy, policy), 1, 60))
+    assert table["t"].max() == 60
+    assert (table["earned"] <= table["best"]).all()
 
 
 def test_candidates_are_compared_in_pairs():
@@ -156,6 +183,18 @@ def test_candidates_are_compared_in_pairs():
     assert table.loc["other", "ahead"] == pytest.approx(-0.1)
     assert table.loc[AT_ONCE, "verdict"] == "higher"
     assert table.loc["mine", "earned"] == pytest.approx(0.13)
+
+
+def test_the_best_that_is_ahead_beyond_chance_is_to_be_played():
+    """One that is further ahead by luck, or that no user can have, is not."""
+    table = pd.DataFrame(
+        {
+            "player": [AT_ONCE, "lucky", "good", "fair", "mine"],
+            "verdict": ["higher", "even", "higher", "higher", ""],
+        }
+    )
+    assert to_play(table, "mine") == "good"
+    assert to_play(table.assign(verdict="even"), "mine") == "mine"
 
 
 @pytest.mark.slow

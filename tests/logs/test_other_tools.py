@@ -49,7 +49,7 @@ def test_dsjson_there_and_back(tmp_path):
     path = tmp_path / "log.dsjson"
     assert write_dsjson(log, path) == 200
     bad = BadRows()
-    back = gathered(open_log(path, needs=("action",)).chunks(bad, context=["Context.kind"]))
+    back = gathered(open_log(path, needs=("action",)).chunks(bad, context=["Context.kind"]), bad)
     assert bad.total == 0
     assert back.names == NAMES
     assert back.action.tolist() == log.action.tolist()

@@ -78,7 +78,7 @@ def read(events: list[Event]) -> dict[str, Bandit]:
                 bandits[event.bandit] = Bandit(spec)
         elif event.kind == Kind.DECIDED:
             _decided(bandits[event.bandit], event)
-        elif event.id:  # nothing else is left of what was erased
+        elif event.id and event.kind != Kind.OUTCOME:  # nothing else is left of what was erased
             _about(bandits[event.bandit], bandits[event.bandit].stories[event.id], event)
     return bandits
 

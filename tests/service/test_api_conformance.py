@@ -18,6 +18,7 @@ from support.live_server import Caller, LiveServer
 # A bandit that was made a moment ago is compiled: until then it answers 503, as documented.
 CONFIG = """
 [checks]
+positive_data_acceptance.expected-statuses = ["2xx", "3xx", 401, 403, 404, 409, 413, 429, "5xx"]
 negative_data_rejection.expected-statuses = [
     400, 401, 403, 404, 405, 406, 409, 413, 414, 415, 422, 428, 429, 431
 ]
@@ -28,12 +29,16 @@ for _operation in (
     "POST /v1/bandits/{name}/decisions",
     "POST /v1/bandits/{name}/decisions/batch",
     "POST /v1/bandits/{name}/decisions/top",
+    "POST /v1/bandits/{name}/decisions/made",
+    "GET /v1/bandits/{name}/model",
     "POST /v1/bandits/{name}/ranking",
+    "POST /v1/bandits/{name}/retrain",
+    "POST /v1/bandits/{name}/promote",
 ):
     CONFIG += f"""
 [[operations]]
 include-name = "{_operation}"
-checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 422, 429, 503]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 413, 422, 429, 503]
 checks.negative_data_rejection.expected-statuses = ["4xx", 503]
 checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 503]
 """

@@ -46,7 +46,7 @@ def eventually(holds):
     raise AssertionError
 
 
-def test_a_new_bandit_is_there_at_once_and_decides_when_it_can(compiler, capfd):
+def test_a_new_bandit_is_there_at_once_and_decides_when_it_can(compiler, caplog):
     with served() as (url, _), httpx2.Client(base_url=url) as http:
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 202
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 202
@@ -63,7 +63,7 @@ def test_a_new_bandit_is_there_at_once_and_decides_when_it_can(compiler, capfd):
             assert client.decide("shop").action == "a"
         assert http.put("/v1/bandits/shop", json=SHOP).status_code == 200
         assert http.get("/readyz").json()["compiling"] == 0
-    first, second = capfd.readouterr().err.splitlines()
+    first, second = caplog.messages
     assert "compiling the kernels of bandit 'shop' (gaussian, greedy)" in first
     assert "compiled the kernels of bandit 'shop' in" in second
 

@@ -111,9 +111,9 @@ class Stub:
 
     async def worked_out(self, request):
         group = {"name": "bandit", "decisions": 1200, "pending": 30, "mean": 0.25}
-        groups = [group, group | {"mean": None}] if request.path_params["what"] == "lift" else []
-        sentence = f"{request.path_params['name']}: {HOSTILE}"
-        return JSONResponse({"sentence": sentence, "groups": groups})
+        lift = {"groups": [group, group | {"mean": None}], "guardrails": [{"sentence": HOSTILE}]}
+        answer = {"sentence": f"{request.path_params['name']}: {HOSTILE}"}
+        return JSONResponse(answer | (lift if request.path_params["what"] == "lift" else {}))
 
     async def page(self, request):
         page = dashboard_page()
@@ -301,7 +301,7 @@ def test_a_bandit_with_a_holdout_is_compared_with_it_when_asked(browser, address
         stub.loops = {"shop": (replace(about, holdout=0.1), statistics)}
         page.click("#judge-lift")
         counts = "1,200 decisions, 30 waiting"
-        words = f"shop: {HOSTILE} \u00b7 bandit: 0.25 a decision, {counts} \u00b7 bandit: {counts}"
+        words = f"shop: {HOSTILE} bandit: 0.25 a decision, {counts} bandit: {counts} {HOSTILE}"
         expect(page.locator("#lift-words")).to_have_text(words)
 
 

@@ -236,6 +236,8 @@ def test_rewards_say_when_they_happened():
         "received": "2023-11-14T22:14:40Z",
         "event_id": None,
         "part": None,
+        "outcome": None,
+        "value": None,
     }
     assert client("POST", "/v1/rewards", {"rewards": [items[0] | {"at": True}]}, 422)
     client.now += 11 * SECOND

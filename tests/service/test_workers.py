@@ -92,12 +92,12 @@ def worker(caller):
     return int(re.search(r'belated_worker_info{pid="(\d+)"}', caller("GET", "/metrics").body)[1])
 
 
-def callers_by_worker(port, stack, n_workers=2):
+def callers_by_worker(port, stack, n_workers=2, tls=None):
     """A connection to each of the workers; the second one may have to read its log first."""
     callers = {}
 
     def all_met():
-        caller = Caller(port)
+        caller = Caller(port, tls=tls)
         stack.callback(caller.close)
         if caller("GET", "/readyz").status == 200:  # the first one answers before it is ready
             callers.setdefault(worker(caller), caller)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from belated.ledger import snapshots
-from belated.ledger.events import START, Decided, Event, Kind, Position
+from belated.ledger.events import START, Decided, Event, Kind, Position, added_reward
 from belated.ledger.ids import from_text
 from belated.ledger.replica import Replica
 from belated.ledger.stores.sqlite import SQLiteLedger
@@ -33,7 +33,16 @@ SETTINGS = {
         "window": 0.2,
         "exploration": 0.2,
     },
-    "sales": {"family": "gaussian:sd=0.5", "dim": 3},
+    "sales": {"family": "gaussian:sd=0.5", "dim": 3, "holdout": 0.3, "sticky": 0.5},
+    "baskets": {
+        "family": "bernoulli",
+        "dim": 3,
+        "loop": "conversion",
+        "window": 0.2,
+        "grace": 0.2,
+        "open": "silence",
+        "combine": "max",
+    },
 }
 ACTIONS = {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0], "c": [0.5, 0.5, 0.5]}
 
@@ -48,6 +57,7 @@ class Acknowledged:
     answered: list[tuple[str, float]] = field(default_factory=list)
     """Rewards, whatever became of them."""
     cancelled: list[str] = field(default_factory=list)
+    outcomes: list[tuple[str, float]] = field(default_factory=list)
     open_decisions: list[tuple[str, str]] = field(default_factory=list)
     open_rewards: list[tuple[str, float]] = field(default_factory=list)
 
@@ -55,6 +65,7 @@ class Acknowledged:
         self.decisions += other.decisions
         self.rewards += other.rewards
         self.cancelled += other.cancelled
+        self.outcomes += other.outcomes
 
 
 @dataclass
@@ -112,6 +123,10 @@ class Client(Thread):
             told.decisions.append(decide(caller, bandit, request))
             told.open_decisions = []
             self.known.append(told.decisions[-1][2])
+        elif kind < 0.55:
+            id, value = rng.choice(self.known), rng.random()
+            if note_outcome(caller, id, value) in ("accepted", "expired"):
+                told.outcomes.append((id, value))
         elif kind < 0.95:
             id = rng.choice(self.known)
             value = float(rng.random() < 0.4)
@@ -129,15 +144,29 @@ class Client(Thread):
 
 
 def decide(caller: Caller, bandit: str, request: str) -> tuple[str, str, str, str]:
-    answer = caller("POST", f"/v1/bandits/{bandit}/decisions", {"request_id": request})
+    body = {"request_id": request, "subject": f"s{int(request, 16) % 7}"}
+    answer = caller("POST", f"/v1/bandits/{bandit}/decisions", body)
     assert answer.status == 200, answer
     assert answer.body["logged"]
     return bandit, request, answer.body["decision_id"], answer.body["action"]
 
 
+def note_outcome(caller: Caller, id: str, value: float) -> str:
+    """Hand in a guardrail outcome; each decision can have one."""
+    given = {"decision_id": id, "name": "calls", "value": value}
+    answer = caller("POST", "/v1/outcomes", {"outcomes": [given]})
+    assert answer.status == 200, answer
+    (status,) = answer.body["statuses"]
+    return str(status)
+
+
 def reward(caller: Caller, id: str, value: float) -> str:
-    """Hand in a reward; one of 1 says when it happened, one of 0 happened now."""
-    given = {"decision_id": id, "reward": value} | ({"at": time.time()} if value else {})
+    """Hand in a reward; one of 1 says when it happened, one of 0 happened now.
+
+    Where rewards are combined, the two are two events of a decision.
+    """
+    given = {"decision_id": id, "reward": value, "event_id": f"of {value:g}"}
+    given |= {"at": time.time()} if value else {}
     answer = caller("POST", "/v1/rewards", {"rewards": [given]})
     assert answer.status == 200, answer
     return answer.body["statuses"][0]
@@ -245,28 +274,42 @@ def check_acknowledged(events: list[Event], told: Acknowledged) -> int:
     """Everything is there, and once."""
     assert [event.seq for event in events] == [*range(1, len(events) + 1)]
     decided: dict[tuple[str, str], tuple[bytes, str]] = {}
-    rewarded: dict[bytes, float | None] = {}
-    cancelled = set()
+    rewarded, cancelled, noted = set(), set(), dict[bytes, float | None]()
     for event in events:
         if event.kind == Kind.DECIDED:
             body = msgspec.msgpack.decode(event.body, type=Decided)
             assert (event.bandit, body.request) not in decided, "a request got two decisions"
             decided[event.bandit, body.request] = event.id, body.action
-        elif event.kind == Kind.REWARDED:
-            assert event.id not in rewarded, "a reward came twice"
-            rewarded[event.id] = event.value
+        elif event.kind in (Kind.REWARDED, Kind.REVISED):
+            given = event.id, handed_in(event)
+            assert given not in rewarded, "a reward came twice"
+            again = any((event.id, value) in rewarded for value in (0.0, 1.0))
+            assert again == (event.kind == Kind.REVISED), "a reward was not combined"
+            combines = "combine" in SETTINGS[event.bandit]
+            assert combines or not again, "a decision has two rewards"
+            rewarded.add(given)
         elif event.kind == Kind.CANCELLED:
             assert event.id not in cancelled
             cancelled.add(event.id)
+        elif event.kind == Kind.OUTCOME:
+            assert event.id not in noted, "an outcome came twice"
+            noted[event.id] = event.value
     lost: list[Any] = [
         (bandit, request)
         for bandit, request, id, action in told.decisions
         if decided.get((bandit, request)) != (from_text(id), action)
     ]
-    lost += [id for id, value in told.rewards if rewarded.get(from_text(id) or b"") != value]
+    lost += [given for given in told.rewards if (from_text(given[0]), given[1]) not in rewarded]
     lost += [id for id in told.cancelled if from_text(id) not in cancelled]
+    lost += [id for id, value in told.outcomes if noted.get(from_text(id) or b"") != value]
     assert lost == [], "acknowledged, and not in the log"
     return len(lost)
+
+
+def handed_in(event: Event) -> float | None:
+    """Returns the reward that a caller handed in, which may have been combined with others."""
+    added = added_reward(event)
+    return event.value if added is None else added.value
 
 
 def check_states(
@@ -310,10 +353,11 @@ def _send_again(
         answer = caller("POST", f"/v1/bandits/{bandit}/decisions", other)
         assert (answer.status, answer.body["type"]) == (409, "/problems/request-id-reused")
     for id, value in more.open_rewards:
-        known = [e for e in ledger.story(from_text(id) or b"") if e.kind == Kind.REWARDED]
+        story = ledger.story(from_text(id) or b"")
+        known = [handed_in(e) for e in story if e.kind in (Kind.REWARDED, Kind.REVISED)]
         status = reward(caller, id, value)
         assert status in ("accepted", "duplicate", "conflict", "expired")
-        if known and known[0].value == value:
+        if value in known:
             assert status == "duplicate"
             report.committed_unanswered += 1
         if status == "accepted":

@@ -12,14 +12,18 @@ WITH_FEATURES = {"features": {"categorical": {"banner": list(BANNERS)}}}
 
 
 def ask_for_everything(client, url, settings, actions):
-    client("PUT", url, {"family": "bernoulli"} | settings, 201)  # not 202: nothing is compiled
+    settings = {"family": "bernoulli", "holdout": 0.3, "sticky": 60.0} | settings
+    client("PUT", url, settings, 201)  # not 202: nothing is compiled
     client("PATCH", f"{url}/actions", {"put": actions})
-    many = {"decisions": [{}] * FIRST_LOOK}
+    many = {"decisions": [{"subject": f"s{k % 60}"} for k in range(FIRST_LOOK)]}
     made = client("POST", f"{url}/decisions/batch", many)["decisions"]
     made += client("POST", f"{url}/decisions/top", {"top": 2})["decisions"]
     made.append(client("POST", f"{url}/decisions", {"probabilities": True}))
     statuses = client.reward(*[(decision["decision_id"], 0.0) for decision in made])
     assert set(statuses) == {"accepted"}
+    noted = [{"decision_id": made[0]["decision_id"], "name": "calls", "value": 1.0}]
+    client("POST", "/v1/outcomes", {"outcomes": noted})
+    client("GET", f"{url}/lift")
     client("POST", f"{url}/ranking", {})
     assert client("GET", url)["n_observed"] == FIRST_LOOK + 3
     client("GET", "/v1/dashboard", bandit=url.split("/")[-1])

@@ -34,7 +34,7 @@ FEATURES = {
     "interactions": [],
 }
 BANDITS = {
-    "plain": _settings(window=3600.0, late="revise", fallback="a"),
+    "plain": _settings(window=3600.0, late="revise", fallback="a", holdout=0.3, sticky=60.0),
     "clicks": _settings(loop="conversion", window=60.0, exploration=0.1, log_actions=True),
     "shadow": _settings(mode="shadow", baseline="a"),
     "rich": {"family": "gaussian:sd=0.5", "policy": "greedy", "features": FEATURES},
@@ -96,6 +96,9 @@ class Valid:
             return "POST", f"/v1/bandits/{name}/ranking", "", options
         if kind < 0.47:
             return self.old_request()
+        if kind < 0.52:
+            noted = {"decision_id": id, "name": rng.choice("mn"), "value": rng.choice([0.0, 2])}
+            return "POST", "/v1/outcomes", "", {"outcomes": [noted] * rng.randrange(1, 3)}
         if kind < 0.7:
             item = {"decision_id": id, "reward": rng.choice([0.0, 1, 0.25]), "revise": False}
             return "POST", "/v1/rewards", "", {"rewards": [item] * rng.randrange(1, 3)}
@@ -115,7 +118,7 @@ class Valid:
             return "POST", "/v1/keys", "", body
         if kind < 0.95:
             return "DELETE", "/v1/keys/0123456789abcdef", "", None
-        gets = [*GETS, f"/v1/bandits/{name}", f"/v1/bandits/{name}/actions"]
+        gets = [*GETS, *(f"/v1/bandits/{name}{part}" for part in ("", "/actions", "/lift"))]
         return "GET", rng.choice(gets), "", None
 
     def old_request(self) -> tuple[str, str, str, Any]:

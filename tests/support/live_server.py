@@ -3,8 +3,9 @@
 import json
 import os
 import socket
+import ssl
 import time
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
@@ -34,8 +35,16 @@ class Answer(NamedTuple):
 class Caller:
     """A client that holds on to its connection. Not for several threads at once."""
 
-    def __init__(self, port: int, key: str | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        port: int,
+        key: str | None = None,
+        timeout: float = 30.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
+        if tls is not None:
+            self._connection = HTTPSConnection("127.0.0.1", port, timeout=timeout, context=tls)
         self._headers = {"Content-Type": "application/json"}
         if key is not None:
             self._headers["X-API-Key"] = key

@@ -27,10 +27,14 @@ class BrokenLedger(MemoryLedger):
 class Client:
     """Calls the app in this process, one request after the other."""
 
-    def __init__(self, ledger=None, seed=1, personalizer=None):
+    def __init__(self, ledger=None, seed=1, personalizer=None, only=None):
         self.now = 1_700_000_000 * SECOND
         self.service = Service(
-            "memory://", ledger=ledger or BrokenLedger(), clock=lambda: self.now, seed=seed
+            "memory://",
+            ledger=ledger or BrokenLedger(),
+            clock=lambda: self.now,
+            seed=seed,
+            only=only,
         )
         self.service.read_log()
         self._transport = httpx2.ASGITransport(new_app(self.service, personalizer=personalizer))

@@ -40,7 +40,9 @@ def serving(*args, cwd):
     )
     try:
         line = process.stdout.readline()
-        found = re.fullmatch(r"dashboard and API: (http://127.0.0.1:\d+/) \(Ctrl-C stops\)\n", line)
+        found = re.fullmatch(
+            r"dashboard and API: (https?://127.0.0.1:\d+/) \(Ctrl-C stops\)\n", line
+        )
         assert found, (line, process.poll())
         yield process, found[1]
     finally:

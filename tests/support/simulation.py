@@ -15,12 +15,13 @@ from contextlib import ExitStack
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.core.events import Status
 from belated.ledger import snapshots
-from belated.ledger.events import START, Draft, Kind
+from belated.ledger.events import START, Draft, Guardrail, Kind
 from belated.ledger.ids import Ids
 from belated.ledger.proposing import Ask
 from belated.ledger.replica import Replica
@@ -38,11 +39,17 @@ ACTIONS = {"a": [0.9, 0.1], "b": [0.1, 0.9], "c": [0.6, 0.6]}
 FIXED = AdaptiveThompson(strength=1e12)  # so large that the prior is not learnt
 SPECS = [
     Spec.of(DIM, Bernoulli(), AdaptiveThompson(), loop="conversion", window=6 * 3600.0),
-    Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=48 * 3600.0, exploration=0.2),
+    Spec.of(
+        *(DIM, Gaussian(sd=0.5), Thompson()),
+        window=48 * 3600.0,
+        exploration=0.2,
+        holdout=0.3,
+        sticky=20 * 3600.0,
+    ),
     Spec.of(DIM, Bernoulli(), FIXED, window=12 * 3600.0, late="revise"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=36 * 3600.0, late="revise"),
-    Spec.of(DIM, Gaussian(sd=0.5), DelayedOFUGLM()),
-    Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), half_life=20.0, window=24 * 3600.0),
+    Spec.of(DIM, Gaussian(sd=0.5), DelayedOFUGLM(), sticky=8 * 3600.0),
+    Spec.of(DIM, Bernoulli(), DelayedOFUGLM(), half_life=20.0, window=24 * 3600.0, holdout=0.5),
     Spec.of(DIM, Gaussian(sd=0.5), Thompson(), half_life=3600.0 * 24, half_life_unit="seconds"),
     Spec.of(DIM, Bernoulli(), FIXED, loop="conversion", window=8 * 3600.0, grace=6 * 3600.0),
     Spec.of(
@@ -76,6 +83,7 @@ class World(Machines):
         self.decided: dict[bytes, str] = {}  # requests by the decision they got
         self.told: list[tuple[bytes, float, Status]] = []  # of rewards
         self.cancelled: list[bytes] = []
+        self.noted: list[tuple[bytes, bytes]] = []  # guardrail outcomes: decision and body
         self.forgotten: set[bytes] = set()
 
     # ------------------------------------------------------------------------ what clients do
@@ -160,13 +168,15 @@ class World(Machines):
         self.note("a wrong time")
         return self.now + self.rng.choice([-40 * DAY, 2 * HOUR])
 
-    def about(self, kind: Kind, value: float | None = None) -> tuple[bytes, Status] | None:
+    def about(
+        self, kind: Kind, value: float | None = None, body: bytes = b""
+    ) -> tuple[bytes, Status] | None:
         if not self.decided:
             return None
         lately = [id for id, _, _ in self.told[-5:] if id in self.decided]
         recent = [*self.decided][-20:]
         id = self.rng.choice(lately if lately and self.rng.random() < 0.5 else recent)
-        draft = Draft(kind, "", id, self.now, value)
+        draft = Draft(kind, "", id, self.now, value, body=body)
         (outcome,) = self.until_answered(lambda replica: replica.commit([draft]))
         self.note(f"{kind.name.lower()} {outcome.status.value}", id, value)
         return id, outcome.status
@@ -178,6 +188,22 @@ class World(Machines):
 
     def revise(self) -> None:
         self.about(Kind.REVISED, float(self.rng.randrange(2)))
+
+    def note_outcome(self) -> None:
+        name = self.rng.choice(["complaint", "cost"])
+        body = msgspec.msgpack.encode(Guardrail(name))
+        answer = self.about(Kind.OUTCOME, float(self.rng.randrange(2)), body)
+        if answer is not None and answer[1] in (Status.ACCEPTED, Status.EXPIRED, Status.DUPLICATE):
+            self.noted.append((answer[0], body))
+
+    def retain(self) -> None:
+        before = self.now - self.rng.randrange(2 * DAY)
+
+        def act(replica: Replica) -> Any:
+            self.forgotten |= {waiting.id for waiting in replica.ledger.parked(10**9)}
+            return replica.ledger.retain(before)
+
+        self.note("retained", self.until_answered(act).decisions)
 
     def expire(self) -> None:
         self.note("windows closed", self.until_answered(lambda replica: replica.expire()))
@@ -250,7 +276,7 @@ class World(Machines):
             [self.decide] * 3 + [self.deliver] * 4 + [self.expire] * 2,
             [
                 *[self.cancel, self.revise, self.forget, self.configure, self.register],
-                *[self.snapshot, self.crash, self.jump_back],
+                *[self.snapshot, self.crash, self.jump_back, self.note_outcome, self.retain],
             ],
         )
         for day in range(1, days + 1):

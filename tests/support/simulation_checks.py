@@ -68,6 +68,9 @@ def check_acknowledged(world: Any, events: list[Event]) -> None:
             assert parked.get(id) == value or value in rewards[id] or id in world.forgotten
         elif status in KEPT and id in world.decided:
             assert value in rewards[id]
+    noted = [(event.id, event.body) for event in events if event.kind == Kind.OUTCOME and event.id]
+    assert len(noted) == len(set(noted)), "an outcome was written twice"
+    assert set(noted) >= {pair for pair in world.noted if pair[0] in world.decided}
     cancelled = {event.id for event in events if event.kind == Kind.CANCELLED}
     assert cancelled >= {id for id in world.cancelled if id in world.decided}
 

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from os import PathLike
@@ -25,7 +25,9 @@ from belated.bandit.inputs import (
     action_rows,
     checked_model,
     counts_of,
+    is_column,
     now_by,
+    paired,
     random_stream,
     returned,
 )
@@ -43,6 +45,8 @@ from belated.model.protocols import Estimator, Family, Policy, ResolvedPolicy, r
 from belated.model.state import History, State
 
 if TYPE_CHECKING:  # a bandit in memory needs nothing of a ledger
+    from numpy.typing import NDArray
+
     from belated.ledger import Ledger
 
 _NO_REWARD = object()
@@ -274,6 +278,11 @@ class Bandit:
     @overload
     def learn(self, rewards: Iterable[tuple[Any, ...]], /) -> int: ...
 
+    @overload
+    def learn(
+        self, ids: "Sequence[int | str] | NDArray[Any]", rewards: "Sequence[float] | Vector", /
+    ) -> int: ...
+
     def learn(
         self,
         id_or_rewards: Any,
@@ -283,7 +292,7 @@ class Bandit:
         at: Any = None,
         event_id: str | None = None,
     ) -> int:
-        """Take in rewards that have returned: ``learn(id, reward)`` or ``learn(pairs)``.
+        """Take in rewards: ``learn(id, reward)``, ``learn(pairs)`` or ``learn(ids, rewards)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
         any of several rewards is refused, none is taken in. From 100 rewards on, whenever their
@@ -293,8 +302,9 @@ class Bandit:
         Parameters
         ----------
         id_or_rewards, reward
-            A decision's id and its reward, or an iterable of such pairs. With a log, a pair may
-            have a third and a fourth entry, the ``at`` and the ``event_id`` of its reward.
+            A decision's id and its reward, or an iterable of such pairs, or two arrays or lists of
+            one length, the ids and their rewards. With a log, a pair may have a third and a fourth
+            entry, the ``at`` and the ``event_id`` of its reward.
         at
             With a log (``window=`` or ``ledger=``): when the reward happened, if that was not now:
             a ``datetime`` with its zone, a text such as ``"2026-03-31T12:00:00Z"``, or seconds
@@ -309,13 +319,16 @@ class Bandit:
         int
             The number of rewards that were new.
         """
-        if reward is not _NO_REWARD:
-            rewards = [Returned(id_or_rewards, reward, at, event_id)]
-        elif at is None and event_id is None:
-            rewards = returned(id_or_rewards)
-        else:
+        one = reward is not _NO_REWARD and not is_column(id_or_rewards)
+        if not one and (at is not None or event_id is not None):
             usage = "learn([(id, reward, at, event_id), ...])"
             raise wrong("at, event_id", (at, event_id), f"none with many rewards: {usage}")
+        if one:
+            rewards = [Returned(id_or_rewards, reward, at, event_id)]
+        elif reward is _NO_REWARD:
+            rewards = returned(id_or_rewards)
+        else:
+            rewards = paired(id_or_rewards, reward)
         with self._lock:
             new = self._backend.learn(rewards)
             broken = [b for b in self._backend.broken() if b.name not in self._warned]
@@ -323,6 +336,45 @@ class Bandit:
         for b in broken:
             warnings.warn(str(b), AssumptionWarning, stacklevel=2)
         return new
+
+    def note_outcome(
+        self, id: str, name: str, value: float, *, at: Any = None, event_id: str | None = None
+    ) -> bool:
+        """Write a guardrail outcome of a decision into the log; nothing is learnt from it.
+
+        ``belated lift`` compares it between a bandit and its holdout, beside the reward. The same
+        outcome again changes nothing; another value under the same name and ``event_id`` is an
+        error.
+
+        Parameters
+        ----------
+        id
+            Of the decision. The bandit must have a log (``window=`` or ``ledger=``).
+        name
+            Of the outcome, such as ``"complaint"``.
+        value
+            Any number up to 1e12 in size. Outcomes of one name under several event ids are added
+            up.
+        at, event_id
+            As of ``learn``.
+
+        Returns
+        -------
+        bool
+            Whether the outcome was new.
+
+        Examples
+        --------
+        >>> from belated import Bandit, Bernoulli
+        >>> bandit = Bandit(dim=2, family=Bernoulli(), ledger="memory://")
+        >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        >>> bandit.note_outcome(decision.id, "complaint", 1.0)
+        True
+        >>> bandit.note_outcome(decision.id, "complaint", 1.0)
+        False
+        """
+        with self._lock:
+            return self._backend.note_outcome(id, name, value, at, event_id)
 
     def grow(self, features: Features) -> None:
         """Go on with features that have further categories; what was learnt stays.

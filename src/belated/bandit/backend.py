@@ -58,6 +58,9 @@ class Backend(Protocol):
     def learn(self, rewards: list[Returned]) -> int:
         """Take in all rewards and return how many are new, or raise and take in none."""
 
+    def note_outcome(self, id: Any, name: Any, value: Any, at: Any, event_id: Any) -> bool:
+        """Write a guardrail outcome and return whether it is new; raise without a log."""
+
     def grow(self, features: Features) -> None:
         """Go on with features that have further categories, or raise."""
 

@@ -24,12 +24,13 @@ from belated.core.types import Vector
 from belated.features import FeatureMap, fitting
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger, proposing
+from belated.ledger.base import too_old
 from belated.ledger.events import Decided, Draft, Outcome
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask, in_place
 from belated.ledger.protocol import Ledger
-from belated.ledger.replica import Proposal, Replica, reward_draft
+from belated.ledger.replica import Proposal, Replica, outcome_draft, reward_draft
 from belated.ledger.rules import WRITTEN
 from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
@@ -85,7 +86,7 @@ class Durable:
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
         types = [type(family), type(policy)]
         self._replica = Replica(
-            self._ledger, only=name, clock=clock, types=types, features={name: features}
+            self._ledger, only={name}, clock=clock, types=types, features={name: features}
         )
         self._name, self._replica.rng = name, rng
         try:
@@ -212,6 +213,33 @@ class Durable:
         strict = replica.approving(partial(_refuse, replica, rewards, drafts))
         return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
 
+    def note_outcome(self, id: Any, name: Any, value: Any, at: Any, event_id: Any) -> bool:
+        """Write a guardrail outcome and return whether it is new."""
+        self.follow()
+        draft = outcome_draft(
+            self._name,
+            self._replica.clock(),
+            _id(id),
+            _label("name", name),
+            number("value", value),
+            None if at is None else moment("at", at),
+            _event_id(event_id),
+        )
+        (outcome,) = self._replica.commit([draft])
+        facts = outcome.facts
+        if outcome.status == Status.INVALID:
+            raise ValueError(f"{self._replica.refusal(draft, outcome)} (id = {shown(id)})")
+        if outcome.status == Status.UNKNOWN:
+            raise _unknown(id)
+        if outcome.status == Status.CONFLICT and facts is not None:
+            known = facts.guardrails.get(draft.body)
+            expected = "none: it was cancelled" if known is None else repr(known)
+            raise ConflictingRewardError(
+                f"value = {shown(value)} of {name!r} for id = {id!r}: expected {expected}, the "
+                "outcome this decision already has"
+            )
+        return outcome.status in WRITTEN
+
     def close(self) -> None:
         """Let go of the ledger, unless it is the caller's."""
         self._closed = True
@@ -290,9 +318,8 @@ def _refuse(
         if outcome.status == Status.INVALID:
             raise ValueError(f"{replica.refusal(draft, outcome)} (id = {shown(id)})")
         if outcome.status == Status.UNKNOWN:
-            raise UnknownDecisionError(
-                f"id = {shown(id)}: expected the id of a decision in this ledger"
-            )
+            why = too_old(replica.ledger, draft.id)
+            raise _unknown(id, f"; {why}" if why else "")
         if outcome.status == Status.CONFLICT:
             facts = outcome.facts
             value = None if facts is None else facts.rewards.get(draft.event_id, facts.value)
@@ -304,18 +331,23 @@ def _refuse(
 
 
 def _event_id(given: Any) -> str:
-    if given is None:
-        return ""
+    return "" if given is None else _label("event_id", given)
+
+
+def _label(name: str, given: Any) -> str:
     if not isinstance(given, str) or not 0 < len(given) <= 200 or "\0" in given:
-        raise wrong("event_id", given, "a text of 1 to 200 characters, without NUL")
+        raise wrong(name, given, "a text of 1 to 200 characters, without NUL")
     return given
+
+
+def _unknown(id: Any, hint: str = "") -> UnknownDecisionError:
+    expected = f"expected the id of a decision in this ledger{hint}"
+    return UnknownDecisionError(f"id = {shown(id)}: {expected}")
 
 
 def _id(id: Any) -> bytes:
     found = from_text(id) if isinstance(id, str) else None
     if found is None:
         hint = "; pass decision.id" if isinstance(id, Decision) else ""
-        raise UnknownDecisionError(
-            f"id = {shown(id)}: expected the id of a decision in this ledger{hint}"
-        )
+        raise _unknown(id, hint)
     return found

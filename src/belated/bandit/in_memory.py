@@ -71,6 +71,10 @@ class InMemory:
             self.learner.learn(new)
         return len(new)
 
+    def note_outcome(self, id: Any, name: Any, value: Any, at: Any, event_id: Any) -> bool:
+        """Raise: there is no log into which an outcome could be written."""
+        raise TypeError(f"note_outcome({shown(id)}, ...): expected with window= or ledger= only")
+
     def grow(self, features: Features) -> None:
         """Take in the whole history again with longer vectors."""
         old, known = self.features, self.learner

@@ -1,7 +1,7 @@
 """The input of users to a bandit: its model, actions to choose from, rewards, settings left out."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -211,7 +211,7 @@ class Returned(NamedTuple):
 
 def returned(rewards: Any) -> list[Returned]:
     """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
-    usage = "expected learn(id, reward) or learn([(id, reward), ...])"
+    usage = "expected learn(id, reward), learn([(id, reward), ...]) or learn(ids, rewards)"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
     given = []
@@ -221,3 +221,21 @@ def returned(rewards: Any) -> list[Returned]:
         except TypeError:
             raise TypeError(f"learn([..., {shown(reward)}, ...]): {usage}") from None
     return given
+
+
+def is_column(given: Any) -> bool:
+    """Return whether this is an array or a list of values in their order, and no single value."""
+    unordered = isinstance(given, str | bytes | Mapping | Set)
+    return isinstance(given, Collection) and not unordered and getattr(given, "ndim", 1) > 0
+
+
+def paired(ids: Any, rewards: Any) -> list[Returned]:
+    """Return columns of ids and rewards as a list of rewards, or raise where they do not fit."""
+    columns = []
+    for name, column in (("ids", ids), ("rewards", rewards)):
+        if not is_column(column) or getattr(column, "ndim", 1) > 1:
+            raise wrong_type(name, column, "a list, or an array of one dimension")
+        columns.append(column.tolist() if hasattr(column, "tolist") else list(column))
+    if len(columns[0]) != len(columns[1]):
+        raise wrong("rewards", rewards, f"{len(columns[0])} of them, one for each of ids")
+    return list(map(Returned, *columns))

@@ -22,9 +22,11 @@ class AsyncClient(Operations):
         timeout: float = 5.0,
         retries: int = 5,
         transport: httpx2.AsyncBaseTransport | None = None,
+        ca_file: str | None = None,
     ) -> None:
         self._retries = calls.checked_retries(retries)
-        self._http = httpx2.AsyncClient(**calls.http_options(base_url, key, timeout, transport))
+        options = calls.http_options(base_url, key, timeout, transport, ca_file)
+        self._http = httpx2.AsyncClient(**options)
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -1,6 +1,7 @@
 """Requests of the clients, when they are sent again, and how their answers are read."""
 
 import random
+import ssl
 from http import HTTPStatus
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -41,11 +42,15 @@ class Call(NamedTuple, Generic[T]):
     answer: type[T]
     content: bytes | None = None
     media_type: str = "application/json"
+    timeout: float | None = None  # seconds; None: that of the client
 
     def request(self, http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
         """The request as ``http`` sends it."""
         headers = {} if self.content is None else {"Content-Type": self.media_type}
-        return http.build_request(self.method, self.path, content=self.content, headers=headers)
+        timeout = http.timeout if self.timeout is None else self.timeout
+        return http.build_request(
+            self.method, self.path, content=self.content, headers=headers, timeout=timeout
+        )
 
     def read(self, response: httpx2.Response) -> T:
         """The answer, or the error that it is."""
@@ -115,7 +120,7 @@ def _problem(response: httpx2.Response) -> ProblemDocument:
 
 
 def http_options(
-    base_url: str, key: str | None, timeout: float, transport: Any
+    base_url: str, key: str | None, timeout: float, transport: Any, ca_file: str | None
 ) -> dict[str, Any]:  # of httpx2.Client and httpx2.AsyncClient alike
     """The checked settings of a client."""
     if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
@@ -125,7 +130,16 @@ def http_options(
         "headers": {} if key is None else {"X-API-Key": key},
         "timeout": positive("timeout", timeout),
         "transport": transport,
+        "verify": True if ca_file is None else _trusting(ca_file),
     }
+
+
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, TypeError):  # among them SSLError
+        expected = "a PEM file with the certificate of who signed that of the service"
+        raise wrong("ca_file", ca_file, expected) from None
 
 
 def checked_retries(retries: int) -> int:

@@ -26,6 +26,7 @@ Page = TypeVar("Page", wire.BanditList, wire.ActionList)
 Features: TypeAlias = Mapping[str, Any] | Sequence[float]
 
 BATCH = 1_000  # rewards in one request
+FROM_LOG = 600.0  # seconds to wait for what is worked out from the whole log
 
 
 class Operations(ABC):
@@ -36,12 +37,18 @@ class Operations(ABC):
         """Returns the answer to a request; raises where there is none, or where it is an error."""
 
     async def _ask(
-        self, answer: type[T], method: str, *path: str, body: Any = None, query: str = ""
+        self,
+        answer: type[T],
+        method: str,
+        *path: str,
+        body: Any = None,
+        query: str = "",
+        timeout: float | None = None,
     ) -> T:
         """Returns the answer to a request about ``path``, whose parts are names of any kind."""
         address = "/".join(["/v1", *map(_quoted, path)]) + query
         content = None if body is None else msgspec.json.encode(body, enc_hook=_plain)
-        return await self._send(Call(method, address, answer, content))
+        return await self._send(Call(method, address, answer, content, timeout=timeout))
 
     async def _pages(self, first: Page, *path: str) -> list[Page]:
         """Returns the first page of a list and all that follow it."""
@@ -202,6 +209,40 @@ class Operations(ABC):
         batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
         return [status for batch in batches for status in await self._reward(batch)]
 
+    async def outcome(
+        self,
+        decision_id: str,
+        name: str,
+        value: float,
+        *,
+        at: Any = None,
+        event_id: str | None = None,
+    ) -> Status:
+        """Hand in a guardrail outcome: something to watch beside the reward, not learnt from.
+
+        Parameters
+        ----------
+        name
+            Of the outcome, such as ``"complaint"``.
+        at, event_id
+            As of ``reward``. Outcomes of one name under several event ids are added up.
+        """
+        (status,) = await self.outcomes([(decision_id, name, value, at, event_id)])
+        return status
+
+    async def outcomes(self, outcomes: Iterable[tuple[Any, ...]]) -> list[Status]:
+        """Hand in many, as tuples of decision id, name and value: what became of each.
+
+        A tuple may have a fourth and a fifth entry: ``at`` and ``event_id`` of ``outcome``.
+        """
+        items = [_outcome_item(*outcome) for outcome in outcomes]
+        batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+        return [
+            status
+            for batch in batches
+            for status in await self._handed_in("outcomes", wire.OutcomeBatch(batch))
+        ]
+
     async def reward_file(
         self, bandit: str, content: bytes, media_type: str = "text/csv"
     ) -> wire.RewardsTaken:
@@ -224,9 +265,12 @@ class Operations(ABC):
         return await self._send(Call("POST", address, wire.RewardsTaken, content, media_type))
 
     async def _reward(self, items: list[wire.RewardItem]) -> list[Status]:
-        """Returns the status of each reward; reasons of invalid ones go to the log, in one line."""
-        body = wire.RewardBatch(items)
-        answer = await self._ask(wire.RewardAnswer, "POST", "rewards", body=body)
+        """Returns the status of each reward."""
+        return await self._handed_in("rewards", wire.RewardBatch(items))
+
+    async def _handed_in(self, what: str, body: Any) -> list[Status]:
+        """Returns each status; reasons of invalid ones go to the log, in one line."""
+        answer = await self._ask(wire.RewardAnswer, "POST", what, body=body)
         reasons = [reason for reason in answer.reasons if reason]
         if reasons:
             more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
@@ -268,6 +312,24 @@ class Operations(ABC):
         body = wire.RankingRequest(*_options(context, eligible, actions, matrix))
         return await self._ask(Ranking, "POST", "bandits", bandit, "ranking", body=body)
 
+    async def lift(self, bandit: str) -> wire.LiftView:
+        """Returns what a bandit earns above its holdout: ``sentence`` says it in words.
+
+        It is worked out from the log and takes the longer the longer the log is. A client that
+        loses patience asks again and waits for the same work; give it a ``timeout`` that is long
+        enough for yours.
+        """
+        return await self._ask(wire.LiftView, "GET", "bandits", bandit, "lift")
+
+    async def model(self, bandit: str) -> bytes:
+        """Returns the model document of a bandit, with which ``belated.edge`` decides elsewhere."""
+        return bytes(await self._ask(msgspec.Raw, "GET", "bandits", bandit, "model"))
+
+    async def made(self, bandit: str, decisions: Sequence[wire.MadeDecision]) -> wire.MadeAnswer:
+        """Hand in decisions that were made elsewhere, 100 at most; they may be sent again."""
+        body, path = wire.MadeBatch(list(decisions)), ("bandits", bandit, "decisions", "made")
+        return await self._ask(wire.MadeAnswer, "POST", *path, body=body)
+
     # --------------------------------------------------------------------------------- bandits
 
     async def bandits(self) -> list[str]:
@@ -284,6 +346,37 @@ class Operations(ABC):
     ) -> wire.BanditState:
         """Make a bandit, or change its settings."""
         return await self._ask(wire.BanditState, "PUT", "bandits", name, body=settings)
+
+    async def retrain(
+        self,
+        bandit: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        back: bool = False,
+        timeout: float = FROM_LOG,
+    ) -> wire.RetrainView:
+        """Compare a bandit with what it would be, had it had other settings all along.
+
+        ``back`` stands for the settings before the last promotion. This takes the longer the
+        longer the log is: ``timeout`` is in seconds.
+        """
+        path, body = ("bandits", bandit, "retrain"), _retraining(settings, back)
+        return await self._ask(wire.RetrainView, "POST", *path, body=body, timeout=timeout)
+
+    async def promote(
+        self,
+        bandit: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        back: bool = False,
+        timeout: float = FROM_LOG,
+    ) -> wire.RetrainView:
+        """Let a bandit go on as if it had had other settings all along; returns when it does.
+
+        ``back`` and ``timeout`` are as of ``retrain``.
+        """
+        path, body = ("bandits", bandit, "promote"), _retraining(settings, back, _request_id(None))
+        return await self._ask(wire.RetrainView, "POST", *path, body=body, timeout=timeout)
 
     async def actions(self, bandit: str) -> dict[str, Any]:
         """The registered actions, by name."""
@@ -347,6 +440,14 @@ def _decision_request(
     return wire.DecisionRequest(*options, request_id=_request_id(request_id), **others)
 
 
+def _retraining(
+    settings: Mapping[str, Any] | None, back: bool, request_id: str | None = None
+) -> dict[str, Any]:
+    """The body of a request to retrain a bandit."""
+    named = {"back": back, "request_id": request_id}
+    return dict(settings or {}) | {name: value for name, value in named.items() if value}
+
+
 def _request_id(given: str | None) -> str:
     """The name of a request, drawn where the caller has none: it may have to be sent again."""
     return str(uuid4()) if given is None else given
@@ -360,14 +461,29 @@ def _reward_item(
     revise: bool = False,
 ) -> wire.RewardItem:
     """A reward; NaN would arrive as null and be refused with a message nobody understands."""
-    happened = None if at is None else moment("at", at) / 1e6
+    value = _finite(f"reward of {shown(decision_id)}", reward)
+    return wire.RewardItem(decision_id, value, revise, _seconds(at), event_id)
+
+
+def _outcome_item(
+    decision_id: str, name: str, value: Any, at: Any = None, event_id: str | None = None
+) -> wire.OutcomeItem:
+    number = _finite(f"{shown(name)} of {shown(decision_id)}", value)
+    return wire.OutcomeItem(decision_id, name, number, _seconds(at), event_id)
+
+
+def _finite(what: str, given: Any) -> float:
     try:
-        value = float(reward)
+        value = float(given)
         if math.isfinite(value):
-            return wire.RewardItem(decision_id, value, revise, happened, event_id)
+            return value
     except (TypeError, ValueError):
         pass
-    raise wrong(f"reward of {shown(decision_id)}", reward, "a finite number")
+    raise wrong(what, given, "a finite number")
+
+
+def _seconds(at: Any) -> float | None:
+    return None if at is None else moment("at", at) / 1e6
 
 
 def _features(given: Features) -> Any:

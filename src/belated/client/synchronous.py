@@ -73,6 +73,9 @@ class Client:
         How often to try again.
     transport
         Of httpx2, instead of the network.
+    ca_file
+        PEM file with the certificate of who signed that of an https service, instead of those that
+        httpx2 trusts.
     """
 
     def __init__(
@@ -83,9 +86,11 @@ class Client:
         timeout: float = 5.0,
         retries: int = 5,
         transport: httpx2.BaseTransport | None = None,
+        ca_file: str | None = None,
     ) -> None:
         retries = calls.checked_retries(retries)
-        self._http = httpx2.Client(**calls.http_options(base_url, key, timeout, transport))
+        options = calls.http_options(base_url, key, timeout, transport, ca_file)
+        self._http = httpx2.Client(**options)
         self._blocking = _Blocking(self._http, retries)
 
     def close(self) -> None:
@@ -103,13 +108,20 @@ class Client:
     decide_top = _waiting(Operations.decide_top)
     reward = _waiting(Operations.reward)
     rewards = _waiting(Operations.rewards)
+    outcome = _waiting(Operations.outcome)
+    outcomes = _waiting(Operations.outcomes)
     reward_file = _waiting(Operations.reward_file)
     cancel = _waiting(Operations.cancel)
     story = _waiting(Operations.story)
     best = _waiting(Operations.best)
+    lift = _waiting(Operations.lift)
+    model = _waiting(Operations.model)
+    made = _waiting(Operations.made)
     bandits = _waiting(Operations.bandits)
     bandit = _waiting(Operations.bandit)
     put_bandit = _waiting(Operations.put_bandit)
+    retrain = _waiting(Operations.retrain)
+    promote = _waiting(Operations.promote)
     actions = _waiting(Operations.actions)
     change_actions = _waiting(Operations.change_actions)
     forget = _waiting(Operations.forget)

@@ -15,6 +15,7 @@ from belated.commands.logs import (
     Strict,
     Window,
     bad_file,
+    of_bad_rows,
 )
 
 MOST_ACTIONS = 20  # in a table of overlap; --json has all
@@ -82,8 +83,7 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         show(found, True)
         return
     typer.echo("\n".join(lines_before(found)))
-    if found["bad_rows"]:
-        show({name: found[name] for name in ("bad_rows", "first_bad_rows")}, False)
+    show(of_bad_rows(found), False)
     for answer in found["policies"]:
         typer.echo(f"\n{answer['policy']}: {answer['words']}")
         for reason in answer["refusals"]:

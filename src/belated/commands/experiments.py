@@ -139,15 +139,7 @@ def compare(
 
     With --world, the worlds are simulated shops with rates as people have them. Other libraries
     play, too, and what counts is lift: the share of what is possible that was earned. The folder
-    is then league and the executor processes, unless others are named. Examples:
-
-    belated compare --policies all-logistic --delay exponential:500
-
-    belated compare --world shop
-
-    belated compare --world shop --policies thompson,greedy --peers vw-bag --seeds 5
-
-    belated compare --world rare --world drift --decisions 5000 --peers none
+    is then league and the executor processes, unless others are named.
     """
     _refuse_the_other_kind(context, with_world=bool(world))
     if world:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 app = typer.Typer(
-    help="Look after a ledger: import, export, verify, replay, snapshot, backup, retain.",
+    help="Look after a ledger: import, export, verify, replay, snapshot, backup, restore, retain, "
+    "compact.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -143,6 +144,22 @@ def backup(
 
 
 @app.command()
+def restore(
+    ledger: Url,
+    until: Annotated[str, typer.Option(help="ISO time: the copy holds nothing later.")],
+    out: Annotated[str, typer.Option(help="A new ledger: sqlite:///copy.db or postgresql://...")],
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a copy of a ledger as it was at a moment, and verify the copy."""
+    from belated.core.times import microseconds
+    from belated.ledger.tools.restoring import restore as copy
+
+    result = copy(ledger, out, microseconds("--until", until), dry_run=dry_run)
+    _show(result, as_json, failed=not result["sound"])
+
+
+@app.command()
 def retain(
     ledger: Url,
     older_than: Annotated[str, typer.Option(help="Such as 90d, 12h or 4w.")],
@@ -153,3 +170,16 @@ def retain(
     from belated.ledger.tools.keeping import retain as take
 
     _show(take(ledger, older_than, dry_run=dry_run), as_json)
+
+
+@app.command()
+def compact(
+    ledger: Url,
+    older_than: Annotated[str, typer.Option(help="Such as 400d or 52w.")],
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete old events: the log then begins with the state that they led to."""
+    from belated.ledger.tools.compacting import compact as drop
+
+    _show(drop(ledger, older_than, dry_run=dry_run), as_json)

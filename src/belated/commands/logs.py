@@ -1,7 +1,8 @@
 """Commands that answer questions about a log: thin, with heavy imports inside."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,6 +34,11 @@ def bad_file(log: str, given: Path | None) -> Path:
         return given
     name = log.removeprefix("sqlite:///")
     return Path(f"{'ledger' if '://' in name or name.startswith('env:') else name}.bad.csv")
+
+
+def of_bad_rows(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what people are shown of the rows that were left out."""
+    return {name: said[name] for name in ("rows_left_out", "first_bad_rows")}
 
 
 def delays(

@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from belated import __version__
-from belated.commands import evaluate, experiments, ledger, logs, plan, rewards, service
+from belated.commands import (
+    consume,
+    evaluate,
+    experiments,
+    ledger,
+    logs,
+    plan,
+    retrain,
+    rewards,
+    score,
+    service,
+)
+from belated.commands.examples import add_examples
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -19,6 +31,7 @@ app = typer.Typer(
 )
 cache = typer.Typer(help="The compiled kernels kept on disk.", no_args_is_help=True)
 app.command()(rewards.rewards)
+app.command()(consume.consume)
 app.add_typer(cache, name="cache")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(service.bandits, name="bandits")
@@ -102,10 +115,12 @@ for command in (
     evaluate.evaluate,
     plan.plan,
     service.lift,
+    retrain.retrain,
     experiments.delay_cost,
     experiments.audit,
     experiments.demo,
     service.serve,
+    score.score,
     service.demo_service,
 ):
     app.command()(command)
@@ -148,3 +163,6 @@ def path() -> None:
     from belated.core.cache import cache_dir
 
     typer.echo(cache_dir())
+
+
+add_examples(app)

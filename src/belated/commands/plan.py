@@ -16,6 +16,7 @@ from belated.commands.logs import (
     Strict,
     Window,
     bad_file,
+    of_bad_rows,
 )
 
 
@@ -46,7 +47,7 @@ def plan(
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
-    from belated.logs.log_plan import POLICIES, candidates, make_plan
+    from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
     from belated.logs.reading_whole import read_whole
@@ -57,13 +58,15 @@ def plan(
         window=window, now=now, bandit=bandit, format=format, bad=bad_file(log, bad), strict=strict,
     )  # fmt: skip
     facts = facts_of(read.log, read.loop, read.window)
-    played = policy or list(POLICIES)
+    played = policy or list(COMPARED)
     with progress("playing", copies * len(candidates(facts, played))) as told:
         made = make_plan(facts, played, copies, decisions, seed, threads, told)
     answer = [advice(made), *lateness(made)]
+    how = {"columns": f"--map {read.opened.spelled}", **read.bad.facts()}
     if as_json:
-        show({"advice": answer, "assumed": assumed(made), "candidates": rows(made)}, True)
+        show({"advice": answer, "assumed": assumed(made), "candidates": rows(made), **how}, True)
     else:
+        show({"columns": how["columns"], **of_bad_rows(how)}, False)
         typer.echo("\n".join(answer))
         show({"candidates": rows(made)}, False)
         typer.echo(assumed(made))

@@ -41,7 +41,7 @@ def rewards(
     from belated.ledger.tools.showing import show
 
     aside = bad or file.with_name(f"{file.name}.bad.csv")
-    with _receiver(ledger, url, key, bandit) as (name, send):
+    with receiver(ledger, url, key, bandit) as (name, send):
         result = hand_in(file, send, columns=columns, format=format, aside=aside)
     show({"bandit": name, **result}, as_json)
     if result["rows_bad"]:
@@ -49,7 +49,7 @@ def rewards(
 
 
 @contextmanager
-def _receiver(
+def receiver(
     ledger: str | None, url: str | None, key: str | None, bandit: str | None
 ) -> "Iterator[tuple[str, Send]]":
     """Yields the name of the bandit, and a function that hands in rewards."""

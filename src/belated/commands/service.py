@@ -50,10 +50,20 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A line of JSON for each request, on stderr.")
     ] = False,
+    log_format: Annotated[
+        str, typer.Option(help="Of other lines on stderr: text, or json for a line of JSON each.")
+    ] = "text",
     snapshots: Annotated[
         Path | None, typer.Option(help="Folder; default beside the SQLite file.")
     ] = None,
     snapshot_every: Annotated[int, typer.Option(help="Events.")] = 1_000_000,
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Send OpenTelemetry spans where OTEL_... say.")
+    ] = False,
+    bandits: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME,...: the only ones to serve here; repeat it, or none for all."),
+    ] = None,
     personalizer: Annotated[
         str | None, typer.Option(help="Bandit behind the Personalizer endpoints.")
     ] = None,
@@ -61,6 +71,10 @@ def serve(
         list[str] | None,
         typer.Option(help="Name to answer to without keys, beside localhost; repeat it."),
     ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file: serve HTTPS; SIGHUP reads it again.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file, without a password.")] = None,
     **limits: Any,
 ) -> None:
     """Serve the bandits of a ledger over HTTP, with a dashboard."""
@@ -77,10 +91,15 @@ def serve(
             without_keys=without_keys,
             requests_per_second=requests_per_second,
             access_log=access_log,
+            log_format=log_format,
             snapshots=None if snapshots is None else str(snapshots),
             snapshot_every=snapshot_every,
+            traces=traces,
+            bandits=tuple(name for names in bandits or () for name in names.split(",")),
             personalizer=personalizer,
             allowed_hosts=tuple(allow_host or ()),
+            tls_certificate=None if tls_certificate is None else str(tls_certificate),
+            tls_key=None if tls_key is None else str(tls_key),
             limits=Limits(**limits),
         )
     )
@@ -160,7 +179,7 @@ def lift(
     level: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
     as_json: Json = False,
 ) -> None:
-    """Compare a bandit with its holdout, in reward per decision, while rewards are pending."""
+    """Compare a bandit with its holdout, in reward and guardrail outcomes per decision."""
     import msgspec
 
     from belated.core.arguments import probability
@@ -173,6 +192,8 @@ def lift(
     said = msgspec.to_builtins(found)
     if not as_json:
         typer.echo(said.pop("sentence"))
+        for guardrail in said["guardrails"]:
+            typer.echo(guardrail.pop("sentence"))
     show(said, as_json)
 
 

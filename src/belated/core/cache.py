@@ -26,7 +26,13 @@ PACKAGE = Path(__file__).parent.parent
 
 def is_ours(function: Callable[..., Any]) -> bool:
     """Return whether a function is part of this package."""
-    return PACKAGE in Path(getsourcefile(function) or "").resolve().parents
+    return _holds(getsourcefile(function) or "")
+
+
+@cache  # links are followed once a file, not once a kernel: that is a part of every start
+def _holds(file: str) -> bool:
+    """Return whether a file is in the package."""
+    return PACKAGE in Path(file).resolve().parents
 
 
 def cache_root() -> Path:

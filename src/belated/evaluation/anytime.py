@@ -14,6 +14,17 @@ holds in the limit of late first looks (an asymptotic confidence sequence). At s
 is wide, which makes early looks harmless. rho says at which n it is tightest relative to the usual
 one; it must not be chosen by the data, so it is a constant here.
 
+Rows that are all alike have no standard error, and yet the next one may differ. Let q be the share
+of rows that have the value x, and p = 1 - q. That the first n independent rows are all x has
+probability q^n. So at the first n at which q^(n - 1) < alpha, all of them are x with probability
+q alpha at most, and summed over all x that is alpha at most: at all n at once p is no more than
+
+    1 - alpha^(1 / (n - 1))
+
+or about log(1 / alpha) / n. The mean of rows that differ by at most the range c is then within c
+times that of x (``least_reach``). No interval of a difference is shorter than that of
+two such groups.
+
 References
 ----------
 H. Robbins: Statistical methods related to the law of the iterated logarithm. Annals of Mathematical
@@ -28,6 +39,7 @@ from typing import NamedTuple
 from belated.core.arguments import positive, probability
 
 TIGHTEST_AT = 10_000  # rows
+ROUNDING = 1e-12  # of a standard error, in parts of the estimates
 
 
 class Known(NamedTuple):
@@ -36,6 +48,8 @@ class Known(NamedTuple):
     value: float
     error: float
     n: int
+    range: float | None = None  # by how much two rows can differ; None: nobody knows
+    n_alike: float = 0.0  # rows of equal weight that would say as much; where ``range`` is known
 
 
 def anytime_errors(n: int, level: float = 0.95, tightest_at: float = TIGHTEST_AT) -> float:
@@ -54,6 +68,35 @@ def anytime_interval(known: Known, level: float = 0.95) -> tuple[float, float]:
     """Returns both ends of the interval."""
     reach = known.error * anytime_errors(known.n, level)
     return known.value - reach, known.value + reach
+
+
+def least_reach(n: float, range: float, level: float) -> float:
+    """Returns how far the mean may be from n rows that are all alike.
+
+    >>> [round(least_reach(n, 1.0, 0.95), 4) for n in (50, 100, 1_000, 10_000)]
+    [0.0593, 0.0298, 0.003, 0.0003]
+    """
+    alpha = 1.0 - probability("level", level)
+    return range if n <= 1.0 else -range * math.expm1(math.log(alpha) / (n - 1.0))
+
+
+def difference_interval(
+    first: Known, second: Known, level: float = 0.95
+) -> tuple[float, float] | None:
+    """Returns both ends of the interval of a difference between two groups that share no rows.
+
+    None where all rows of both groups are alike and nobody knows by how much others may differ.
+    """
+    both = difference(first, second)
+    low, high = anytime_interval(both, level)
+    all_alike = both.error <= ROUNDING * max(abs(first.value), abs(second.value))
+    least = 0.0
+    for known in (first, second):
+        if known.range is not None:
+            least += least_reach(known.n_alike, known.range, 0.5 + 0.5 * level)
+        elif all_alike:
+            return None
+    return min(low, both.value - least), max(high, both.value + least)
 
 
 def difference(first: Known, second: Known) -> Known:

@@ -9,12 +9,14 @@ some action in some group, are left out on both sides, with all that are as youn
 
 The unit that is assigned to a group is the subject, so the standard error is that of sums over
 subjects: decisions of one subject need not be independent. The interval is valid at all looks
-together (``anytime.py``).
+together (``anytime.py``). Where rewards are all alike, its length is that for subjects of equal
+weight, as many as Kish's effective number.
 
 References
 ----------
 K. Liang, S. Zeger: Longitudinal data analysis using generalized linear models. Biometrika 1986
 (standard errors by cluster).
+L. Kish: Survey sampling. 1965 (the effective number of rows with unequal weights).
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.types import Integers, Vector
-from belated.evaluation.anytime import Known, anytime_interval, difference
+from belated.evaluation.anytime import Known, difference_interval
 from belated.evaluation.confidence import slopes, standard_error
 from belated.evaluation.off_policy import (
     conversion_rewards,
@@ -72,8 +74,18 @@ class Lift(NamedTuple):
     reason: str = ""  # why there is no estimate
 
 
+ALL_ALIKE = (
+    "all that came is alike in both groups, and nobody knows by how much the next may differ"
+)
+
+
 def lift(
-    log: Decisions, *, conversions: bool, window: float | None = None, level: float = 0.95
+    log: Decisions,
+    *,
+    conversions: bool,
+    window: float | None = None,
+    level: float = 0.95,
+    range: float | None = None,
 ) -> Lift:
     """Returns the difference in reward per decision, with an interval that is valid at any time.
 
@@ -88,10 +100,12 @@ def lift(
         Seconds after which no reward comes; None: one may always come.
     level
         Of the interval.
+    range
+        By how much two rewards can differ; None: nobody knows.
     """
     end = np.inf if window is None else window
     bandit, holdout = (
-        _Side(name, Decisions(*(column[mine] for column in log)), conversions, end)
+        _Side(name, Decisions(*(column[mine] for column in log)), conversions, end, range)
         for name, mine in (("bandit", ~log.held_out), ("holdout", log.held_out))
     )
     until = max(bandit.too_young_until(), holdout.too_young_until())
@@ -100,16 +114,21 @@ def lift(
     if reason:
         return Lift(groups, reason=reason)
     first, second = bandit.mean(until), holdout.mean(until)
-    low, high = anytime_interval(difference(first, second), level)
     means = groups[0]._replace(mean=first.value), groups[1]._replace(mean=second.value)
-    return Lift(means, first.value - second.value, low, high)
+    ends = difference_interval(first, second, level)
+    if ends is None:
+        return Lift(means, reason=ALL_ALIKE)
+    return Lift(means, first.value - second.value, *ends)
 
 
 class _Side:
     """The decisions of one group. Its rewards say all that is taken for known of their delays."""
 
-    def __init__(self, name: str, log: Decisions, conversions: bool, end: float) -> None:
+    def __init__(
+        self, name: str, log: Decisions, conversions: bool, end: float, range: float | None
+    ) -> None:
         self.name, self.log, self.conversions, self.end = name, log, conversions, end
+        self.range = range
         self.came = ~np.isnan(log.reward) & (log.waited <= end)
         self.age = np.minimum(log.age, end)
         self.strata = strata_of(log.action, self.came)
@@ -155,9 +174,12 @@ class _Side:
         used = np.flatnonzero(self.age > until)
         law, reward = self.law_at(used), np.where(self.came, self.log.reward, np.nan)[used]
         weighted = conversion_rewards if self.conversions else explicit_rewards
-        found = estimate(
-            self_normalised(np.ones(len(used))), weighted(reward, law.shares(self.ones))
-        )
+        shares = law.shares(self.ones)
+        found = estimate(self_normalised(np.ones(len(used))), weighted(reward, shares))
         by_subject = np.bincount(self.log.subject, slopes(found, law, used)).astype(np.float64)
         n = len(np.unique(self.log.subject))
-        return Known(found.value, standard_error(by_subject), n)
+        # Silence says the more of a conversion, the more of them are seen at its age.
+        said = shares if self.conversions else ~np.isnan(reward) / shares
+        weight = np.bincount(self.log.subject[used], said)
+        effective = float(weight.sum() ** 2 / (weight @ weight))
+        return Known(found.value, standard_error(by_subject), n, self.range, effective)

@@ -22,7 +22,7 @@ from belated.numerics.special import normal_quantile
 class Gaussian(NamedTuple):
     """Identity mean, noise of standard deviation ``sd``.
 
-    The paper's assumption is read as sub-Gaussian noise of scale R = sd; the bound |noise| <= R
+    The paper's assumption is read as sub-Gaussian noise of scale R = sd; the bound ``|noise| <= R``
     printed beside it would exclude the Gaussian.
 
     ``Gaussian(sd=None)`` leaves the noise to be learnt from the rewards, by a policy that can:

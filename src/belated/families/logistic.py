@@ -53,7 +53,7 @@ class Bernoulli(NamedTuple):
         return 0.25
 
     def curvature(self, bound: float) -> float:
-        """Max |sigma''| = 1 / (6 sqrt 3), where |z| may reach its place log(2 + sqrt 3)."""
+        """Max ``|sigma''|`` = 1 / (6 sqrt 3), where ``|z|`` may reach its place log(2 + sqrt 3)."""
         return _curvature(bound)
 
 

@@ -48,7 +48,7 @@ class Probit(NamedTuple):
         return 1.0 / math.sqrt(2.0 * math.pi)
 
     def curvature(self, bound: float) -> float:
-        """Max |z| phi(z), at z = 1 where that is in reach."""
+        """Max ``|z| phi(z)``, at z = 1 where that is in reach."""
         return -derivatives(self, min(bound, 1.0))[2]
 
 

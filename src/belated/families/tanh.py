@@ -47,7 +47,7 @@ class Tanh(NamedTuple):
         return 1.0
 
     def curvature(self, bound: float) -> float:
-        """Max 2 |tanh| (1 - tanh^2) = 4 / (3 sqrt 3), where tanh(z) = 1 / sqrt 3 is in reach."""
+        """Max ``2 |tanh| (1 - tanh^2)`` = 4 / (3 sqrt 3), if tanh(z) = 1 / sqrt 3 is in reach."""
         return -derivatives(self, min(bound, math.atanh(1.0 / math.sqrt(3.0))))[2]
 
 

@@ -95,6 +95,8 @@ def _look(learner: "Learner") -> _Look | None:
     counts = ~np.isnan(learner.history.y[: learner.n_decided])
     if learner.half_life is not None:  # older rewards may be those of another theta_star
         counts &= learner.history.weight[: learner.n_decided] >= 0.5
+    if learner.hears:
+        counts[_first_open(learner) :] = False  # of those, only the ones that converted have come
     returned = np.flatnonzero(counts)
     if len(returned) < FIRST_LOOK:
         return None
@@ -111,6 +113,14 @@ def _look(learner: "Learner") -> _Look | None:
     squares = _squares(learner, y - fitted, slopes)
     moments = len(rewards), float(rewards.mean()), float(rewards.var())
     return _Look(learner, *moments, rows, y, z, fitted, squares)
+
+
+def _first_open(learner: "Learner") -> int:
+    """Returns the first row whose reward may still come, where silence is learnt from."""
+    missing = np.isnan(learner.history.y[: learner.n_decided])
+    silent = missing & (learner.history.silence[: learner.n_decided] > 0.0)
+    open = silent if silent.any() else missing  # others that are missing were cancelled
+    return int(np.argmax(open)) if open.any() else learner.n_decided
 
 
 # ------------------------------------------------------------------------- the norm of theta_star

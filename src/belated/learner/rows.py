@@ -10,6 +10,7 @@ from belated.core.arguments import WIDEST, shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
+from belated.numerics.entries import are_within_size
 
 OWN: Any = ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]  # what kernels are compiled for
 
@@ -40,8 +41,8 @@ def refuse_many(n_actions: int, dim: int) -> None:
 
 def checked_entries(rows: SparseRows) -> SparseRows:
     """Returns the rows, or raises where an entry is not finite or is too large."""
-    fine = np.abs(rows.values) <= LARGEST_ENTRY
-    if not fine.all():
+    if not are_within_size(rows.values, LARGEST_ENTRY):
+        fine = np.abs(rows.values) <= LARGEST_ENTRY
         row = int(np.argmin(fine.all(axis=1)))
         worst = float(rows.values[row][~fine[row]][0])
         raise wrong(

@@ -27,6 +27,8 @@ class Kind(IntEnum):
     ACTIONS = 6  # actions were registered or withdrawn
     FORGOTTEN = 7  # the data of a subject were erased
     KEYS = 8  # an API key was made or revoked
+    OUTCOME = 9  # a decision has a guardrail outcome, which is not learnt from
+    PROMOTED = 10  # a bandit goes on as if it had had other settings all along
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +86,7 @@ class Facts(msgspec.Struct, gc=False):
     combined: float | None = None  # all its rewards that were on time, as one
     chosen: int = 0  # the event time of the one that counts, by "first" or "last"
     rewards: dict[str, float] = {}  # where they are combined: each by its event id
+    guardrails: dict[bytes, float] = {}  # guardrail outcomes by their bodies
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -115,6 +118,13 @@ class Position(NamedTuple):
 START = Position()
 
 
+class Stretch(msgspec.Struct, array_like=True, frozen=True):
+    """The time for which a subject gets the same action again, see ``ledger/sticky.py``."""
+
+    until: int
+    rank: int = 1  # the place in a ranking; 1 for a decision by itself
+
+
 class Decided(msgspec.Struct, array_like=True, frozen=True):
     """Body of a DECIDED event. Fields are only ever added, at the end and with a default."""
 
@@ -137,6 +147,10 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     n_actions: int = 0  # how many could be chosen; 0 where a version before 0.2 decided
     probabilities: tuple[float, ...] | None = None  # of all these, if they were asked for
     held_out: bool = False  # the baseline was played, see ``ledger/holdout.py``
+    stretch: Stretch | None = None  # that it begins, where decisions are sticky
+    repeats: bytes = b""  # id of the decision whose action was played again for its subject
+    regime: str = ""  # of the model that decided, and ...
+    layout: str = ""  # ... of the features by which ``x`` was made, see ``ledger/promotion.py``
 
 
 class Reward(msgspec.Struct, array_like=True, frozen=True):
@@ -150,6 +164,16 @@ class Reward(msgspec.Struct, array_like=True, frozen=True):
     value: float
     late: bool = False  # it is kept, and does not count
     changes: bool = True  # whether the decision has another reward now
+
+
+class Guardrail(msgspec.Struct, array_like=True, frozen=True):
+    """Body of an OUTCOME event, whose ``value`` is the outcome.
+
+    A decision has one outcome for each pair of a name and an event id.
+    """
+
+    name: str
+    event_id: str = ""
 
 
 class ActionsChange(msgspec.Struct, array_like=True, frozen=True):

@@ -5,6 +5,7 @@ same bytes. The estimate is brought up to date once per transaction that brought
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import groupby, pairwise
@@ -30,7 +31,9 @@ from belated.ledger.growth import Earlier
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
+from belated.ledger.promotion import NoVectorError, Told, promotion_of, vector_again, zeros
 from belated.ledger.spec import Spec
+from belated.ledger.sticky import Begun, Stretches, key_of
 from belated.ledger.vectors import matrix_of, sparse_rows
 from belated.model.protocols import feedback_of
 from belated.model.state import History
@@ -71,10 +74,15 @@ class Fold:
         self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
     ) -> None:
         self.name, self.spec = name, spec
+        self.told = Told()  # what the log says of the settings, see ``ledger/promotion.py``
+        self.told.first(spec)
+        # What another regime had and this one cannot take in, by reason; see ``retraining.py``.
+        self.lost: Counter[str] = Counter()
         self._types = tuple(types)
         self.earlier = Earlier(spec.dim)
         self.learner: Learner = spec.learner(self._types)
         self.support = self.learner.family.support
+        self._possible = spec.possible(self._types)
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # number of events taken in
         self.counts = Counts()
@@ -84,6 +92,7 @@ class Fold:
         self.played = array("H")  # for each row, the place of its action in the statistics
         self.last_context = b""  # JSON, only shown: neither in the digest nor in snapshots
         self.statistics = Statistics()
+        self.stretches = Stretches()
         self.hearing = Hearing(spec.closes_after) if self.learner.hears else None
         # Whether the policy learns conversions when they come, and nothing when windows close.
         self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
@@ -99,6 +108,8 @@ class Fold:
             Kind.CONFIGURED: self._configured,
             Kind.ACTIONS: self._registered,
             Kind.FORGOTTEN: lambda events: None,
+            Kind.OUTCOME: lambda events: None,
+            Kind.PROMOTED: self._promoted,
         }
 
     def apply(self, events: Iterable[Event]) -> None:
@@ -178,7 +189,9 @@ class Fold:
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
-        digest = sha256(msgspec.msgpack.encode([self.header(), self._listed()]))
+        header = self.header()
+        header.pop("regime", None)  # its name tells nothing of the state
+        digest = sha256(msgspec.msgpack.encode([header, self._listed()]))
         digest.update(self.ids)
         digest.update(self.played)
         learner = self.learner
@@ -210,6 +223,8 @@ class Fold:
             "statistics": self.statistics.to_dict(),
             **({"earlier": earlier} if (earlier := self.earlier.listed()) else {}),
             **({} if self.hearing is None else {"hearing": self.hearing.header()}),
+            **({"stretches": open_} if (open_ := self.stretches.listed()) else {}),
+            **({} if (regime := self.told.to_keep()) is None else {"regime": regime}),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -220,6 +235,7 @@ class Fold:
         return known | {
             "ids": np.frombuffer(self.ids, np.uint8),
             "played": np.array(self.played, np.uint16),
+            "latest": np.int64(self.stretches.latest),
             **self.pending.arrays(),
             **({} if self.hearing is None else self.hearing.arrays()),
         }
@@ -254,8 +270,13 @@ class Fold:
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
+        self.told = Told.restored(self.spec, header.get("regime"))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
+        open_ = msgspec.convert(header.get("stretches", []), list[tuple[bytes, Begun]])
+        # A snapshot from before there were stretches has no latest time: that of its ids will do.
+        latest = arrays.get("latest", times_of(self.ids).max(initial=0))
+        self.stretches.restore(open_, int(latest))
         self._look_at_assumptions()
 
     # ------------------------------------------------------------------------- kinds of events
@@ -263,6 +284,8 @@ class Fold:
     def _decided(self, events: list[Event]) -> None:
         there = [event for event in events if event.id]
         self.counts.erased += len(events) - len(there)
+        stretches = self.stretches
+        stretches.latest = max(stretches.latest, *(event.time for event in events))
         rows = range(self.n_rows, self.n_rows + len(there))
         xs: list[bytes] = []
         body, encoded = None, b""
@@ -276,14 +299,31 @@ class Fold:
                     self._flush()
                     self.hearing.take_in(self.learner, times_of(self.ids), event.time)
                 self.hearing.decided(body.action)
-            xs.append(self.earlier.present(body.x))
+            xs.append(self.present_vector(body))
             self.ids += event.id
             self.pending.add(row, event.time, event.due, event.closes)
+            if body.stretch is not None and body.subject:
+                stretch = Begun(body.stretch.until, body.action, event.id)
+                stretches.begin(key_of(body.subject, body.stretch.rank), stretch)
             width = body.width if isfinite(body.width) else None
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
             self.last_context = body.context
         self._plan_decisions(range(rows.stop - len(xs), rows.stop), xs)
+
+    def present_vector(self, body: Decided) -> bytes:
+        """Returns the vector of a decision by the present features.
+
+        Whoever promotes makes sure that all decisions have one. A decision that came in at the same
+        moment may have none: it is one of which nothing is learnt.
+        """
+        if body.layout == self.told.layout:
+            return self.earlier.present(body.x)
+        try:
+            return vector_again(self.actions, body, self.learner.is_sparse)
+        except NoVectorError as error:
+            self.lost[str(error)] += 1
+            return zeros(self.spec.dim)
 
     def _plan_decisions(self, rows: range, xs: list[bytes]) -> None:
         """Plan to take in decisions; where one begins a new tick, all before it is taken in."""
@@ -313,8 +353,8 @@ class Fold:
         conversion, keep = self.spec.loop == "conversion", self.spec.late == "keep"
         for event in events:
             id, time, value = event.id, event.time, event.value
-            if value is None:
-                continue  # erased
+            if value is None or (self.told.ever and not self._can_have(value)):
+                continue  # erased, or of another regime
             self.counts.rewarded += 1
             pending = self.pending.get(id)
             if pending is None or is_late(
@@ -342,6 +382,13 @@ class Fold:
                 rows.append(pending.row)
                 rewards.append(value)
         self._plan.learn(rows, rewards)
+
+    def _can_have(self, reward: float) -> bool:
+        """Return whether the family can have a reward, which another regime may have accepted."""
+        if self._possible(reward):
+            return True
+        self.lost["a reward that this family cannot have"] += 1
+        return False
 
     def _expired(self, events: list[Event]) -> None:
         rows, rewards = [], []
@@ -374,8 +421,8 @@ class Fold:
     def _revised(self, events: list[Event]) -> None:
         for event in events:
             value, pending = event.value, self.pending.get(event.id)
-            if value is None:
-                continue  # erased
+            if value is None or (self.told.ever and not self._can_have(value)):
+                continue  # erased, or of another regime
             self.counts.revised += 1
             added = added_reward(event)
             if added is not None and not added.changes:
@@ -416,6 +463,9 @@ class Fold:
         if self.hearing is not None and heard is not None:
             self.hearing.closed(row, reward)
             return
+        if before is not None and not self.learner.can_revise:
+            self.lost["a reward that was revised, which this policy cannot do"] += 1
+            return
         self._plan.learn([row], [reward], LEARN if before is None else REVISE)
 
     def _row(self, id: bytes) -> int:
@@ -428,15 +478,25 @@ class Fold:
         for event in events:
             wanted = msgspec.json.decode(event.body, type=Spec)
             try:
-                new = self.spec.changed_to(wanted)
+                new = self.told.configured(wanted)
             except ValueError:
                 continue  # two processes changed it at once, differently: the first one counts
-            if new.features != self.spec.features:
-                self._exchange_features(new)
-            if new.forgetting != self.spec.forgetting:
-                self._flush()
-                forget_by(self.learner, new.forgetting, lambda: times_of(self.ids))
-            self.spec, self.support = new, new.support(self._types)
+            self._change_to(new)
+
+    def _promoted(self, events: list[Event]) -> None:
+        for event in events:
+            self._change_to(self.told.promoted(promotion_of(event)))
+
+    def _change_to(self, new: Spec) -> None:
+        """Go on with other settings, which give the past no other meaning."""
+        if new.features != self.spec.features:
+            self._exchange_features(new)
+        if new.forgetting != self.spec.forgetting:
+            self._flush()
+            forget_by(self.learner, new.forgetting, lambda: times_of(self.ids))
+        if _groups(new) != _groups(self.spec):
+            self.stretches.end_all()
+        self.spec, self.support = new, new.support(self._types)
 
     def _exchange_features(self, new: Spec) -> None:
         """Go on with features that notice other things, or that have grown."""
@@ -472,3 +532,8 @@ class Fold:
             np.array(plan.weights) if plan.weights else None,
         )
         self._plan = Plan()
+
+
+def _groups(spec: Spec) -> tuple[Any, ...]:
+    """Returns the settings that say who gets what; when they change, all stretches end."""
+    return spec.sticky, spec.holdout, spec.baseline

@@ -29,6 +29,11 @@ class Earlier:
         self.dim = dim
         self._places: dict[int, Integers] = {len(p): np.array(p, np.int64) for p in places}
 
+    @property
+    def lengths(self) -> list[int]:
+        """The earlier numbers of features."""
+        return list(self._places)
+
     def grow(self, old: Features, new: Features) -> Integers:
         """Take in that the features have grown; returns the places of the old among the new."""
         further = places_in(old, new)
@@ -36,6 +41,10 @@ class Earlier:
         self._places[self.dim] = further
         self.dim = new.dim
         return further
+
+    def knows(self, dim: int) -> bool:
+        """Return whether vectors of this length are those of present or earlier features."""
+        return dim == self.dim or dim in self._places
 
     def present(self, x: bytes) -> bytes:
         """Returns a vector of the present length; features that ``x`` lacks are zero."""

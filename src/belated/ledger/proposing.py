@@ -10,7 +10,8 @@ from belated.core.arguments import shown, wrong
 from belated.core.sparse import SparseRows, count_rows, dense, without_row
 from belated.core.top import Places
 from belated.core.types import Matrix, Vector
-from belated.ledger.events import Decided
+from belated.ledger.events import Decided, Stretch
+from belated.ledger.sticky import Begun
 from belated.ledger.vectors import as_sparse, packed
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
@@ -39,26 +40,40 @@ class Ask(NamedTuple):
     digest: bytes = b""
     subject: str = ""
     probabilities: bool = False  # whether to log the probabilities of all actions
+    rank: int = 1  # the place in a ranking that this decision is for
 
 
 NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
 
 
-def decide(fold: "Fold", ask: Ask, rng: np.random.Generator, *, held_out: bool = False) -> Decided:
+def decide(
+    fold: "Fold",
+    ask: Ask,
+    rng: np.random.Generator,
+    *,
+    held_out: bool = False,
+    again: Begun | None = None,
+    until: int | None = None,
+) -> Decided:
     """Returns the answer of a bandit to a request, with its reasons; nothing is written.
 
-    A decision that is held out plays the baseline, and logs what the model thinks of it.
+    A decision that is held out plays the baseline, and logs what the model thinks of it. The action
+    of the stretch ``again`` is played once more, if it can be; any other choice begins a stretch
+    that ends at ``until``, if that is given.
     """
     learner, spec = fold.learner, fold.spec
     names, rows = options(fold, ask, sparse=learner.is_sparse)
     registered = ask.rows is None and ask.matrix is None
-    weighed = spec.mode == "live" and not fold.spreads and not held_out
+    repeats = again.id if again is not None and again.action in names else b""
+    weighed = spec.mode == "live" and not (fold.spreads or held_out or repeats)
     if registered and ask.eligible is None and fold.actions.features is None:
         choice = learner.choose_from(fold.actions.options(learner), rng, weighed)
     else:
         choice = learner.choose(rows, rng, weighed)
     chances: Vector | None
-    if held_out:
+    if again is not None and repeats:
+        index, chances = _for_certain(names, again.action)
+    elif held_out:
         index, chances = _baseline(names, spec.baseline, rng)
     else:
         index, chances = _explored(fold, choice, len(names), rng)
@@ -98,15 +113,24 @@ def decide(fold: "Fold", ask: Ask, rng: np.random.Generator, *, held_out: bool =
         len(names),
         tuple(chances.tolist()) if chances is not None and ask.probabilities else None,
         held_out,
+        None if until is None or repeats else Stretch(until, ask.rank),
+        repeats,
+        fold.told.regime,
+        fold.told.layout,
     )
+
+
+def _for_certain(names: Sequence[str], action: str) -> tuple[int, Vector]:
+    """Returns the place of an action that is played whatever the model thinks, and all chances."""
+    index = names.index(action)
+    return index, np.eye(1, len(names), index)[0]
 
 
 def _baseline(names: Sequence[str], baseline: str, rng: np.random.Generator) -> tuple[int, Vector]:
     """Returns the action of a decision that is held out, and the probabilities of all."""
     n = len(names)
     if baseline in names:
-        index = names.index(baseline)
-        return index, np.eye(1, n, index)[0]
+        return _for_certain(names, baseline)
     return int(rng.integers(n)), np.full(n, 1.0 / n)
 
 

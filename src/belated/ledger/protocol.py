@@ -1,6 +1,6 @@
 """The interface of a store that is a ledger. ``check_ledger`` tests all of it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ from belated.ledger.events import (
     Position,
     Waiting,
 )
-from belated.ledger.upkeep import Retained
+from belated.ledger.upkeep import Base, Retained
 
 PAGE = 1000  # parked rewards, unless asked for more
 
@@ -31,6 +31,24 @@ class StoreUnavailableError(LedgerError):
 
 class StoreBusyError(StoreUnavailableError):
     """Another process is writing, and this ledger was told not to wait. Nothing was written."""
+
+
+class CompactedError(StoreUnavailableError):
+    """The events that a reader asked for were dropped: the log begins later, with a base."""
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(f"the log begins after ({position.tx}, {position.seq}): read it anew")
+        self.position = position
+
+
+class TooOldError(StoreUnavailableError):
+    """A decision whose id is as old as those that were dropped: it may have been one of them."""
+
+    def __init__(self, id: bytes) -> None:
+        super().__init__(
+            f"decision {id.hex()} is as old as the part of the log that was compacted and may have "
+            "been in it: expected a younger one, and a clock that was not set back"
+        )
 
 
 class NewBanditError(StoreUnavailableError):
@@ -57,7 +75,8 @@ class Follower(Protocol):
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
         """Return the given decisions that are still open; some may be left out.
 
-        A decision is open while no reward, cancellation or expiry has been taken in.
+        A decision is open while no reward, cancellation or expiry has been taken in. Guardrail
+        outcomes are left out of the facts: a store that must know them looks them up.
         """
 
     def approve(self, outcomes: Sequence[Outcome]) -> None:
@@ -110,11 +129,12 @@ class Ledger(Protocol):
         """Returns the next events in commit order, whole transactions, about ``limit`` of them.
 
         Every event is returned exactly once to a reader that passes on the position it got. If no
-        events are returned, none was committed after ``after`` by the time of the call.
+        events are returned, none was committed after ``after`` by the time of the call. Raises
+        ``CompactedError`` if events after ``after`` were dropped.
         """
 
     def story(self, id: bytes) -> list[Event]:
-        """Returns all events of a decision, in the order of the log."""
+        """Returns all events of a decision, in the order of the log; none if it was dropped."""
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
         """Returns the decision that a request got, and the digest of the request's content."""
@@ -126,6 +146,7 @@ class Ledger(Protocol):
         """Erase a subject's decisions, rewards and requests; returns how many decisions.
 
         Their events stay in the log with an empty body and no value; a FORGOTTEN event is added.
+        Decisions before the base are not among them: nobody knows whose they were.
         """
 
     def parked(self, limit: int = PAGE, after: bytes = NOBODY) -> list[Waiting]:
@@ -138,7 +159,7 @@ class Ledger(Protocol):
         """Delete rewards that wait for a decision made before a time; returns how many."""
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
-        """Returns the events of a rare kind, FORGOTTEN or KEYS, after a position."""
+        """Returns the events of a rare kind (FORGOTTEN, KEYS, PROMOTED) after a position."""
 
     def behind(self, after: Position) -> int:
         """Returns the number of committed events after a position."""
@@ -148,8 +169,41 @@ class Ledger(Protocol):
 
         Their context, subject, request and the features of other actions are blanked, the requests
         that led to them dropped, and so are rewards parked before that time. Vector, action,
-        propensity and rewards stay: every fold of the log is what it was. If it is interrupted, a
-        part is done, and it can be called again.
+        propensity and rewards stay: every fold of the log is what it was. So a decision that began
+        a stretch keeps its subject while no decision of its bandit is as late as the stretch's end.
+        If it is interrupted, a part is done, and it can be called again.
+        """
+
+    def base(self) -> Base | None:
+        """Returns where a compacted log begins; None if it holds everything from the first event.
+
+        ``story`` and ``rare`` also find the events that the base carries, ``follow`` does not.
+        """
+
+    def base_content(self, base: Base, bandit: str) -> bytes:
+        """Returns the arrays of a bandit at a base; what is there, if another base took over."""
+
+    def carried(self) -> Iterable[Event]:
+        """Returns the events before the base that stay at hand, in the order of the log."""
+
+    def compact(
+        self,
+        base: Base,
+        contents: Iterable[tuple[str, bytes]],
+        carried: Iterable[Event],
+        seen: Position,
+    ) -> None:
+        """Let the log begin with a base, in one step; ``drop`` then deletes what was before it.
+
+        ``contents`` are the arrays of each bandit. Raises ``StoreUnavailableError``, and the log is
+        as it was, if since ``seen`` a decision was erased that the base holds, or if the log has
+        another base than ``base.previous`` by now.
+        """
+
+    def drop(self) -> int:
+        """Delete the events up to the base, and requests and subjects; returns how many events.
+
+        If it is interrupted, a part is done, and it can be called again.
         """
 
     def problems(self) -> list[str]:

@@ -8,7 +8,7 @@ learns the same way; being behind is one more delay.
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -21,6 +21,7 @@ import numpy as np
 from belated.core.arguments import shown, wrong
 from belated.core.events import Status
 from belated.features import UnmatchedCounts
+from belated.ledger.base import load
 from belated.ledger.events import (
     NOBODY,
     START,
@@ -30,6 +31,7 @@ from belated.ledger.events import (
     Erasure,
     Event,
     Facts,
+    Guardrail,
     KeyChange,
     Kind,
     Outcome,
@@ -37,9 +39,11 @@ from belated.ledger.events import (
 )
 from belated.ledger.holdout import is_held_out
 from belated.ledger.ids import Clock, Ids
+from belated.ledger.promotion import Placed, Promotion, Told, promotion_of, promotions_of
 from belated.ledger.proposing import NOTHING_SAID, Ask, decide, names_of, others, rank_request
 from belated.ledger.protocol import (
     Accepts,
+    CompactedError,
     Follower,
     Ledger,
     NewBanditError,
@@ -47,15 +51,19 @@ from belated.ledger.protocol import (
 )
 from belated.ledger.rules import misdated, refusal
 from belated.ledger.spec import Spec
+from belated.ledger.sticky import Begun, key_of
+from belated.ledger.upkeep import Base
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
 MOST_SEARCHED = 16  # bandits to search for a decision: with more of them the store is faster
 AT_ONCE = 100_000  # events
+NAME = r"[\w-]{1,100}"  # of a bandit
 # Looking these up in their enum costs as much as comparing them.
 _REVISED, _FORGOTTEN, _KEYS = Kind.REVISED, Kind.FORGOTTEN, Kind.KEYS
-_SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS)
+_PROMOTED = Kind.PROMOTED
+_SETTINGS = (Kind.CONFIGURED, Kind.ACTIONS, Kind.PROMOTED)
 Approve = Callable[[Sequence[Outcome]], None]  # raises where nothing must be written
 Handed = (
     tuple[bytes, float] | tuple[bytes, float, int | None] | tuple[bytes, float, int | None, str]
@@ -76,6 +84,21 @@ def reward_draft(
     return Draft(Kind.REWARDED, bandit, id, time, float(value), received=now, event_id=event_id)
 
 
+def outcome_draft(
+    bandit: str,
+    now: int,
+    id: bytes,
+    name: str,
+    value: float,
+    at: int | None = None,
+    event_id: str = "",
+) -> Draft:
+    """Returns the draft of a guardrail outcome that is handed in now."""
+    body = msgspec.msgpack.encode(Guardrail(name, event_id))
+    time = now if at is None else at
+    return Draft(Kind.OUTCOME, bandit, id, time, float(value), body=body, received=now)
+
+
 class Proposal(NamedTuple):
     """A decision that is drawn up but not yet written."""
 
@@ -94,7 +117,7 @@ class _Approving(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Rebuild:
-    """A bandit that has to be rebuilt without what was erased, beside the live one.
+    """A bandit that has to be rebuilt beside the live one: without what was erased, or promoted.
 
     The rebuilder replays the log up to ``end``, applies ``since`` and calls ``Replica.swap``.
     """
@@ -115,7 +138,7 @@ class Replica:
     seed
         Seed of ids and of all draws, for runs that must repeat exactly.
     only
-        The one bandit to follow; all of them by default.
+        Names of the bandits to follow; all of them by default.
     types
         Policy and family types that are not part of belated.
     features
@@ -126,7 +149,7 @@ class Replica:
         self,
         ledger: Ledger,
         *,
-        only: str | None = None,
+        only: Set[str] | None = None,
         clock: Clock = system_clock,
         seed: int | None = None,
         types: Iterable[type] = (),
@@ -170,17 +193,46 @@ class Replica:
     def take_in_next(self) -> int:
         """Take in the next ``at_once`` events of the log, about; returns how many there were."""
         if not self._reads:
-            self._begin()
-        events, position = self.ledger.follow(self.position, self.at_once)
+            self.begin()
+        try:
+            events, position = self.ledger.follow(self.position, self.at_once)
+        except CompactedError:
+            self.begin()
+            return self.take_in_next()
         if events or self.released:
             self.take_in(events, position)
         return len(events)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Get ready to read on; where the log begins later than that, everything starts anew."""
+        began, base = self.position, self.ledger.base()
+        if base is not None and began < base.position:
+            self._start_from(base)
+            began = START  # a base holds nothing that had been erased when it was made
         told = self.ledger.rare(_FORGOTTEN, self.position)
-        self._began = self.position
+        self._began = began
         self._erased_by_then = max((Position(e.tx, e.seq) for e in told), default=START)
         self._reads = True
+
+    def _start_from(self, base: Base) -> None:
+        """Be as if everything up to the base had been taken in."""
+        folds = [
+            load(self.ledger, base, bandit, self.empty_fold)
+            for bandit in base.bandits
+            if self.follows(bandit.name)
+        ]
+        keys = [e for e in self.ledger.rare(_KEYS, START) if (e.tx, e.seq) <= base.position]
+        self.folds = {fold.name: fold for fold in folds}
+        self._take_keys(keys)
+        self.held = dict.fromkeys(self.held, START)
+        self.rebuilding, self._kept, self._torn = {}, {}, set()
+        self.position = base.position
+
+    def _take_keys(self, events: Iterable[Event]) -> None:
+        for event in events:
+            key = msgspec.msgpack.decode(event.body, type=KeyChange)
+            self.keys[key.id] = key
+            self.keys_changed = True
 
     def take_in(self, events: Sequence[Event], position: Position) -> None:
         """Take in events that follow on the present position and end at ``position``."""
@@ -190,13 +242,11 @@ class Replica:
         for name, run in groupby(others, attrgetter("bandit")):
             if self.follows(name):
                 by_bandit[name] += run
-        for event in keys:
-            key = msgspec.msgpack.decode(event.body, type=KeyChange)
-            self.keys[key.id] = key
-            self.keys_changed = True
+        self._take_keys(keys)
         erased = {e.bandit for e in events if e.kind is _FORGOTTEN and self._took_in_what(e)}
-        erased -= self.held.keys()  # held bandits have taken in nothing yet
-        at_once = self._torn if self.rebuilds_beside else erased | self._torn
+        stale = erased | self._promoted_in(events)
+        stale -= self.held.keys()  # held bandits have taken in nothing yet
+        at_once = self._torn if self.rebuilds_beside else stale | self._torn
         to_replay = (at_once & by_bandit.keys()) - self.held.keys() | self.released
         # This comes first: the store may fail here, and then nothing must have changed.
         anew = {
@@ -219,7 +269,7 @@ class Replica:
             if name in self.held:
                 its_events = [event for event in its_events if event.kind in _SETTINGS]
             self.folds[name].apply(its_events)
-            if name in erased:
+            if name in stale:
                 self.rebuilding[name] = Rebuild(position)  # in the place of an earlier one
             elif name in self.rebuilding:
                 self.rebuilding[name].since.append(its_events)
@@ -228,15 +278,30 @@ class Replica:
 
     def follows(self, name: str) -> bool:
         """Return whether a bandit of this name is taken in."""
-        return self._only is None or name == self._only
+        return self._only is None or name in self._only
 
     def release(self, name: str) -> None:
         """Let a bandit that was held take in everything from its beginning, in the next step."""
         self.released.add(name)
 
-    def new_fold(self, name: str, first: Event) -> "Fold":
-        """Returns the bandit that its first event describes."""
-        return self.empty_fold(name, msgspec.json.decode(first.body, type=Spec))
+    def _promoted_in(self, events: Sequence[Event]) -> set[str]:
+        """Returns the bandits to which these events give another regime than they have here."""
+        return {
+            event.bandit
+            for event in events
+            if event.kind is _PROMOTED
+            and event.bandit in self.folds
+            and self.folds[event.bandit].told.replaced_by(promotion_of(event))
+        }
+
+    def new_fold(
+        self, name: str, first: Event, promotions: Sequence[Placed] | None = None
+    ) -> "Fold":
+        """Returns the bandit that its first event describes, as of its last promotion."""
+        told = Told(promotions_of(self.ledger, name) if promotions is None else promotions)
+        fold = self.empty_fold(name, told.first(msgspec.json.decode(first.body, type=Spec)))
+        fold.told = told
+        return fold
 
     def empty_fold(self, name: str, spec: Spec) -> "Fold":
         """Returns a bandit that has taken in nothing yet."""
@@ -267,15 +332,28 @@ class Replica:
         """Returns a bandit as the log up to ``end`` has it, as if what was erased had never been.
 
         With ``fold``, which has taken in the log up to ``position``, only the rest is replayed.
+        Raises ``CompactedError`` if the log begins later than ``end``.
         """
+        base = self.ledger.base()
+        if base is not None and position < base.position:
+            if end < base.position:
+                raise CompactedError(base.position)
+            fold, position = self._at(base, name), base.position
         while position < end:
             events, position = self.ledger.follow(position, self.at_once)
             mine = [e for e in events if e.bandit == name and (e.tx, e.seq) <= end]
             if mine:
-                fold = fold or self.new_fold(name, mine[0])
+                fold = fold or self.new_fold(name, mine[0], promotions_of(self.ledger, name, end))
                 fold.apply(mine)
         assert fold is not None
         return fold
+
+    def _at(self, base: Base, name: str) -> "Fold | None":
+        """Returns a bandit as the base of a compacted log has it; None if it was made later."""
+        for bandit in base.bandits:
+            if bandit.name == name:
+                return load(self.ledger, base, bandit, self.empty_fold)
+        return None
 
     def fold(self, name: str) -> "Fold":
         """Returns the bandit of this name."""
@@ -298,6 +376,8 @@ class Replica:
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
         """Return whether a bandit can have such a reward, or revision."""
+        if not self.follows(bandit):
+            return True  # nothing is known of it here: who serves some bandits must look himself
         fold = self.folds.get(bandit)
         if fold is None:
             raise NewBanditError(bandit)
@@ -351,7 +431,7 @@ class Replica:
 
     def settings_draft(self, name: str, spec: Spec) -> Draft | None:
         """Returns the draft that makes or changes a bandit; None if it is like that already."""
-        if not re.fullmatch(r"[\w-]{1,100}", name):
+        if not re.fullmatch(NAME, name):
             raise wrong("name", name, "1 to 100 letters, digits, - or _")
         known = self.folds[name].spec if name in self.folds else None
         if known is not None:
@@ -361,6 +441,10 @@ class Replica:
             return None
         body = msgspec.json.encode(spec.as_kept())
         return Draft(Kind.CONFIGURED, name, NOBODY, self.clock(), body=body)
+
+    def promote(self, name: str, promotion: Promotion) -> None:
+        """Let a bandit go on as one that had these settings all along; see ``retraining.py``."""
+        self.commit([Draft(_PROMOTED, name, NOBODY, self.clock(), body=promotion.encoded())])
 
     def register(self, name: str, put: Mapping[str, Any], drop: Iterable[str] = ()) -> None:
         """Register actions by name, with their features, and withdraw others."""
@@ -404,21 +488,30 @@ class Replica:
 
     # -------------------------------------------------------------------------------- deciding
 
-    def propose(self, name: str, ask: Ask) -> Proposal:
-        """Draw up a decision; nothing is written."""
-        fold, id = self.fold(name), self.ids()
+    def propose(self, name: str, ask: Ask, begun: dict[bytes, Begun] | None = None) -> Proposal:
+        """Draw up a decision; nothing is written.
+
+        ``begun`` holds the stretches that decisions to be written together with this one begin.
+        """
+        fold, id, now = self.fold(name), self.ids(), self.clock()
         kept = self._kept.get(name) if ask is NOTHING_SAID else None
         if kept is not None and kept[0] == fold.version:
             _, body, encoded = kept
         else:
             zeros = self.unmatched[name].total
             held_out = is_held_out(name, ask.subject.encode() or id, fold.spec.holdout)
-            body = decide(fold, ask, self.rng, held_out=held_out)
+            key, until = b"", fold.spec.sticky_until(now) if ask.subject else None
+            again = None
+            if until is not None:
+                key = key_of(ask.subject, ask.rank)
+                again = (begun or {}).get(key) or fold.stretches.get(key, now)
+            body = decide(fold, ask, self.rng, held_out=held_out, again=again, until=until)
+            if begun is not None and body.stretch is not None:
+                begun[key] = Begun(body.stretch.until, body.action, id)
             encoded = msgspec.msgpack.encode(body)
             counted = self.unmatched[name].total > zeros  # the next time must count the same
             if ask is NOTHING_SAID and fold.repeatable and not counted:
                 self._kept[name] = fold.version, body, encoded  # valid until something is learnt
-        now = self.clock()
         due, closes = fold.spec.window_at(now)
         draft = Draft(
             Kind.DECIDED,
@@ -450,6 +543,6 @@ class Replica:
         request, proposals = ask.request, [self.propose(name, ask)]
         for rank in range(2, top + 1):
             ask = others(fold, ask, proposals[-1].body.index)
-            ask = ask._replace(request=rank_request(request, rank))
+            ask = ask._replace(request=rank_request(request, rank), rank=rank)
             proposals.append(self.propose(name, ask))
         return proposals

@@ -13,6 +13,7 @@ from belated.core.times import iso
 from belated.ledger.events import (
     NOBODY,
     Draft,
+    Erasure,
     Event,
     Facts,
     Kind,
@@ -22,14 +23,24 @@ from belated.ledger.events import (
     is_late,
 )
 from belated.ledger.ids import time_of
-from belated.ledger.protocol import Accepts, Follower
+from belated.ledger.protocol import (
+    Accepts,
+    Follower,
+    LedgerError,
+    StoreUnavailableError,
+    TooOldError,
+)
+from belated.ledger.upkeep import Base
 
 WRITTEN = (Status.ACCEPTED, Status.EXPIRED)
 # Looking these up in their enum costs as much as comparing them.
 _DECIDED, _REWARDED, _REVISED = Kind.DECIDED, Kind.REWARDED, Kind.REVISED
+_OUTCOME = Kind.OUTCOME
 _ACCEPTED, _LATE, _PARKED = Status.ACCEPTED, Status.EXPIRED, Status.PARKED
 _CONFLICT, _INVALID = Status.CONFLICT, Status.INVALID
 _reward, encode = msgspec.msgpack.Decoder(Reward), msgspec.msgpack.encode
+LARGEST_OUTCOME = 1e12  # of a guardrail, so that no sum over a log overflows
+_erasure, _base = msgspec.msgpack.Decoder(Erasure), msgspec.msgpack.Decoder(Base)
 LEEWAY = 60_000_000  # microseconds by which the clocks of callers may disagree with ours
 
 
@@ -40,6 +51,7 @@ class Known:
     facts: dict[bytes, Facts] = field(default_factory=dict)
     requests: dict[tuple[str, str], tuple[Event, bytes]] = field(default_factory=dict)
     parked: dict[bytes, Waiting] = field(default_factory=dict)
+    last_dropped: bytes = NOBODY  # decisions up to this id may have been dropped, see ``Base``
 
     def add_event(self, event: Event) -> None:
         """Take in an event about a decision, as ``add``."""
@@ -74,7 +86,7 @@ class Known:
         if kind == _DECIDED:
             self.facts[id] = Facts(bandit, time, due, closes, combine=combine)
         elif facts is None:
-            pass  # erased
+            pass  # erased, or dropped
         elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- `in` is slower
             if facts.combine is not None and value is not None:
                 _count_in(facts, time, value, received, body)
@@ -83,6 +95,8 @@ class Known:
             facts.expired = True
         elif kind == Kind.CANCELLED:
             facts.cancelled = True
+        elif kind == _OUTCOME and value is not None and body is not None:
+            facts.guardrails = facts.guardrails | {body: value}
 
 
 def _count_in(
@@ -132,13 +146,15 @@ def as_written(draft: Draft, facts: Facts | None, status: Status) -> Draft:
 
 
 def handed_in(event: Event) -> Draft:
-    """Returns the draft of a reward as it was handed in: the inverse of ``as_written``."""
+    """Returns the draft of an event as it was handed in: the inverse of ``as_written``."""
     kind, value, event_id = event.kind, event.value, ""
-    if event.body and value is not None:
+    more: dict[str, Any] = {"received": event.received}
+    if kind is _OUTCOME:
+        more["body"] = event.body
+    elif event.body and value is not None:
         reward = _reward.decode(event.body)
         kind, value, event_id = _REWARDED, reward.value, reward.event_id
-    more: dict[str, Any] = {"received": event.received, "event_id": event_id}
-    return Draft(kind, event.bandit, event.id, event.time, value, **more)
+    return Draft(kind, event.bandit, event.id, event.time, value, event_id=event_id, **more)
 
 
 @dataclass(slots=True)
@@ -151,12 +167,12 @@ class Settled:
     subjects: list[tuple[str, str, bytes]] = field(default_factory=list)
     park: list[Waiting] = field(default_factory=list)
     unpark: list[bytes] = field(default_factory=list)
-    combined: bool = False  # whether a reward was combined with earlier ones
+    alone: bool = False  # whether no other writer may write at the same time
 
 
-def mentioned(drafts: Iterable[Draft]) -> set[bytes]:
-    """Returns the decisions whose facts a store must look up."""
-    return {draft.id for draft in drafts} - {NOBODY}
+def mentioned(drafts: Iterable[Draft], kind: Kind | None = None) -> set[bytes]:
+    """Returns the decisions that drafts, of one kind or of all, are about."""
+    return {draft.id for draft in drafts if kind is None or draft.kind is kind} - {NOBODY}
 
 
 def settle(
@@ -167,7 +183,10 @@ def settle(
     park_for: int,
     follower: Follower | None,
 ) -> Settled:
-    """Judge the drafts in their order, each in the light of those before it."""
+    """Judge the drafts in their order, each in the light of those before it.
+
+    Raises ``TooOldError`` for a decision that may have been dropped: it must not be learnt twice.
+    """
     settled, accepts = Settled(), None if follower is None else follower.accepts
     events, outcomes = settled.events, settled.outcomes
 
@@ -194,11 +213,15 @@ def settle(
         else:
             facts = known.facts.get(draft.id)
             waiting = known.parked.get(draft.id) if facts is None else None
-            status = judge(draft, facts, waiting, park_for, accepts)
+            if facts is None and draft.id <= known.last_dropped:
+                status = Status.UNKNOWN
+            else:
+                status = judge(draft, facts, waiting, park_for, accepts)
             bandit = draft.bandit if facts is None else facts.bandit
             if status is _ACCEPTED or status is _LATE:
                 written = as_written(draft, facts, status)
-                settled.combined |= written.kind is not draft.kind
+                # Two writers at once would both combine with too little, or write an outcome.
+                settled.alone |= written.kind is not draft.kind or draft.kind is _OUTCOME
                 write(written, bandit)
             elif status is _PARKED and draft.value is not None:
                 received = None if draft.received == draft.time else draft.received
@@ -233,6 +256,8 @@ def _decide(
     if facts is not None:
         same = facts.bandit == draft.bandit
         return Outcome(Status.DUPLICATE if same else Status.CONFLICT, draft.bandit)
+    if draft.id <= known.last_dropped:
+        raise TooOldError(draft.id)
     event = write(draft, draft.bandit)
     if draft.request:
         known.requests[draft.bandit, draft.request] = event, draft.digest
@@ -275,6 +300,8 @@ def judge(
         return Status.PARKED
     if draft.bandit and draft.bandit != facts.bandit:
         return Status.UNKNOWN  # the caller may not know whether another bandit has it
+    if draft.kind is _OUTCOME:
+        return _judge_outcome(draft, facts)
     reward = draft.value
     if not (reward is None or accepts is None or accepts(facts.bandit, draft.kind, reward)):
         return _INVALID
@@ -312,6 +339,20 @@ def judge(
     return Status.DUPLICATE if facts.value == draft.value else Status.ACCEPTED
 
 
+def _judge_outcome(draft: Draft, facts: Facts) -> Status:
+    """Returns the status of a guardrail outcome, which no family bounds."""
+    possible = draft.value is not None and abs(draft.value) <= LARGEST_OUTCOME
+    if not possible or misdated(draft, facts):
+        return _INVALID
+    earlier = facts.guardrails.get(draft.body)
+    if earlier is not None:
+        return Status.DUPLICATE if earlier == draft.value else _CONFLICT
+    if facts.cancelled:
+        return _CONFLICT
+    window = facts.due, facts.closes, facts.expired
+    return _LATE if is_late(draft.time, draft.received, *window) else _ACCEPTED
+
+
 def refusal(draft: Draft, facts: Facts | None, support: Any, family: str) -> str:
     """Says why a reward of a bandit of this family is INVALID; "" if nothing here is against it.
 
@@ -320,6 +361,8 @@ def refusal(draft: Draft, facts: Facts | None, support: Any, family: str) -> str
     said, reward = misdated(draft, facts), draft.value
     if said or reward is None:
         return said
+    if draft.kind is _OUTCOME:
+        return f"value = {reward!r}: expected a number of at most {LARGEST_OUTCOME:g} in size"
     if not support.contains(reward):
         return f"reward = {reward!r}: expected {support} ({family})"
     if facts is None or facts.combine is None:
@@ -345,3 +388,31 @@ def misdated(draft: Draft, facts: Facts | None) -> str:
     if facts is not None and time < facts.time - LEEWAY:
         return f"at = {iso(time)}: expected no time before the decision, {iso(facts.time)}"
     return ""
+
+
+def refuse_base(base: Base, present: Base | None, forgotten: Iterable[Event]) -> None:
+    """Raises ``StoreUnavailableError`` if the log has changed since the base was folded.
+
+    ``present`` is the base that the log has, ``forgotten`` are the erasures since.
+    """
+    if base.previous != ("" if present is None else present.digest):
+        raise StoreUnavailableError("another process has compacted the log meanwhile: try again")
+    firsts = (_erasure.decode(event.body).first for event in forgotten)
+    if any(first is not None and first <= base.position for first in firsts):
+        raise StoreUnavailableError("a subject was erased meanwhile: try again")
+
+
+def checked_base(tx: int, seq: int, last_id: bytes, digest: str, body: bytes) -> Base | None:
+    """Returns the base that a store keeps in these columns; None if it has none.
+
+    Raises ``LedgerError`` if the base is not what was written.
+    """
+    if (tx, seq, last_id, digest, body) == (0, 0, NOBODY, "", b""):
+        return None
+    try:
+        base = _base.decode(body)
+    except msgspec.MsgspecError:
+        base = None
+    if base is None or (base.position, base.last_id, base.digest) != ((tx, seq), last_id, digest):
+        raise LedgerError("the base of this compacted ledger is damaged: restore it from a backup")
+    return base

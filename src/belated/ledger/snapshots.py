@@ -73,7 +73,7 @@ def save(replica: Replica, folder: Path) -> Path:
     ours = [path for path in found(folder) if path.name.startswith(_prefix(replica.ledger))]
     for old in ours[:-KEEP]:
         shutil.rmtree(old)
-    drop_erased(replica.ledger, folder)
+    drop_outdated(replica.ledger, folder)
     return target
 
 
@@ -101,12 +101,12 @@ def remove_leftovers(folder: Path) -> None:
                 remove_if_abandoned(part)
 
 
-def drop_erased(ledger: Ledger, folder: Path) -> None:
-    """Delete the snapshots that contain a subject erased after they were taken."""
+def drop_outdated(ledger: Ledger, folder: Path) -> None:
+    """Delete the snapshots from which something was erased, or a bandit promoted, since."""
     for path in found(folder):
         if path.name.startswith(_prefix(ledger)):
             tx, seq = map(int, path.name.removeprefix(_prefix(ledger)).split("-"))
-            if _erased_since(ledger, Position(tx, seq)):
+            if _outdated(ledger, Position(tx, seq)):
                 shutil.rmtree(path)
 
 
@@ -155,13 +155,16 @@ def load_one(
 ) -> bool:
     """Load this snapshot into a fresh ``replica``; returns whether it belongs to its ledger.
 
-    A snapshot that contains a subject erased after it was taken is ignored.
+    A snapshot that holds a subject erased, or a bandit promoted, since it was taken is ignored, and
+    so is one from before the base of a compacted log.
     """
     manifest = manifest_of(path, replica.ledger)
     if manifest is None or not fits(manifest):
         return False
-    position = Position(*manifest["position"])
-    if _erased_since(replica.ledger, position):
+    position, base = Position(*manifest["position"]), replica.ledger.base()
+    if base is not None and position < base.position:
+        return False
+    if _outdated(replica.ledger, position):
         return False
     folds = [
         load_fold(replica, header, path / f"{k}.npz", path / f"{k}.npy")
@@ -191,8 +194,10 @@ def load_fold(replica: Replica, header: dict[str, Any], arrays: Path, actions: P
     return fold
 
 
-def _erased_since(ledger: Ledger, position: Position) -> bool:
-    """Return whether the snapshot holds something that was erased after it was taken."""
+def _outdated(ledger: Ledger, position: Position) -> bool:
+    """Return whether something was erased from a snapshot since, or one of its bandits promoted."""
+    if ledger.rare(Kind.PROMOTED, position):
+        return True
     for event in ledger.rare(Kind.FORGOTTEN, position):
         first = msgspec.msgpack.decode(event.body, type=Erasure).first
         if first is not None and first <= position:

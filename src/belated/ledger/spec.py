@@ -1,6 +1,6 @@
 """The settings of a bandit, as they are written into the log."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.model.protocols import Family, Policy, Support
 
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
-LATER = ("grace", "combine", "half_life", "half_life_unit", "open", "holdout")
+LATER = ("grace", "combine", "half_life", "half_life_unit", "open", "holdout", "sticky")
 # Another value would give the past another meaning, so it needs a new bandit.
 FIXED = (
     *("family", "policy", "dim", "max_norm", "features"),
@@ -112,6 +112,16 @@ class Spec(Settings, frozen=True):
         support: Support = files.rebuild("FAMILIES", self.family, types).support
         return support
 
+    def possible(self, types: Iterable[type] = ()) -> Callable[[float], bool]:
+        """Returns whether the log may hold a reward; a ``max_reward`` may be younger than that."""
+        from belated.learner import files
+
+        family: Any = files.rebuild("FAMILIES", self.family, types)
+        if "max_reward" in family._fields:
+            family = family._replace(max_reward=1e100)
+        possible: Callable[[float], bool] = family.support.contains
+        return possible
+
     def learner(self, types: Iterable[type] = ()) -> "Learner":
         """Returns a learner that knows nothing yet, after all settings were checked.
 
@@ -179,6 +189,10 @@ class Spec(Settings, frozen=True):
         assert due is not None
         assert closes is not None
         return closes
+
+    def sticky_until(self, now: int) -> int | None:
+        """Returns the end of a stretch that begins at ``now``; None where nothing is sticky."""
+        return None if self.sticky is None else now + round(self.sticky * 1e6)
 
     def as_kept(self) -> dict[str, Any]:
         """Returns all settings, without those that no log of version 0.1 has and nobody set."""
@@ -253,6 +267,12 @@ class Spec(Settings, frozen=True):
             raise wrong("holdout", self.holdout, "a share from 0 to below 1")
         if self.holdout > 0.0 and self.mode == "shadow":
             raise wrong("holdout", self.holdout, "0 in shadow mode, where the caller plays")
+        if self.sticky is not None:
+            if not 0.0 < self.sticky <= LONGEST_WINDOW:
+                expected = f"a positive number of seconds, {LONGEST_WINDOW:g} at most, or None"
+                raise wrong("sticky", self.sticky, expected)
+            if self.mode == "shadow":
+                raise wrong("sticky", self.sticky, "None in shadow mode, where the caller plays")
 
     def _check_combine(self, learner: "Learner") -> None:
         if self.combine is None:

@@ -63,6 +63,24 @@ class BadRows:
         """Returns the number of bad rows."""
         return self.counts.total()
 
+    @property
+    def words(self) -> str:
+        """Returns how many rows were left out, for which reasons, and where they are."""
+        if not self.total:
+            return "none"
+        reasons = "; ".join(f"{n:,}: {reason}" for reason, n in self.counts.items())
+        where = "" if self.aside is None else f". All of them are in {self.aside}"
+        return f"{counted(self.total, 'row')} ({reasons}){where}"
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the same as data, with the first rows of each reason."""
+        return {
+            "rows_left_out": self.words,
+            "bad_rows": dict(self.counts),
+            "first_bad_rows": [bad._asdict() for bad in sorted(self.first)],
+            "bad_file": None if self.aside is None or not self.total else str(self.aside),
+        }
+
     def refuse(self) -> None:
         """Raise where there are bad rows: what ``--strict`` asks for."""
         if self.total:

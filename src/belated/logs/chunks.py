@@ -22,12 +22,14 @@ from belated.ledger.replica import system_clock
 from belated.logs import values
 from belated.logs.bad_rows import BadRows
 from belated.logs.column_names import guessed_columns, spelled
+from belated.logs.hashes import hashed
 from belated.logs.seen_ids import SeenIds
 from belated.logs.sources import Batch, Source, open_source
 from belated.logs.values import PENDING
 
 NO_TIME = "a reward without a time (with --loop conversion, a 0 without a time is silence)"
-TEXTS = ("action", "segment", "id", "subject")
+TEXTS = ("action", "segment")
+UNREAD = "subject"  # told by its name, and not needed
 
 
 class Chunk(NamedTuple):
@@ -40,8 +42,6 @@ class Chunk(NamedTuple):
     propensity: Vector  # NaN where the log has none
     action: Any  # texts; None where the log has no such column
     segment: Any  # the same
-    id: Any  # the same
-    subject: Any  # the same
     context: dict[str, Any]  # further columns, by name: numbers, or texts
 
 
@@ -71,7 +71,8 @@ class Log(NamedTuple):
         context
             Names of further columns.
         """
-        wanted = list(dict.fromkeys([*self.columns.values(), *context]))
+        read = (column for field, column in self.columns.items() if field != UNREAD)
+        wanted = list(dict.fromkeys([*read, *context]))
         check = _Check(self.columns, self.needs, bad, loop)
         for batch in self.source.batches(wanted):
             chunk = check.chunk(batch, context)
@@ -132,7 +133,7 @@ class _Check:
                 texts[field] = values.names(cells[self.columns[field]])
                 if field in self.needs:
                     rows.refuse(values.empty(texts[field]), f"no {field}", texts[field])
-        self._refuse_duplicates(texts["id"], rows)
+        self._refuse_duplicates(cells, rows)
         further = {name: _of_context(cells[name]) for name in context}
         use = rows.good
         return Chunk(
@@ -200,14 +201,16 @@ class _Check:
         rows.refuse_cells(~(fits | missing), "the propensity is not in (0, 1]", cells, column)
         return found
 
-    def _refuse_duplicates(self, ids: Any, rows: "_Rows") -> None:
+    def _refuse_duplicates(self, cells: dict[str, Any], rows: "_Rows") -> None:
         """Refuse good rows whose id an earlier good row has."""
-        if ids is None:
+        column = self.columns.get("id")
+        if column is None:
             return
-        use = np.flatnonzero(rows.good & ~values.empty(ids))
+        ids = values.texts(cells[column])
+        use = np.flatnonzero(rows.good & ids.is_valid().to_numpy(zero_copy_only=False))
         again = np.zeros(len(ids), bool)
-        again[use] = self.seen.again(ids[use])
-        rows.refuse(again, "the id was met before", ids)
+        again[use] = self.seen.again(hashed(ids)[use])
+        rows.refuse_cells(again, "the id was met before", cells, column)
 
 
 class _Rows:

@@ -21,7 +21,7 @@ def facts(report: DelayReport) -> dict[str, Any]:
         "rows_in_sample": report.n_sampled,
         "decisions_after_now": report.n_after_now,
         "rewards_after_window": report.n_late,
-        "rows_bad": dict(report.bad.counts),
+        **report.bad.facts(),
         "all": _delays(report.all),
         "groups": {name: _delays(group) for name, group in report.groups.items()},
         "tests": {

@@ -46,8 +46,8 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
         rows = words.period_rows(report)
         parts.append(section("Missing rewards", words.missing_words(report), {"Periods": rows}))
         parts.append(figure(png(draw_periods(report)), texts["periods"]))
-    left = words.bad_rows(report)
-    text = f"Left out: {words.bad_words(report)}."
+    left = report.bad.facts()["first_bad_rows"]
+    text = f"Left out: {report.bad.words}."
     parts.append(section("Bad rows", text, {"The first of each kind": left} if left else {}))
     settings = {
         "A missing reward": words.meaning(report),

@@ -199,23 +199,6 @@ def missing_words(report: DelayReport) -> str:
     )
 
 
-def bad_rows(report: DelayReport) -> list[Row]:
-    """Returns a table of the first rows that were left out, for each reason."""
-    return [
-        {"line": bad.line, "reason": bad.reason, "value": bad.value}
-        for bad in sorted(report.bad.first)
-    ]
-
-
-def bad_words(report: DelayReport) -> str:
-    """Returns how many rows were left out, for which reasons, and where they are."""
-    if not report.bad.total:
-        return "none"
-    reasons = "; ".join(f"{n:,}: {reason}" for reason, n in report.bad.counts.items())
-    where = "" if report.bad.aside is None else f". All of them are in {report.bad.aside}"
-    return f"{counted(report.bad.total, 'row')} ({reasons}){where}"
-
-
 def sample_words(report: DelayReport) -> str:
     """Returns what curves, fits and tests rest on."""
     if report.n_sampled == report.n_rows:
@@ -232,8 +215,8 @@ def summary(name: str, report: DelayReport) -> Row:
         "meaning": meaning(report),
         "now": f"{utc(report.now)}.{left}",
         "curves_fits_and_tests_are_of": sample_words(report),
-        "rows_left_out": bad_words(report),
-        "the_first_of_them": bad_rows(report),
+        "rows_left_out": report.bad.words,
+        "first_bad_rows": report.bad.facts()["first_bad_rows"],
         "delays": curve_words(report.all),
         "laws": fit_rows(report.all),
         **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},

@@ -61,8 +61,7 @@ def report(
     return {
         "columns": columns,
         "rows": seen.n_rows,
-        "bad_rows": dict(bad.counts),
-        "first_bad_rows": [row._asdict() for row in bad.first],
+        **bad.facts(),
         "loop": loop,
         "meaning": MEANING[loop],
         "now": utc(now),

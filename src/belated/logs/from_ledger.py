@@ -1,9 +1,11 @@
 """The decisions of a ledger as rows of a log."""
 
+import warnings
 from collections.abc import Iterator
 
 import msgspec
 
+from belated.core.times import utc
 from belated.ledger.tools.joining import JoinedRow, joined
 from belated.ledger.tools.reading import bandits_of, only_bandit, opened
 from belated.ledger.tools.tables import Row
@@ -43,6 +45,10 @@ class LedgerRows:
         are as silent as the open ones.
         """
         with opened(self.url) as ledger:
+            base = ledger.base()
+            if base is not None:
+                said = f"decisions up to {utc(base.until)} were compacted: only later ones are read"
+                warnings.warn(said, stacklevel=2)
             decisions = joined(
                 ledger, lambda event: event.bandit == self.bandit, lambda steps: None
             )
@@ -57,8 +63,6 @@ def cells_of(row: JoinedRow) -> dict[str, object]:
     cells = {field: getattr(row, field) for field in FIELDS}
     if row.reward_time is None:
         cells["reward"] = None
-    if row.held_out and row.propensity == 1.0:
-        cells["propensity"] = (
-            None  # a baseline that was played for certain tells of no other action
-        )
+    if row.repeats is not None or (row.held_out and row.propensity == 1.0):
+        cells["propensity"] = None  # what was played for certain tells of no other action
     return {**context, **cells}

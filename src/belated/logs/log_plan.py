@@ -15,13 +15,14 @@ import pandas as pd
 from belated.core.arguments import whole
 from belated.experiments.executors import open_executor
 from belated.experiments.judging.lift import standings
-from belated.experiments.labels import parsed_policy
 from belated.experiments.league.players import DELIVERY, Ours
 from belated.experiments.league.playing import CHECKPOINTS, play
 from belated.logs.log_world import LogFacts, LogWorld
-from belated.registry import DEFAULT_POLICY
+from belated.model.protocols import with_horizon
+from belated.registry import DEFAULT_POLICY, POLICIES, parse
+from belated.worlds.shops.shop import Shop
 
-POLICIES = (DEFAULT_POLICY, "thompson", "linucb", "inverse-gap", "greedy")
+COMPARED = (DEFAULT_POLICY, "thompson", "linucb", "inverse-gap", "greedy")
 AS_LOGGED, AT_ONCE, DAILY = "as in the log", "rewards at once", "rewards once a day"
 MOST = 10_000  # decisions in a run, if nobody asks for more
 
@@ -37,7 +38,7 @@ class Candidate(NamedTuple):
     fails_at_once: bool = False
 
 
-def candidates(facts: LogFacts, policies: Sequence[str] = POLICIES) -> list[Candidate]:
+def candidates(facts: LogFacts, policies: Sequence[str] = COMPARED) -> list[Candidate]:
     """Returns what is compared; the first is what the others are measured by.
 
     Every policy plays with delays as in the log. All others are the first policy: for conversions
@@ -45,7 +46,7 @@ def candidates(facts: LogFacts, policies: Sequence[str] = POLICIES) -> list[Cand
     quarter of the window; and it gets its rewards at once, and once a day.
     """
     for policy in policies:
-        parsed_policy(policy)
+        parse(POLICIES, policy)
     first, *others = policies
     result = [Candidate(first, first), *(Candidate(name, name) for name in others)]
     if facts.window is not None:
@@ -71,24 +72,31 @@ def played(task: Task) -> pd.DataFrame:
     """Returns what a candidate earned in its copy, one row per checkpoint."""
     facts, candidate, seed, decisions = task
     world = LogWorld(seed, facts, at_once=candidate.world == AT_ONCE)
+    return played_in(world, candidate, facts.seconds, decisions)
+
+
+def played_in(world: Shop, candidate: Candidate, seconds: float, decisions: int) -> pd.DataFrame:
+    """Returns what a candidate earned in a world with so many seconds between two decisions."""
     delivery = DELIVERY
     if candidate.world == DAILY:
-        delivery = max(DELIVERY, round(facts.per_day))
+        delivery = max(DELIVERY, round(86_400.0 / seconds))
     share = np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
     checkpoints = np.unique(np.ceil(share * decisions).astype(int))
-    player = Ours(candidate.policy, world, candidate.open, **_settings(world, candidate, delivery))
+    settings = _settings(world, candidate, seconds, delivery)
+    policy = with_horizon(parse(POLICIES, candidate.policy), decisions)
+    player = Ours(policy, world, candidate.open, **settings)
     table = play(world, player, checkpoints, delivery=delivery)
-    return pd.DataFrame({"world": candidate.world, "player": candidate.name, "seed": seed, **table})
+    names = {"world": candidate.world, "player": candidate.name, "seed": world.seed}
+    return pd.DataFrame({**names, **table})
 
 
-def _settings(world: LogWorld, candidate: Candidate, delivery: int) -> dict[str, Any]:
+def _settings(world: Shop, candidate: Candidate, seconds: float, delivery: int) -> dict[str, Any]:
     """Returns the further settings of a bandit that plays in a world; times are in decisions."""
     if world.window is None:
         return {}
     if candidate.fails_at_once:  # its window closes at once, and a conversion takes its place
         return {"window": 0.5, "late": "revise"}
-    seconds = candidate.window
-    window = world.window if seconds is None else seconds / world.facts.seconds
+    window = world.window if candidate.window is None else candidate.window / seconds
     return {"window": window + delivery}
 
 
@@ -105,7 +113,7 @@ class Plan(NamedTuple):
 
 def make_plan(
     facts: LogFacts,
-    policies: Sequence[str] = POLICIES,
+    policies: Sequence[str] = COMPARED,
     copies: int = 8,
     decisions: int | None = None,
     seed: int = 1,
@@ -159,3 +167,10 @@ def judged(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
     last = frame[frame["t"] == frame["t"].max()]
     earned = (last["earned"] / last["t"]).groupby(last["player"]).mean()
     return table.assign(earned=table["player"].map(earned))
+
+
+def to_play(table: pd.DataFrame, reference: str) -> str:
+    """Returns the candidate to play: the best of those that are ahead of the reference, or it."""
+    real = table[~table["player"].isin((AT_ONCE, DAILY))]
+    ahead = real.loc[real["verdict"] == "higher", "player"]
+    return str(ahead.iloc[0]) if len(ahead) else reference

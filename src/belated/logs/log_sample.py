@@ -10,6 +10,7 @@ import numpy as np
 
 from belated.core.types import Integers, Vector
 from belated.logs.chunks import Chunk
+from belated.logs.hashes import mixed
 
 CAPACITY = 1_000_000
 
@@ -80,15 +81,3 @@ def _joined(parts: list[Sampled]) -> Sampled:
     columns = zip(*parts, strict=True)
     whole: list[Any] = [None if c[0] is None else np.concatenate(c) for c in columns]
     return Sampled(*whole)
-
-
-def mixed(numbers: Integers) -> Integers:
-    """Returns a 64-bit hash of each number, by the finaliser of SplitMix64.
-
-    Reference: G. Steele, D. Lea, C. Flood: Fast splittable pseudorandom number generators. OOPSLA
-    2014.
-    """
-    z = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from belated.core.types import Vector
 from belated.evaluation.shares_seen import strata_of
 from belated.logs.log_model import ROWS, Posterior, coded, family_of, groups_of, posterior
-from belated.logs.seen_rewards import CONVERSION
+from belated.logs.seen_rewards import CONVERSION, refuse_alike
 from belated.logs.whole_log import WholeLog
 from belated.model.protocols import Family, mean, reward_quantile
 from belated.monitoring.delay_curve import delay_curve
@@ -75,11 +75,8 @@ def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
     came = ~np.isnan(log.reward) & (True if closes is None else log.waited <= closes)
     if not came.any():
         raise ValueError("log: expected rewards, and none has come")
-    if closes is None and np.ptp(log.reward[came]) == 0.0:
-        raise ValueError(
-            f"log: expected rewards that differ, and all are {log.reward[came][0]:g}; where only "
-            "conversions report, say --loop conversion and --window"
-        )
+    if closes is None:
+        refuse_alike(log.reward[came])
     delays = _delays_by_action(log, came, closes)
     reward, silence = np.where(came, log.reward, np.nan), None
     if closes is not None:

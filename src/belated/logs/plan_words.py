@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.logs.log_plan import AS_LOGGED, AT_ONCE, DAILY, Plan
+from belated.logs.log_plan import AS_LOGGED, AT_ONCE, DAILY, Plan, to_play
 from belated.monitoring.words import counted, duration
 
 TITLE = "What to play"
@@ -30,21 +30,16 @@ def rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def advice(plan: Plan) -> str:
-    """Says which candidate earned most, and which could not be told from it."""
-    real = plan.table[~plan.table["player"].isin((AT_ONCE, DAILY))]
-    best, mine = real.iloc[0], real[real["player"] == plan.reference].iloc[0]
-    if best["player"] == plan.reference or best["verdict"] != "higher":
-        worse = int((real["verdict"] == "lower").sum())
-        even = ", ".join(real.loc[real["verdict"] == "even", "player"])
-        beside = f"; {even} could not be told from it" if even else ""
-        return (
-            f"Play {plan.reference}: it earned {mine['lift']:.0%} of what is possible beyond "
-            f"uniform play, and {worse} of {len(real) - 1} others earned less{beside}."
-        )
-    return (
-        f"Play {best['player']}: it earned {best['lift']:.0%} of what is possible beyond uniform "
-        f"play, {plan.reference} {mine['lift']:.0%}."
-    )
+    """Says which candidate to play, and which could not be told from it."""
+    real = plan.table[~plan.table["player"].isin((AT_ONCE, DAILY))].set_index("player")
+    best, lift = to_play(plan.table, plan.reference), real["lift"]
+    earned = f"Play {best}: it earned {lift[best]:.0%} of what is possible beyond uniform play"
+    if best != plan.reference:
+        return f"{earned}, {plan.reference} {lift[plan.reference]:.0%}."
+    worse = int((real["verdict"] == "lower").sum())
+    even = ", ".join(real.index[real["verdict"] == "even"])
+    beside = f"; {even} could not be told from it" if even else ""
+    return f"{earned}, and {worse} of {len(real) - 1} others earned less{beside}."
 
 
 def lateness(plan: Plan) -> list[str]:

@@ -70,7 +70,7 @@ def read_whole(
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
     bad_rows = BadRows(bad)
-    log = gathered(opened.chunks(bad_rows, loop=loop, context=context))
+    log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
     if strict:
         bad_rows.refuse()
     if now is not None:

@@ -1,15 +1,14 @@
 """Ids that come twice, found in 8 bytes of memory per id.
 
-Of each id a 64-bit hash is kept. Two different ids among n have the same hash, and the later row
-is then called a duplicate without being one, with probability at most n^2 / 2^65: 3 in a million
-for a log of 10 million rows, 3 in 10,000 for 100 million.
+Of each id a 64-bit hash is kept (``hashes.py``). Two different ids among n have the same hash, and
+the later row is then called a duplicate without being one, with probability at most n^2 / 2^65: 3
+in a million for a log of 10 million rows, 3 in 10,000 for 100 million.
 """
 
 from typing import Any
 
 import numpy as np
 
-from belated.core.extras import extra
 from belated.core.types import Integers
 
 
@@ -19,14 +18,13 @@ class SeenIds:
     def __init__(self) -> None:
         self._sorted: list[Integers] = []
 
-    def again(self, ids: Any) -> Any:
-        """Returns for each of ``ids`` (texts) whether it was met before, here or in a call before.
+    def again(self, hashes: Integers) -> Any:
+        """Returns whether each id, given by its hash, was met before, also in calls before.
 
         >>> seen = SeenIds()
-        >>> seen.again(["a", "b", "a"]).tolist(), seen.again(["c", "b"]).tolist()
+        >>> seen.again(np.array([5, 3, 5])).tolist(), seen.again(np.array([4, 3])).tolist()
         ([False, False, True], [False, True])
         """
-        hashes = hashed(ids)
         order = np.argsort(hashes, kind="stable")  # of equal ones, the first row comes first
         ranked = hashes[order]
         met = np.zeros(ranked.size, bool)
@@ -42,13 +40,7 @@ class SeenIds:
     def _keep(self, new: Integers) -> None:
         # merged so that there are few arrays to look into, and every hash is moved seldom
         while self._sorted and self._sorted[-1].size <= 2 * new.size:
-            new = np.sort(np.concatenate((self._sorted.pop(), new)), kind="stable")
+            new = np.concatenate((self._sorted.pop(), new))
+            new.sort(kind="stable")  # two sorted runs: a merge, in place but for a buffer
         if new.size:
             self._sorted.append(new)
-
-
-def hashed(ids: Any) -> Integers:
-    """Returns the 64-bit hash of each text (SipHash, with a fixed key)."""
-    with extra("experiments"):
-        from pandas.util import hash_array
-    return hash_array(np.asarray(ids, object), categorize=False)

@@ -83,6 +83,7 @@ def _explicit(log: WholeLog) -> SeenRewards:
             "rewards are missing, and the log does not say when the others came: expected columns "
             "with both times, --map time=...,reward-time=..."
         )
+    refuse_alike(log.reward[came])
     strata = strata_of(log.action, came)
     law = returned_shares(waited, came, strata, age, strata)
     old = age > _too_young(law, age)
@@ -121,3 +122,12 @@ def _used(log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: 
     rewards = (explicit_rewards if window is None else conversion_rewards)(reward, shares)
     pending = len(came) - int(came.sum())
     return SeenRewards(law, used, reward, shares, rewards, len(came), pending, window)
+
+
+def refuse_alike(rewards: Vector) -> None:
+    """Raises where all rewards are alike: the others would count as if they were so, too."""
+    if np.ptp(rewards) == 0.0:
+        raise ValueError(
+            f"log: expected rewards that differ, and all that came are {rewards[0]:g}; where only "
+            "conversions report, say --loop conversion and --window"
+        )

@@ -21,6 +21,7 @@ from belated.logs.from_ledger import LedgerRows, is_ledger
 
 BLOCK = 1 << 25  # bytes of a CSV file that are read at once
 LONGEST = 4 * BLOCK  # a quoted cell of several lines ends within
+BUFFER = 1 << 20  # bytes of each column of a Parquet file, of which a row group may be all
 ROWS = 1 << 18  # of a Parquet file or a frame that are read at once
 OBJECTS = 50_000  # rows at once where each is an object of Python
 NOTHING = ["", "null", "NULL", "Null"]  # cells that hold no value
@@ -75,16 +76,16 @@ class _Csv:
             line = 1 + _count_lines(header)
             while block := file.read(BLOCK):
                 block = _whole_rows(file, block + file.readline())
-                yield self._batch(header, block, line, wanted)
-                line += _count_lines(block)
+                n_lines = _count_lines(block)
+                yield self._batch(header, block, range(line, line + n_lines), wanted)
+                line += n_lines
 
-    def _batch(self, header: bytes, block: bytes, line: int, wanted: Sequence[str]) -> Batch:
+    def _batch(self, header: bytes, block: bytes, lines: range, wanted: Sequence[str]) -> Batch:
         """Returns the rows of a block, by Arrow; by Python where a row is not one line."""
         pa, _ = arrow()
         from pyarrow import csv
 
         reading = csv.ReadOptions(column_names=self.names)
-        parsing = csv.ParseOptions(newlines_in_values=b'"' in block)
         converting = csv.ConvertOptions(
             include_columns=wanted,
             column_types=dict.fromkeys(wanted, pa.string()),
@@ -92,12 +93,12 @@ class _Csv:
             null_values=NOTHING,
         )
         try:
-            table = csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
-        except pa.ArrowInvalid:  # a row has too many cells, or too few
+            table = csv.read_csv(pa.BufferReader(block), reading, convert_options=converting)
+        except pa.ArrowInvalid:  # a row has too many cells, or too few, or a cell has several lines
             table = None
-        if table is not None and table.num_rows == _count_lines(block):
-            return Batch(np.arange(line, line + table.num_rows), table)
-        moved = line - 1 - _count_lines(header)
+        if table is not None and table.num_rows == len(lines):
+            return Batch(np.arange(lines.start, lines.stop), table)
+        moved = lines.start - 1 - _count_lines(header)
         name = f"{self.path}, counted from line {moved + 1:,}" if moved else str(self.path)
         rows = rows_in(io.BytesIO(header + block), name, "csv", self.names)
         return _batch_of([row._replace(line=row.line + moved) for row in rows], wanted)
@@ -126,7 +127,7 @@ class _Parquet:
         pa, pq = arrow()
         number = 0
         try:
-            with pq.ParquetFile(self.path) as file:
+            with pq.ParquetFile(self.path, buffer_size=BUFFER, pre_buffer=False) as file:
                 total = max(1, file.metadata.num_rows)
                 self.share.position = lambda: number / total
                 for batch in file.iter_batches(ROWS, columns=list(wanted)):

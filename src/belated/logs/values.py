@@ -41,17 +41,21 @@ class Times(NamedTuple):
 
 def names(column: Any) -> Any:
     """Returns texts as an array of objects, None where a cell is empty."""
-    pa, _ = arrow()
-    if pa.types.is_nested(column.type):
-        return _objects(column.to_pylist())
-    if not _is_text(column.type):
-        column = column.cast(pa.string())
+    column = texts(column)
     head = column.slice(0, 1000)
     if len(head.unique()) > len(head) // 2:  # ids, say: there is nothing to share
         return column.to_numpy(zero_copy_only=False)
     coded = column.dictionary_encode()
     known = np.append(coded.dictionary.to_numpy(zero_copy_only=False), [None])
     return known[coded.indices.fill_null(len(known) - 1).to_numpy()]
+
+
+def texts(column: Any) -> Any:
+    """Returns a column of Arrow as texts."""
+    pa, _ = arrow()
+    if pa.types.is_nested(column.type):
+        return pa.array([None if cell is None else str(cell) for cell in column.to_pylist()])
+    return column if _is_text(column.type) else column.cast(pa.string())
 
 
 def empty(texts: Any) -> Any:
@@ -99,12 +103,6 @@ def times(column: Any) -> Times:
 def _is_text(kind: Any) -> bool:
     pa, _ = arrow()
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _objects(values: list[Any]) -> Any:
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made
 
 
 def _read(values: Integers, zoned: bool) -> Times:

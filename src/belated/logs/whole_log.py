@@ -8,6 +8,7 @@ import numpy as np
 from belated.core.arguments import wrong
 from belated.core.times import iso
 from belated.core.types import Integers, Matrix, Vector
+from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Chunk
 from belated.logs.values import PENDING
 
@@ -55,8 +56,8 @@ class WholeLog(NamedTuple):
         )
 
 
-def gathered(chunks: Iterable[Chunk]) -> WholeLog:
-    """Returns the rows of all chunks."""
+def gathered(chunks: Iterable[Chunk], bad: BadRows) -> WholeLog:
+    """Returns the rows of all chunks, which give their bad rows to ``bad``."""
     known: dict[str, int] = {}
     parts, codes, columns = [], [], []
     for chunk in chunks:
@@ -65,7 +66,8 @@ def gathered(chunks: Iterable[Chunk]) -> WholeLog:
         parts.append((chunk.decided, chunk.returned, chunk.reward, chunk.propensity))
         columns.append(chunk.context)
     if not known:
-        raise ValueError("log: expected decisions, and there is no good row")
+        bad.refuse()
+        raise ValueError("log: expected decisions, and it has no rows")
     names = sorted(known)
     places = {name: place for place, name in enumerate(names)}
     place = np.array([places[name] for name in known])  # of the k-th name that was met

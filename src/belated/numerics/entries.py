@@ -93,3 +93,16 @@ def _collect(rows: Matrix, columns: Integers, values: Vector) -> None:
             if rows[a, j] != 0.0:
                 columns[a, count], values[a, count] = j, rows[a, j]
                 count += 1
+
+
+@kernel
+def are_within_size(values: Matrix, largest: float) -> bool:
+    """Return whether every number is finite and at most ``largest`` in size.
+
+    NumPy would take three passes and as many calls for it, a tenth of the time of a decision.
+    """
+    for a in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            if not abs(values[a, k]) <= largest:  # NaN, too
+                return False
+    return True

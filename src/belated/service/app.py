@@ -1,9 +1,10 @@
 """The service as an ASGI app."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,11 +18,16 @@ from belated.service.http.access_log import logger as access_logger
 from belated.service.http.hosts import other_host
 from belated.service.http.limits import MAX_BODY
 from belated.service.http.origins import other_origin
+from belated.service.http.request_ids import RequestIds, request_id
 from belated.service.metrics import Metrics
 from belated.service.personalizer import add_personalizer
+from belated.service.reloading import Reloading
 from belated.service.routes import new_api
 from belated.service.service import Service
 from belated.service.workers import Board, UpToDate, until_ready
+
+if TYPE_CHECKING:  # an extra
+    from belated.service.tracing import Tracing
 
 
 def new_app(
@@ -31,6 +37,8 @@ def new_app(
     allowed_hosts: Collection[str] | None = None,
     board: Board | None = None,
     max_body: int = MAX_BODY,
+    reloading: Reloading | None = None,
+    tracing: "Tracing | None" = None,
 ) -> ASGIApp:
     """Everything that is served, with what happens by itself while it is.
 
@@ -47,6 +55,10 @@ def new_app(
         each of them counts under its own ``pid``. None: there is only this one.
     max_body
         Bytes that the body of a request may have.
+    reloading
+        Is told to listen for SIGHUP; None: that ends the process.
+    tracing
+        Makes spans; None: there are none.
     """
     metrics = Metrics(service, board is not None)
 
@@ -57,10 +69,14 @@ def new_app(
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         await service.start()
+        if reloading is not None:
+            reloading.listen()
         if board is not None and not board.is_first:
             await until_ready(service)  # others answer meanwhile; the first says that it starts
         yield
         await service.stop()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.stop)
 
     async def dashboard(_: Request) -> Response:
         html, policy = dashboard_page()
@@ -74,8 +90,12 @@ def new_app(
     app = _OwnPages(app, service, allowed_hosts)
     if board is not None:
         app = UpToDate(app, service, board)
-    counted = _Counted(app, service)
-    return AccessLog(counted) if access_logger.isEnabledFor(logging.INFO) else counted
+    app = _Counted(app, service)
+    if tracing is not None:
+        from belated.service.tracing import Traced
+
+        service.writer.tracing, app = tracing, Traced(app, tracing)
+    return RequestIds(AccessLog(app) if access_logger.isEnabledFor(logging.INFO) else app)
 
 
 class _OwnPages:
@@ -94,7 +114,7 @@ class _OwnPages:
             refusal = None if self.any_host else other_host(scope, self.allowed)
             refusal = refusal or other_origin(scope, self.allowed)
             if refusal is not None:
-                return refusal.response()(scope, receive, send)
+                return refusal.response(request_id(scope))(scope, receive, send)
         return self.app(scope, receive, send)
 
 

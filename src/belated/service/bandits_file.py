@@ -1,4 +1,4 @@
-"""Bandits and their actions in a TOML file: what ``belated serve --config`` makes at the start."""
+"""The TOML file of ``belated serve --config``: bandits and their actions, and limits."""
 
 import math
 import tomllib
@@ -13,6 +13,7 @@ from belated.ledger.actions import Actions
 from belated.ledger.events import NOBODY, ActionsChange, Draft, Kind
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
+from belated.service.http.limits import Limits
 from belated.service.settings import spec_of, state_of
 from belated.wire import ActionName, BanditSettings, BanditState, Columns, Vector
 
@@ -25,17 +26,37 @@ class BanditTable(BanditSettings, frozen=True):
 
 def read_config(path: Path) -> dict[str, BanditTable]:
     """The bandits of a file, by name; errors say where in the file they are."""
+    return {name: _table(path, name, table) for name, table in _tables(path, "bandits").items()}
+
+
+def read_limits(path: Path, options: Limits) -> Limits:
+    """The limits of a file, and those of the ``options`` where it names none; raises as above."""
+    table = _tables(path, "limits")
+    for name in table.keys() - set(Limits.__struct_fields__):
+        known = ", ".join(Limits.__struct_fields__)
+        raise ValueError(f"{path}: limits.{name}: expected one of {known}")
+    try:
+        limits = msgspec.convert({**msgspec.to_builtins(options), **table}, Limits)
+        limits.check()
+    except ValueError as error:  # among them msgspec's ValidationError
+        raise ValueError(f"{path}: limits: {error}") from None
+    return limits
+
+
+def _tables(path: Path, asked: str) -> dict[str, Any]:
+    """The tables ``[asked.NAME]`` of a file, or the entries of its table ``[asked]``."""
     try:
         with path.open("rb") as file:
             tables = tomllib.load(file, parse_float=_finite)
     except (ValueError, UnicodeDecodeError) as error:  # among them TOMLDecodeError
         raise ValueError(f"{path}: {error}") from None
-    for key in tables.keys() - {"bandits"}:
-        raise ValueError(f"{path}: {shown(key)}: expected tables [bandits.NAME] alone")
-    bandits = tables.get("bandits", {})
-    if not isinstance(bandits, dict):
-        raise ValueError(f"{path}: bandits = {shown(bandits)}: expected tables [bandits.NAME]")
-    return {name: _table(path, name, table) for name, table in bandits.items()}
+    for key in tables.keys() - {"bandits", "limits"}:
+        raise ValueError(f"{path}: {shown(key)}: expected tables [bandits.NAME] and [limits] alone")
+    found = tables.get(asked, {})
+    if not isinstance(found, dict):
+        expected = "tables [bandits.NAME]" if asked == "bandits" else "a table [limits]"
+        raise ValueError(f"{path}: {asked} = {shown(found)}: expected {expected}")
+    return found
 
 
 def _table(path: Path, name: str, table: Any) -> BanditTable:
@@ -57,17 +78,26 @@ def apply_config(replica: Replica, path: Path) -> list[str]:
 
     Actions that the file does not name stay as they are: others may have registered them.
     """
-    tables = read_config(path)
     replica.catch_up()
-    drafts = []
+    drafts = config_drafts(replica, path)
+    if drafts:
+        replica.commit(drafts)
+    return list(dict.fromkeys(draft.bandit for draft in drafts))
+
+
+def config_drafts(replica: Replica, path: Path) -> list[Draft]:
+    """Returns the drafts that let the bandits be as a file says; raises where they cannot be.
+
+    Bandits that the replica does not follow are left to those who do.
+    """
+    tables = {name: t for name, t in read_config(path).items() if replica.follows(name)}
+    drafts: list[Draft] = []
     for name, table in tables.items():
         try:
             drafts += bandit_drafts(replica, name, _spec(replica, name, table), table.actions)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: bandits.{name}: {error}") from None
-    if drafts:
-        replica.commit(drafts)
-    return list(dict.fromkeys(draft.bandit for draft in drafts))
+    return drafts
 
 
 def make_bandit(replica: Replica, name: str, given: Mapping[str, Any]) -> BanditState:

@@ -96,7 +96,7 @@ class Compiling:
             return
         started = perf_counter()
         what = f"{spec.family['type']}, {spec.policy['type']}"
-        _say(f"compiling the kernels of bandit {name!r} ({what}), once for this version of belated")
+        log.warning("compiling the kernels of bandit %r (%s), once for this version", name, what)
         processes = self._start_processes(spec) if is_writable() else {}
         load_compiler()  # while they work
         for half in HALVES:
@@ -107,7 +107,7 @@ class Compiling:
             _warm_up(learner, half)
             if half == "choosing":
                 self.choosing.add(name)
-        _say(f"compiled the kernels of bandit {name!r} in {perf_counter() - started:.0f} s")
+        log.warning("compiled the kernels of bandit %r in %.0f s", name, perf_counter() - started)
 
     def _start_processes(self, spec: Spec) -> "dict[str, subprocess.Popen[bytes]]":
         """Begin to fill the cache. Whatever goes wrong there, the service compiles itself then."""
@@ -120,6 +120,15 @@ class Compiling:
         self._processes.remove(process)
         if process.returncode and not self._stopped:
             log.warning("a compiler failed: %s", said.decode(errors="replace")[-500:])
+
+    async def get_ready(self, name: str, spec: Spec, known: "Fold | None") -> None:
+        """Check the settings that a bandit is to have, and load or compile what it would lack."""
+        learner = await asyncio.to_thread(checked_learner, spec)
+        if known is not None and learner.half_life is not None and known.learner.half_life is None:
+            # The bandit decides on while the kernels for forgetting are compiled.
+            await asyncio.to_thread(self.compile, name, spec, learner)
+        elif learner.is_compiled:
+            await asyncio.to_thread(learner.warm_up)  # loads what is on disk
 
     async def stop(self) -> None:
         """Give up what is under way."""
@@ -142,10 +151,6 @@ def checked_learner(spec: Spec) -> "Learner":
     if learner.has_set:
         sqrt_beta(learner.policy, learner.state)
     return learner
-
-
-def _say(line: str) -> None:
-    print(f"belated: {line}", file=sys.stderr, flush=True)
 
 
 def _process(half: str, spec: Spec) -> "subprocess.Popen[bytes]":

@@ -170,6 +170,7 @@ def answer_of(made: Made) -> DecisionAnswer:
         retried=retried,
         probabilities=None if body.probabilities is None else list(body.probabilities),
         held_out=body.held_out,
+        repeats=to_text(body.repeats) if body.repeats else None,
     )
 
 

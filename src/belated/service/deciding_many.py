@@ -12,6 +12,7 @@ from belated.ledger.events import Outcome
 from belated.ledger.proposing import Ask, in_place, rank_request
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.replica import Proposal, Replica
+from belated.ledger.sticky import Begun
 from belated.service.deciding import Made, answer_of, ask_of, changed, given_before, made_of
 from belated.service.http.problems import INVALID, Problem
 from belated.service.service import LARGE, Service
@@ -70,11 +71,15 @@ def _asks(requests: Sequence[DecisionRequest]) -> list[Ask]:
 
 
 def _drawn_up(replica: Replica, name: str, asks: Sequence[Ask]) -> list[Drawn]:
-    """Returns a proposal for each request, or the error that it raised."""
+    """Returns a proposal for each request, or the error that it raised.
+
+    Where decisions are sticky, one subject gets one action in all requests.
+    """
     drawn: list[Drawn] = []
+    begun: dict[bytes, Begun] = {}
     for ask in asks:
         try:
-            drawn.append(replica.propose(name, ask))
+            drawn.append(replica.propose(name, ask, begun))
         except (TypeError, ValueError) as error:
             drawn.append(error)
     return drawn

@@ -1,7 +1,7 @@
 """The whole story of a decision: what the model knew, what it thought of every action."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +12,18 @@ import numpy as np
 
 from belated.core.types import Matrix
 from belated.ledger import open_ledger, snapshots
-from belated.ledger.events import IMPORTED, Decided, Event, Kind, Reward
+from belated.ledger.base import version_at_base
+from belated.ledger.events import (
+    IMPORTED,
+    Decided,
+    Event,
+    Guardrail,
+    Kind,
+    Position,
+    Reward,
+)
 from belated.ledger.ids import to_text
+from belated.ledger.promotion import promotions_of
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
 from belated.ledger.standing import ending_of
@@ -36,6 +46,7 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
 
 TOO_MANY = ProblemType(503, "too-many-explanations", "Other explanations are worked out first")
+COMPACTED = ProblemType(410, "compacted", "What the model knew then was compacted and dropped")
 RETRY_AFTER = 5.0  # seconds
 
 
@@ -65,12 +76,17 @@ def story_of(events: list[Event]) -> DecisionStory:
         n_actions=body.n_actions or None,
         probabilities=None if body.probabilities is None else list(body.probabilities),
         held_out=body.held_out,
+        repeats=to_text(body.repeats) if body.repeats else None,
     )
 
 
 def _view(event: Event) -> EventView:
     received = None if event.received is None else iso(event.received)
     view = EventView(event.kind.name.lower(), iso(event.time), event.value, received)
+    if event.kind == Kind.OUTCOME:
+        noted = msgspec.msgpack.decode(event.body, type=Guardrail)
+        view.outcome, view.event_id = noted.name, noted.event_id or None
+        view.value, view.reward = view.reward, None
     if event.body and event.kind in (Kind.REWARDED, Kind.REVISED):
         reward = msgspec.msgpack.decode(event.body, type=Reward)
         view.event_id = reward.event_id or None
@@ -92,34 +108,45 @@ class Explaining:
     def __init__(self, ledger: Ledger, folder: Path | None, url: str | None) -> None:
         self._ledger, self._folder, self._url = ledger, folder, url
         self._beside = Beside()
-        self._under_way: dict[bytes, asyncio.Task[Explanation]] = {}
+        self._under_way: dict[Any, asyncio.Task[Any]] = {}
 
     async def explain(self, first: Event) -> Explanation:
         """Returns what was known when a decision was made; ``first`` is its event in the log."""
-        task = self._under_way.get(first.id)
-        if task is None:  # a client that lost patience may have asked before
-            task = asyncio.get_running_loop().create_task(self._explain(first))
-            self._under_way[first.id] = task
-            task.add_done_callback(lambda task: self._finished(first.id, task))
-        try:
-            return await asyncio.shield(task)
-        except TooManyCallsError:
-            raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
+        version = msgspec.msgpack.decode(first.body, type=Decided).version
+        if version < await asyncio.to_thread(version_at_base, self._ledger, first.bandit):
+            raise Problem(COMPACTED, "The model is known from the beginning of the log on.")
+        said: Explanation = await self._once(first.id, lambda: self._explain(first))
+        return said
 
     async def forgetting(self, bandit: str, now: int) -> ForgettingView:
         """Returns whether forgetting would help a bandit; see ``ledger/tools/half_lives.py``."""
-        return msgspec.convert(await self._from_log(forgetting_view, bandit, now), ForgettingView)
+        return msgspec.convert(await self.from_log(forgetting_view, bandit, now), ForgettingView)
 
     async def lift(self, bandit: str, now: int) -> LiftView:
         """Returns what a bandit earns above its holdout; see ``ledger/tools/lifting.py``."""
-        return msgspec.convert(await self._from_log(lift_view, bandit, now), LiftView)
+        return msgspec.convert(await self.from_log(lift_view, bandit, now), LiftView)
 
-    async def _from_log(self, view: Callable[..., Any], bandit: str, now: int) -> Any:
+    async def from_log(self, view: Callable[..., Any], bandit: str, about: Any) -> Any:
         """Returns a view that is worked out from the whole log."""
-        try:
+
+        async def work() -> Any:
             if self._url is None:
-                return await asyncio.to_thread(view, self._ledger, bandit, now)
-            return await self._beside.call(view, self._url, bandit, now)
+                return await asyncio.to_thread(view, self._ledger, bandit, about)
+            return await self._beside.call(view, self._url, bandit, about)
+
+        # Whoever asks about now a moment later is told the same; other questions have their own.
+        asked = b"" if isinstance(about, int) else msgspec.json.encode(about)
+        return await self._once((view, bandit, asked), work)
+
+    async def _once(self, key: Any, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Returns what is worked out; whoever asks again meanwhile waits for the same work."""
+        task = self._under_way.get(key)
+        if task is None:  # a client that lost patience may have asked before
+            task = asyncio.get_running_loop().create_task(work())
+            self._under_way[key] = task
+            task.add_done_callback(lambda task: self._finished(key, task))
+        try:
+            return await asyncio.shield(task)
         except TooManyCallsError:
             raise Problem(TOO_MANY, "Try again in a moment.", retry_after=RETRY_AFTER) from None
 
@@ -127,8 +154,8 @@ class Explaining:
         """Give up what is under way."""
         self._beside.stop()
 
-    def _finished(self, id: bytes, task: "asyncio.Task[Explanation]") -> None:
-        del self._under_way[id]
+    def _finished(self, key: Any, task: "asyncio.Task[Any]") -> None:
+        del self._under_way[key]
         if not task.cancelled():
             task.exception()  # whoever still waits is told: it need not be logged
 
@@ -148,17 +175,17 @@ def explanation_of(url: str, folder: str | None, id: str) -> Any:
 
 def forgetting_view(log: str | Ledger, bandit: str, now: int) -> Any:
     """The answer to whether forgetting would help a bandit, as JSON can hold it."""
-    with _at_hand(log) as ledger:
+    with at_hand(log) as ledger:
         return msgspec.to_builtins(would_forgetting_help(ledger, bandit, now))
 
 
 def lift_view(log: str | Ledger, bandit: str, now: int) -> Any:
     """The comparison of a bandit with its holdout, as JSON can hold it."""
-    with _at_hand(log) as ledger:
+    with at_hand(log) as ledger:
         return msgspec.to_builtins(is_it_worth_it(ledger, bandit, now))
 
 
-def _at_hand(log: str | Ledger) -> AbstractContextManager[Ledger]:
+def at_hand(log: str | Ledger) -> AbstractContextManager[Ledger]:
     """Returns a ledger that is open, or that is opened here by its URL and closed again."""
     return closing(open_ledger(log)) if isinstance(log, str) else nullcontext(log)
 
@@ -168,14 +195,15 @@ def explanation(ledger: Ledger, folder: Path | str | None, first: Event) -> Expl
     from belated.learner.action_intervals import interval_width, score_deviations
 
     body = msgspec.msgpack.decode(first.body, type=Decided)
-    fold = _fold_at(ledger, folder, first.bandit, body.version)
+    place = Position(first.tx, first.seq)
+    fold = _fold_at(ledger, folder, first.bandit, body.version, body.regime, place)
     if dim_of(body.x) != fold.learner.dim:
         # It was imported, after the features had grown: no model of ours had a part in it.
-        replica = Replica(ledger, only=first.bandit)
+        replica = Replica(ledger, only={first.bandit})
         replica.catch_up()
         present = replica.fold(first.bandit)
         fold = replica.empty_fold(first.bandit, present.spec)
-        body = msgspec.structs.replace(body, x=present.earlier.present(body.x), matrix=b"")
+        body = msgspec.structs.replace(body, x=present.present_vector(body), matrix=b"")
     names, matrix, complete = _options(fold, body)
     learner = fold.learner
     sds = score_deviations(learner, matrix)
@@ -210,6 +238,8 @@ def _rule(fold: "Fold", body: Decided) -> str:
         return "another program chose: the decision was imported"
     if body.proposal:
         return f"the caller chose; the bandit, in shadow mode, would have played {body.proposal!r}"
+    if body.repeats:
+        return "sticky: the action that the subject had got before was played again"
     if body.held_out:
         return "held out: the baseline was played, to compare the bandit with"
     if fold.spreads:
@@ -218,10 +248,24 @@ def _rule(fold: "Fold", body: Decided) -> str:
     return f"drawn uniformly with probability {share:g}; otherwise {rule}" if share else rule
 
 
-def _fold_at(ledger: Ledger, folder: Path | str | None, name: str, version: int) -> "Fold":
-    """A bandit as it was after its first ``version`` events."""
-    replica = Replica(ledger, only=name)
-    snapshots.load(replica, folder, lambda manifest: _is_before(manifest, name, version))
+def _fold_at(
+    ledger: Ledger,
+    folder: Path | str | None,
+    name: str,
+    version: int,
+    regime: str,
+    place: Position,
+) -> "Fold":
+    """A bandit as it was after its first ``version`` events, for a decision at ``place``.
+
+    ``regime`` is that of the model that decided: it may not have known of a promotion yet.
+    """
+    replica = Replica(ledger, only={name})
+    snapshots.load(replica, folder, lambda manifest: _is_before(manifest, name, version, regime))
+    promotions = promotions_of(ledger, name, place)
+    while promotions and promotions[-1].promotion.regime != regime:
+        promotions.pop()
+    replica.begin()
     fold, position = replica.folds.get(name), replica.position
     while fold is None or fold.version < version:
         events, position = ledger.follow(position, 10_000)
@@ -229,17 +273,20 @@ def _fold_at(ledger: Ledger, folder: Path | str | None, name: str, version: int)
             break
         mine = [event for event in events if event.bandit == name]
         if mine and fold is None:
-            fold = replica.new_fold(name, mine[0])
+            fold = replica.new_fold(name, mine[0], promotions)
         if fold is not None:
             fold.apply(mine[: version - fold.version])
     assert fold is not None
     return fold
 
 
-def _is_before(manifest: snapshots.Manifest, name: str, version: int) -> bool:
+def _is_before(manifest: snapshots.Manifest, name: str, version: int, regime: str) -> bool:
     """Return whether a snapshot holds a bandit as it was after ``version`` events or fewer."""
     return any(
-        bandit["name"] == name and bandit["version"] <= version for bandit in manifest["bandits"]
+        bandit["name"] == name
+        and bandit["version"] <= version
+        and bandit.get("regime", [""])[0] == regime
+        for bandit in manifest["bandits"]
     )
 
 

@@ -94,7 +94,14 @@ class Metrics:
         ended = CounterMetricFamily(
             "belated_parked_ended", "Parked rewards whose decision never came", tally.parked_ended
         )
-        yield from (decisions, unlogged, rewards, ended, self._unmatched())
+        ages = HistogramMetricFamily(
+            "belated_edge_model_age_seconds",
+            "Decisions made elsewhere, by the age of the model document that made them",
+            labels=bandit,
+        )
+        for name, histogram in tally.model_ages.items():
+            ages.add_metric([name], histogram.buckets(), histogram.sum)
+        yield from (decisions, unlogged, rewards, ended, ages, self._unmatched())
 
     def _unmatched(self) -> Metric:
         """Yields counts by kind, not by value: people may send any number of values."""

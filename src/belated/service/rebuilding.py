@@ -1,4 +1,4 @@
-"""Erasure beside the live state: bandits are rebuilt without what was erased, then swapped in.
+"""Erasure and promotion beside the live state: bandits are rebuilt, then swapped in.
 
 Until then they go on deciding with what they know. A process of its own replays the log; where it
 cannot, as with a ledger in memory, a thread does.
@@ -45,6 +45,8 @@ class Rebuilding:
         Where snapshots lie, if there are any.
     settled
         Returns when no thread works on the live bandits.
+    prepare
+        Compiles the kernels of a bandit, in a thread: a promoted one may need others.
     """
 
     def __init__(
@@ -54,9 +56,10 @@ class Rebuilding:
         url: str | None,
         folder: Path | None,
         settled: Callable[[], Awaitable[None]],
+        prepare: "Callable[[Fold], object]" = lambda fold: True,
     ) -> None:
         self.replica, self._ledger, self._url, self._folder = replica, ledger, url, folder
-        self._settled = settled
+        self._settled, self._prepare = settled, prepare
         self._beside = Beside()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -67,7 +70,7 @@ class Rebuilding:
                 self._tasks[name] = asyncio.get_running_loop().create_task(self._rebuild(name))
 
     async def done(self, name: str) -> None:
-        """Wait until a bandit holds nothing that was erased."""
+        """Wait until a bandit holds nothing that was erased, and is as it was promoted."""
         while name in self.replica.rebuilding:
             self.look()
             await asyncio.wait([self._tasks[name]])
@@ -85,6 +88,7 @@ class Rebuilding:
     async def _try_to_rebuild(self, name: str, wanted: Rebuild) -> None:
         try:
             fold = await self._replayed(name, wanted.end)
+            await asyncio.to_thread(self._prepare, fold)
             await self._swap(name, wanted, fold)
         except Exception:  # such as: something else was erased while this was under way
             await self._settled()
@@ -121,7 +125,7 @@ class Rebuilding:
         if fold.version != expected:
             raise RuntimeError(f"{fold.version} events were replayed, expected {expected}")
         self.replica.swap(name, fold)
-        log.info("%s was rebuilt without what was erased", name)
+        log.info("%s was rebuilt after an erasure or a promotion", name)
 
 
 def rebuild_into(url: str, folder: str | None, name: str, end: list[int], target: str) -> None:
@@ -139,6 +143,6 @@ def _loaded(replica: Replica, target: Path) -> "Fold":
 
 def _from_log(ledger: Ledger, folder: Path | str | None, name: str, end: Position) -> "Fold":
     """A bandit from the newest snapshot that holds nothing erased, and the log after it."""
-    replica = Replica(ledger, only=name)
+    replica = Replica(ledger, only={name})
     snapshots.load(replica, folder, lambda manifest: Position(*manifest["position"]) <= end)
     return replica.replayed(name, end, replica.folds.get(name), replica.position)

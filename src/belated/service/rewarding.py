@@ -1,4 +1,4 @@
-"""Rewards that come over HTTP: one by one, in batches, or as the body of a file."""
+"""Rewards, and guardrail outcomes, that come over HTTP: in batches, or as the body of a file."""
 
 import asyncio
 from collections import Counter
@@ -12,6 +12,7 @@ from belated.core.events import Status
 from belated.core.times import EXPECTED, moment
 from belated.ledger.events import Draft, Kind, Outcome
 from belated.ledger.ids import all_from_texts
+from belated.ledger.replica import outcome_draft
 from belated.service.http.problems import INVALID, Problem
 from belated.service.service import Service
 
@@ -34,14 +35,45 @@ async def reward(
         NO_ID if id is None else _reward_draft(item, id, bandit, now)
         for item, id in zip(items, ids, strict=True)
     ]
-    well = [draft for draft in drafts if isinstance(draft, Draft)]
-    written = iter(await service.write(well) if well else [])
-    outcomes = [next(written) if isinstance(draft, Draft) else draft for draft in drafts]
+    outcomes = await _written(service, drafts)
     statuses: list[Status] = []
     for outcome, alike in groupby(outcomes):
         status, count = service.replica.answer(outcome), len(list(alike))
         service.tally.reward(outcome.bandit, status, now, count)
         statuses += [status] * count
+    return _answer(service, statuses, items, drafts, outcomes)
+
+
+async def note_outcomes(
+    service: Service, items: Sequence[wire.OutcomeItem], bandit: str
+) -> wire.RewardAnswer:
+    """The same for guardrail outcomes, from which nothing is learnt."""
+    now = service.replica.clock()
+    ids = all_from_texts([item.decision_id for item in items])
+    drafts = [
+        NO_ID if id is None else _outcome_draft(item, id, bandit, now)
+        for item, id in zip(items, ids, strict=True)
+    ]
+    outcomes = await _written(service, drafts)
+    statuses = [outcome.status for outcome in outcomes]
+    return _answer(service, statuses, items, drafts, outcomes)
+
+
+async def _written(service: Service, drafts: Sequence[Draft | Outcome]) -> list[Outcome]:
+    """Write the drafts; returns what became of them, among the outcomes that are known already."""
+    well = [draft for draft in drafts if isinstance(draft, Draft)]
+    written = iter(await service.write(well) if well else [])
+    return [next(written) if isinstance(draft, Draft) else draft for draft in drafts]
+
+
+def _answer(
+    service: Service,
+    statuses: list[Status],
+    items: Sequence[wire.RewardItem | wire.OutcomeItem],
+    drafts: Sequence[Draft | Outcome],
+    outcomes: Sequence[Outcome],
+) -> wire.RewardAnswer:
+    """Returns the statuses, with a reason for each that is invalid."""
     if Status.INVALID not in statuses:
         return wire.RewardAnswer(statuses)
     reasons = [
@@ -53,6 +85,15 @@ async def reward(
         for item, draft, outcome in zip(items, drafts, outcomes, strict=True)
     ]
     return wire.RewardAnswer(statuses, reasons)
+
+
+def _outcome_draft(item: wire.OutcomeItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
+    """The draft of a guardrail outcome; see ``_reward_draft``."""
+    try:
+        at = None if item.at is None else moment("at", item.at)
+    except ValueError:
+        return NO_TIME
+    return outcome_draft(bandit, now, id, item.name, item.value, at, item.event_id or "")
 
 
 def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:

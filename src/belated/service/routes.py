@@ -13,16 +13,18 @@ from belated.core.arguments import wrong
 from belated.core.events import Status
 from belated.core.ranking import Ranking
 from belated.ledger import snapshots
+from belated.ledger.base import not_erased, too_old
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.tools.half_lives import FEWEST
-from belated.service.compiling import COMPILING, checked_learner
+from belated.service.compiling import COMPILING
 from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide, work_of
 from belated.service.deciding_many import decide_many, decide_top
-from belated.service.explaining import TOO_MANY, iso, story_of
+from belated.service.elsewhere import NOT_SCORABLE, model_document, take_made
+from belated.service.explaining import COMPACTED, TOO_MANY, iso, story_of
 from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, RateLimit, new_key
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Answer, Api, Call
@@ -30,8 +32,9 @@ from belated.service.http.limits import MAX_BODY
 from belated.service.http.openapi import Link
 from belated.service.http.paging import NO_PAGE, page_of
 from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
+from belated.service.promoting import add_retraining
 from belated.service.ranking import rank
-from belated.service.rewarding import FILES, reward, take_file
+from belated.service.rewarding import FILES, note_outcomes, reward, take_file
 from belated.service.service import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
 
@@ -59,6 +62,7 @@ def new_api(service: Service, limit: RateLimit | None = None, max_body: int = MA
     api = Api("belated", version("belated"), admit, service.settled, max_body, UNWELL)
     _add_loop(api, service)
     _add_bandits(api, service)
+    add_retraining(api, service)
     _add_privacy(api, service)
     _add_keys(api, service)
     _add_dashboard(api, service)
@@ -125,7 +129,27 @@ def _add_loop(api: Api, service: Service) -> None:
         """
         return wire.DecisionList(await decide_top(service, path.name, body))
 
-    @api.route("POST", "/v1/rewards", needs="reward", checks_bandit=True)
+    @api.route("POST", "/v1/bandits/{name}/decisions/made", needs="decide", problems=[NO_BANDIT])
+    async def take_decisions(path: wire.BanditPath, body: wire.MadeBatch) -> wire.MadeAnswer:
+        """Take in decisions that were made elsewhere, by a model document.
+
+        They may be sent again: a decision that the log has is a duplicate. An invalid one is
+        answered with the reason, and the others are taken in.
+        """
+        return await take_made(service, path.name, body.decisions)
+
+    @api.route(
+        "GET", "/v1/bandits/{name}/model", needs="decide", problems=[NO_BANDIT, NOT_SCORABLE]
+    )
+    async def read_model(path: wire.BanditPath) -> wire.ModelDocument:
+        """Give the model document of a bandit, with which others decide elsewhere.
+
+        For adaptive-thompson and greedy, with 1,024 features at most; not for a bandit with a
+        holdout or in shadow mode.
+        """
+        return await model_document(service, path.name)
+
+    @api.route("POST", "/v1/rewards", needs="reward", problems=[NO_BANDIT], checks_bandit=True)
     async def send_rewards(body: wire.RewardBatch, call: Call) -> wire.RewardAnswer:
         """Hand in rewards that have returned.
 
@@ -133,6 +157,15 @@ def _add_loop(api: Api, service: Service) -> None:
         invalid one is answered with the reason, too.
         """
         return await reward(service, body.rewards, _bandit_of(call))
+
+    @api.route("POST", "/v1/outcomes", needs="reward", checks_bandit=True)
+    async def send_outcomes(body: wire.OutcomeBatch, call: Call) -> wire.RewardAnswer:
+        """Hand in guardrail outcomes: what else came of decisions, to be compared and not learnt.
+
+        Like rewards they may come in any order, late, or twice. A decision has one outcome for
+        each pair of a name and an event id.
+        """
+        return await note_outcomes(service, body.outcomes, _bandit_of(call))
 
     @api.route(
         "POST",
@@ -155,7 +188,7 @@ def _add_loop(api: Api, service: Service) -> None:
         "GET",
         "/v1/decisions/{id}",
         needs="read",
-        problems=[NO_DECISION, TOO_MANY],
+        problems=[NO_DECISION, COMPACTED, TOO_MANY],
         checks_bandit=True,
     )
     async def read_decision(
@@ -169,7 +202,9 @@ def _add_loop(api: Api, service: Service) -> None:
         id = from_text(path.id) or b"?"
         events = await service.from_store(lambda ledger: ledger.story(id))
         if not events or _bandit_of(call) not in ("", events[0].bandit):
-            raise Problem(NO_DECISION, f"There is no decision {path.id!r}.")
+            why = await service.from_store(lambda ledger: too_old(ledger, id))
+            said = f"There is no decision {path.id!r}" + (f": {why}." if why else ".")
+            raise Problem(NO_DECISION, said)
         story = story_of(events)
         fold = service.replica.folds.get(story.bandit)
         story.silence = None if fold is None else fold.silence_of(id)
@@ -177,7 +212,13 @@ def _add_loop(api: Api, service: Service) -> None:
             story.explanation = await service.explaining.explain(events[0])
         return story
 
-    @api.route("POST", "/v1/decisions/{id}/cancel", needs="reward", checks_bandit=True)
+    @api.route(
+        "POST",
+        "/v1/decisions/{id}/cancel",
+        needs="reward",
+        problems=[NO_BANDIT],
+        checks_bandit=True,
+    )
     async def cancel_decision(path: wire.DecisionPath, call: Call) -> wire.StatusAnswer:
         """Say that a decision was not carried out: no reward is waited for."""
         id = from_text(path.id)
@@ -284,10 +325,11 @@ def _add_bandits(api: Api, service: Service) -> None:
     async def put_bandit(path: wire.BanditPath, body: wire.BanditSettings) -> Answer:
         """Make a bandit, or change its settings.
 
-        What would give the past another meaning (family, policy, features, loop) cannot be
-        changed: make a bandit of another name. 202 says that its kernels are still being compiled:
-        until they are there, its decisions answer 503 with a Retry-After.
+        What would give the past another meaning (family, policy, features, loop) cannot be changed
+        here: see ``promote_bandit``, or make a bandit of another name. 202 says that its kernels
+        are still being compiled: until they are there, its decisions answer 503 with a Retry-After.
         """
+        service.check_serves(path.name)
         is_new = path.name not in service.replica.folds
         known = service.replica.folds.get(path.name)
         with _refusing(INVALID):
@@ -296,13 +338,7 @@ def _add_bandits(api: Api, service: Service) -> None:
             if known is not None:
                 known.spec.changed_to(spec)
         with _refusing(INVALID):
-            learner = await asyncio.to_thread(checked_learner, spec)
-        forgets = learner.half_life is not None
-        if known is not None and forgets and known.learner.half_life is None:
-            # The bandit decides on while the kernels for forgetting are compiled.
-            await asyncio.to_thread(service.compiling.compile, path.name, spec, learner)
-        elif learner.is_compiled:
-            await asyncio.to_thread(learner.warm_up)  # loads what is on disk
+            await service.compiling.get_ready(path.name, spec, known)
         await service.settled()
         try:
             draft = service.replica.settings_draft(path.name, spec)
@@ -362,7 +398,8 @@ def _add_privacy(api: Api, service: Service) -> None:
         """Erase all decisions and rewards of a subject.
 
         The log keeps a tombstone, and the model is rebuilt as if they had never been, in every
-        worker of this service.
+        worker of this service. Decisions that were compacted stay in the model, under no name:
+        the answer then says so in ``note``.
         """
         service.fold(path.name)
         await service.rebuilding.done(path.name)  # then those that wait here are rebuilt together
@@ -372,11 +409,11 @@ def _add_privacy(api: Api, service: Service) -> None:
         )
         service.on_write()
         if folder is not None:
-            await service.from_slow_store(lambda ledger: snapshots.drop_erased(ledger, folder))
+            await service.from_slow_store(lambda ledger: snapshots.drop_outdated(ledger, folder))
         await service.catch_up()
         await service.rebuilding.done(path.name)
         await service.others_rebuilt()
-        return wire.Erased(erased)
+        return wire.Erased(erased, await service.from_store(not_erased))
 
 
 def _add_keys(api: Api, service: Service) -> None:
@@ -434,6 +471,7 @@ def _add_dashboard(api: Api, service: Service) -> None:
         only = _bandit_of(call)
         names = [name for name in service.replica.folds if only in ("", name)]
         if query.bandit is not None and query.bandit not in names:
+            service.check_serves(query.bandit)
             raise Problem(NO_BANDIT, f"There is no bandit {query.bandit!r}.")
         return await watch.dashboard(names, query.bandit)
 

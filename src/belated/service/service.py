@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -18,6 +18,7 @@ from belated.ledger.events import Draft, Kind, Outcome
 from belated.ledger.ids import Clock
 from belated.ledger.protocol import Ledger, NewBanditError, StoreUnavailableError
 from belated.ledger.replica import Approve, Replica, system_clock
+from belated.monitoring.histogram import AGES, Histogram
 from belated.service.compiling import Compiling, compiling_problem
 from belated.service.explaining import Explaining
 from belated.service.http.access import FRESH, KeyRing
@@ -35,7 +36,7 @@ T = TypeVar("T")
 log = logging.getLogger("belated.service")
 
 NOT_READY = ProblemType(503, "not-ready", "The log is still being read")
-NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name")
+NO_BANDIT = ProblemType(404, "unknown-bandit", "There is no bandit of this name here")
 HOUR = 3_600_000_000  # microseconds
 FOLLOW_EVERY = 0.05  # seconds between looks for what other processes wrote
 EXPIRE_EVERY = 1.0  # seconds between looks for windows that have closed
@@ -51,6 +52,10 @@ MUCH_WORK = 10_000  # see ``worked_out``: the default policy takes about a milli
 AT_ONCE = 500  # events that are taken in before other requests have their turn
 
 
+class ElsewhereError(ValueError):
+    """A draft is about a bandit that another process serves."""
+
+
 @dataclass
 class Tally:
     """Counts since the process started."""
@@ -58,6 +63,7 @@ class Tally:
     decisions: Counter[str] = field(default_factory=Counter)  # by bandit
     not_logged: Counter[str] = field(default_factory=Counter)
     rewards: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    model_ages: dict[str, Histogram] = field(default_factory=dict)  # of decisions made elsewhere
     parked_ended: int = 0
     refused: deque[tuple[int, Status]] = field(default_factory=lambda: deque(maxlen=10_000))
 
@@ -66,6 +72,10 @@ class Tally:
         self.rewards[bandit, status] += count
         if status in (Status.UNKNOWN, Status.CONFLICT):
             self.refused.extend([(now, status)] * count)
+
+    def made_elsewhere(self, bandit: str, age: float) -> None:
+        """A decision was taken in that a model document made at the age of so many seconds."""
+        self.model_ages.setdefault(bandit, Histogram(AGES)).add(age)
 
     def end_parked(self, count: int, now: int) -> None:
         """Parked rewards turned out to be for decisions that nobody knows."""
@@ -90,12 +100,15 @@ class Service:
         Instead of a URL: one that is open.
     clock, seed
         For runs that must repeat exactly.
+    only
+        Names of the bandits to serve; all of the ledger by default.
     """
 
     def __init__(
         self,
         url: str,
         *,
+        only: Set[str] | None = None,
         snapshot_folder: Path | None = None,
         ledger: Ledger | None = None,
         clock: Clock = system_clock,
@@ -106,7 +119,8 @@ class Service:
         # for threads: what one of them does with a SQLite file must not hold up the event loop
         own = ledger is None and url.startswith("sqlite:")
         self.beside = open_ledger(url) if own else self.ledger
-        self.replica = Replica(self.ledger, clock=clock, seed=seed)
+        self.only = only
+        self.replica = Replica(self.ledger, only=only, clock=clock, seed=seed)
         self.replica.at_once = AT_ONCE
         self.writer = Writer(self.replica, url.startswith("postgres"), self._followed)
         self.ring = KeyRing()
@@ -125,7 +139,12 @@ class Service:
         self.abandoned: dict[bytes, str] = {}
         shared = None if ledger is not None or url.startswith("memory:") else url
         self.rebuilding = Rebuilding(
-            self.replica, self.beside, shared, snapshot_folder, self.settled
+            self.replica,
+            self.beside,
+            shared,
+            snapshot_folder,
+            self.settled,
+            self.compiling.prepare_now,
         )
         self.explaining = Explaining(self.beside, snapshot_folder, shared)
         self._tasks: list[asyncio.Task[None]] = []
@@ -275,14 +294,33 @@ class Service:
 
     async def write(self, drafts: Sequence[Draft], approve: Approve | None = None) -> list[Outcome]:
         """Durable when this returns; see ``Writer.write``."""
+        if approve is None and self.only is not None:
+            approve = self._check_outcomes
         try:
             return await self.writer.write(drafts, approve)
+        except ElsewhereError as error:
+            raise self._elsewhere(str(error)) from None
         except NewBanditError:  # nothing was written; what made the bandit is in the log
             await self.catch_up()
             return await self.writer.write(drafts, approve)
         except StoreUnavailableError as error:
             self.outage.failed(Use.WRITING, error)
             raise
+
+    def _check_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:  # of an unknown decision, no bandit is known
+            if outcome.bandit and not self.replica.follows(outcome.bandit):
+                raise ElsewhereError(outcome.bandit)
+
+    def _elsewhere(self, name: str) -> Problem:
+        here = ", ".join(sorted(self.only or ()))
+        said = f"The bandit {name!r} is not served by this process, only {here}: ask another one."
+        return Problem(NO_BANDIT, said)
+
+    def check_serves(self, name: str) -> None:
+        """Raise where a bandit of this name is for another process to serve."""
+        if not self.replica.follows(name):
+            raise self._elsewhere(name)
 
     async def catch_up(self) -> None:
         """Take in all that is committed by now; raises ``StoreUnavailableError``.
@@ -360,6 +398,7 @@ class Service:
         self.check_ready()
         fold = self.replica.folds.get(name)
         if fold is None:
+            self.check_serves(name)
             raise Problem(NO_BANDIT, f"There is no bandit {name!r}. PUT /v1/bandits/{name} first.")
         return fold
 

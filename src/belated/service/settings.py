@@ -33,7 +33,7 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     features = None
     dim = settings.dim
     if settings.features is not None:
-        features = _features(settings.features, settings.max_norm)
+        features = features_of(settings.features, settings.max_norm)
         features = fitting(features, policy, None if known is None else known.features)
         if dim not in (None, features.dim):
             raise wrong("dim", dim, f"{features.dim}, the number of features, or nothing")
@@ -50,7 +50,7 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     return Spec.of(**{name: given[name] for name in Spec.__struct_fields__})
 
 
-def _features(settings: FeatureSettings, max_norm: float) -> Features:
+def features_of(settings: FeatureSettings, max_norm: float) -> Features:
     """Features that need no fitting: their ranges and categories are given."""
     by_quantiles = {column for column, how in settings.scale.items() if how == "quantile"}
     for column, ends in settings.numeric.items():

@@ -21,6 +21,7 @@ log = logging.getLogger("belated.service")
 LOOK_EVERY = 10.0  # seconds
 URL = "BELATED_SNAPSHOT_LEDGER"
 COMMAND = ("ledger", "snapshot", f"env:{URL}")
+OUTDATING = (Kind.FORGOTTEN, Kind.PROMOTED)
 AFTER_FAILURE = 600.0  # seconds until a snapshot is tried again
 
 
@@ -58,8 +59,8 @@ class Snapshots(threading.Thread):
                 ledger = ledger or open_ledger(self.url)
                 if position is None:
                     position = newest(ledger, self.folder)
-                    # may hold what was erased since, and then a start reads the whole log
-                    if ledger.rare(Kind.FORGOTTEN, position):
+                    # may be outdated, and then a start reads the whole log
+                    if any(ledger.rare(kind, position) for kind in OUTDATING):
                         position = START
                 behind, told = ledger.behind(position), ""
                 if behind < self.every:

@@ -84,6 +84,10 @@ class Board:
         slots = range(0, COUNTS, SLOT.size)
         return all(self._at(COUNTS + slot) >= tx or not self._is_used(slot) for slot in slots)
 
+    def leads(self) -> bool:
+        """Return whether this worker does what one of them does for all: that in the first slot."""
+        return not any(self._is_used(slot) for slot in range(0, self._start, SLOT.size))
+
     def close(self) -> None:
         """Give up the slot."""
         self._memory.close()

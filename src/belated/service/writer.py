@@ -13,14 +13,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from time import monotonic, perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from belated.core.events import Status
 from belated.ledger.events import Draft, Event, Outcome, Position
-from belated.ledger.protocol import Follower, NewBanditError, StoreBusyError, StoreUnavailableError
+from belated.ledger.protocol import (
+    CompactedError,
+    Follower,
+    NewBanditError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
 from belated.ledger.replica import Approve, Replica
 from belated.monitoring.histogram import Histogram
 from belated.service.threads import WAIT, WorkThread
+
+if TYPE_CHECKING:  # an extra
+    from belated.service.tracing import Tracing
 
 log = logging.getLogger("belated.service")
 
@@ -41,6 +50,7 @@ class Request:
     drafts: Sequence[Draft]
     future: "asyncio.Future[list[Outcome]]"
     approve: Approve | None = None
+    mark: Any = None  # of its span, where there are traces
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
@@ -69,7 +79,7 @@ class Commit(NamedTuple):
     """The outcomes of a batch, and the events that were read from the log afterwards."""
 
     outcomes: list[Outcome]
-    events: Sequence[Event]
+    events: Sequence[Event] | None  # None: the next ones were dropped, the log begins later
     position: Position
     seen_at: float | None  # of ``monotonic``: all that was committed by then was read
 
@@ -105,6 +115,7 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._refused_at: float | None = None  # when another process was first found writing
         self._quick = QUICK_AGAIN  # commits since the last slow one
+        self.tracing: Tracing | None = None
         self.store = WorkThread("store")
         self.state = WorkThread("state")  # while it is busy, the bandits must not be looked at
 
@@ -123,7 +134,7 @@ class Writer:
         that are about to be written together; if it raises a ``ValueError``, they are not.
         """
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        request = Request(drafts, future, approve)
+        request = Request(drafts, future, approve, self.tracing and self.tracing.mark())
         if drafts or self._task is not None:
             self._queue.append(request)
             self._look_soon()
@@ -203,19 +214,35 @@ class Writer:
         try:
             commit = await self.store.run(wait, self._commit_and_read, drafts, batch)
         except Exception as error:
+            if not isinstance(error, StoreBusyError):  # which is tried again hundreds of times
+                self._trace(batch, drafts, started, perf_counter() - started, error=error)
             for part in self._fail(batch, error):
                 await self._commit_parts(part)
             return
         seconds = perf_counter() - started
-        if commit.events or self.replica.released:
+        if commit.events is None or commit.events or self.replica.released:
             try:
-                await self.state.run(WAIT, self.replica.take_in, commit.events, commit.position)
+                await self.state.run(WAIT, self._take_in, commit)
             except Exception as error:
                 if not (drafts and isinstance(error, StoreUnavailableError)):
                     self._refuse(batch, error)
                     return
                 commit = commit._replace(seen_at=None)  # written is written
+        self._trace(batch, drafts, started, seconds, len(commit.events or ()))
         self._done(batch, commit, seconds)
+
+    def _trace(
+        self,
+        batch: list[Request],
+        drafts: list[Draft],
+        started: float,
+        store_seconds: float,
+        n_events: int = 0,
+        error: Exception | None = None,
+    ) -> None:
+        if self.tracing is not None:
+            marks, seconds = (request.mark for request in batch), perf_counter() - started
+            self.tracing.committed(marks, len(drafts), n_events, store_seconds, seconds, error)
 
     def _commit_and_read(self, drafts: list[Draft], batch: list[Request]) -> Commit:
         ledger, position, at_once = self.replica.ledger, self.replica.position, self.replica.at_once
@@ -227,11 +254,19 @@ class Writer:
         before = monotonic()
         try:
             events, position = ledger.follow(position, at_once)
+        except CompactedError:
+            return Commit(outcomes, None, position, None)
         except StoreUnavailableError:
             if not drafts:
                 raise
             return Commit(outcomes, [], position, None)  # written is written
         return Commit(outcomes, events, position, before if len(events) < at_once else None)
+
+    def _take_in(self, commit: Commit) -> None:
+        if commit.events is None:
+            self.replica.begin()
+        else:
+            self.replica.take_in(commit.events, commit.position)
 
     def _done(self, batch: list[Request], commit: Commit, seconds: float) -> None:
         if commit.outcomes:

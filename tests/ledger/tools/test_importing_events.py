@@ -4,7 +4,9 @@ import pytest
 
 from belated import Gaussian
 from belated.ledger import open_ledger
-from belated.ledger.replica import Replica
+from belated.ledger.events import Kind
+from belated.ledger.proposing import Ask
+from belated.ledger.replica import Replica, outcome_draft
 from belated.ledger.spec import Spec
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.ledger.tools import importing_events
@@ -36,6 +38,35 @@ def test_an_export_is_imported_without_loss(shop, tmp_path, ask, suffix):
     assert contents(log_of(second)) == contents(log_of(first))
     # and once more round: the same bytes, but for the numbers of transactions
     assert ask("verify", copy)[0] == 0
+
+
+def test_outcomes_and_stretches_survive_export_and_import(tmp_path, ask):
+    replica = Replica(SQLiteLedger(tmp_path / "x.db"))
+    replica.configure("shop", Spec.of(2, Gaussian(sd=1.0), Greedy(), sticky=600.0, holdout=0.5))
+    replica.register("shop", {"a": [0.1, 0.0], "b": [0.0, 0.1]})
+    for k in range(6):
+        draft = replica.propose("shop", Ask(subject=f"s{k % 4}")).draft
+        replica.commit([draft])
+        now = replica.clock()
+        noted = [outcome_draft("", now, draft.id, name, -1.5, now) for name in ("cost", "calls")]
+        again = outcome_draft("", now, draft.id, "calls", 2.0, event_id="second")
+        assert [o.status for o in replica.commit([*noted, again, again])] == [
+            *["accepted"] * 3,
+            "duplicate",
+        ]
+    replica.ledger.forget("shop", "s1", replica.clock())
+    replica.catch_up()
+    url, copy = (f"sqlite:///{tmp_path}/{name}.db" for name in "xy")
+    assert ask("verify", url)[0] == 0
+    assert ask("export", url, "--out", tmp_path / "log.jsonl")[1]["rows"] == 2 + 6 * 4 + 1
+    assert ask("import", copy, tmp_path / "log.jsonl")[0] == 0
+    assert ask("verify", copy)[0] == 0
+    second = open_ledger(copy)
+    assert contents(log_of(second)) == contents(log_of(replica.ledger))
+    assert digests(second)["shop"] == replica.folds["shop"].digest()
+    story = [event for event in log_of(second) if event.kind == Kind.OUTCOME]
+    assert [bool(event.id) for event in story].count(False) == 2 * 3  # of the erased subject
+    assert all(event.body == b"" for event in story if not event.id)
 
 
 def test_one_bandit_moves_to_a_ledger_of_others(shop, tmp_path, ask, belated):

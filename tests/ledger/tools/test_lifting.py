@@ -9,7 +9,8 @@ import pytest
 
 from belated import Bernoulli
 from belated.commands.main import main
-from belated.ledger.events import IMPORTED, NOBODY, Decided, Draft, Kind
+from belated.evaluation.holdout_lift import ALL_ALIKE
+from belated.ledger.events import IMPORTED, NOBODY, START, Decided, Draft, Guardrail, Kind
 from belated.ledger.ids import Ids
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
@@ -29,11 +30,11 @@ def settings(ledger, time=BEGIN, **given):
     return spec
 
 
-def decided(time, held_out, *, due=None, policy="greedy", subject=""):
+def decided(time, held_out, *, due=None, policy="greedy", subject="", repeats=b""):
     """A decision: the bandit plays "fast", the baseline is "slow"."""
     action, x = ("slow", [0.0, 0.5]) if held_out else ("fast", [0.5, 0.0])
     body = Decided(np.array(x).tobytes(), action, int(held_out), 1.0, 0, policy, 0.0, 0.0, 0.0,
-                   subject=subject, held_out=held_out)  # fmt: skip
+                   subject=subject, held_out=held_out, repeats=repeats)  # fmt: skip
     encoded = msgspec.msgpack.encode(body)
     return Draft(Kind.DECIDED, "shop", Ids(lambda: time)(), time, due=due, body=encoded)
 
@@ -111,6 +112,96 @@ def test_only_decisions_that_were_carried_out_and_rewards_in_time_count():
     bandit, holdout = is_it_worth_it(ledger, "shop", times[3] + HOUR).groups
     assert (bandit.decisions, bandit.pending, bandit.rewards) == (3, 2, 1)
     assert holdout.decisions == 0
+
+
+def noted(made, name, value, at, event_id=""):
+    body = msgspec.msgpack.encode(Guardrail(name, event_id))
+    return Draft(Kind.OUTCOME, "shop", made.id, at, value, body=body)
+
+
+def guarded(n=2000, **given):
+    """Half a day of decisions; the bandit makes more visitors complain, and costs the same."""
+    ledger = MemoryLedger()
+    spec = settings(ledger, **given)
+    rng, due = np.random.default_rng(1), spec.window_at(BEGIN)[0]
+    made = [decided(BEGIN + k, k % 2 == 1, due=due) for k in range(n)]
+    ledger.commit(made)
+    for k, one in enumerate(made):
+        happened = BEGIN + round(rng.exponential(2.0) * HOUR)
+        reward, complains = (float(rng.random() < rate) for rate in (0.5, (0.4, 0.2)[k % 2]))
+        reports = spec.loop == "explicit"
+        if reports or reward:
+            ledger.commit([Draft(Kind.REWARDED, "shop", one.id, happened, reward)])
+        if happened < BEGIN + 5 * HOUR and (reports or complains):  # some are still pending
+            ledger.commit([noted(one, "complaint", complains, happened)])
+        if happened < BEGIN + 5 * HOUR:
+            ledger.commit([noted(one, "cost", 3.0, happened, f"part {p}") for p in range(2)])
+    return is_it_worth_it(ledger, "shop", BEGIN + 5 * HOUR if due is None else due + HOUR)
+
+
+@pytest.mark.parametrize("given", [{}, {"loop": "conversion", "window": 18_000.0}])
+def test_guardrails_are_compared_beside_the_reward(given):
+    view = guarded(**given)
+    complaint, cost = view.guardrails
+    assert (complaint.name, cost.name) == ("complaint", "cost")
+    seen = 1.0 if not given else 1.0 - np.exp(-2.5)  # of a window the part that comes in time
+    expected = np.array([0.4, 0.2]) * seen
+    assert [complaint.bandit, complaint.holdout] == pytest.approx(expected, abs=0.04)
+    assert 0.0 < complaint.low < complaint.difference < complaint.high
+    assert complaint.sentence.startswith("complaint: more with the bandit than in its holdout: +0.")
+    if given:  # most had a cost, some had none
+        assert [cost.bandit, cost.holdout] == pytest.approx([6.0 * seen] * 2, abs=0.3)
+        assert cost.sentence.startswith("cost: no difference is seen: ")
+    else:  # what is 6 wherever it is known has no interval: nothing bounds a cost
+        assert [cost.bandit, cost.holdout] == pytest.approx([6.0, 6.0])
+        assert cost.difference is cost.low is None
+        assert cost.sentence == f"cost: too early to tell: {ALL_ALIKE}."
+
+
+def test_all_intervals_hold_together():
+    """With two guardrails each of the three has the level 1 - 0.05 / 3."""
+    ledger = MemoryLedger()
+    fill(ledger, settings(ledger), n=1000)
+    alone = is_it_worth_it(ledger, "shop")
+    (first, *_) = (e for e in ledger.follow(START)[0] if e.kind == Kind.DECIDED)
+    alike = is_it_worth_it(ledger, "shop", level=1.0 - 0.05 / 3)
+    ledger.commit([noted(first, name, 1.0, first.time) for name in ("complaint", "cost")])
+    three = is_it_worth_it(ledger, "shop")
+    assert (three.low, three.high) == pytest.approx((alike.low, alike.high))
+    assert three.high - three.low > alone.high - alone.low
+    assert (
+        "rewards of decisions that are old enough, and 50 are needed"
+        in three.guardrails[0].sentence
+    )
+
+
+def test_repeats_are_one_with_their_first_decision_after_retention():
+    """Every decision is repeated three times, with the same reward: that says no more than once."""
+    intervals = []
+    for times in (1, 4):
+        ledger, rng = MemoryLedger(), np.random.default_rng(1)
+        settings(ledger, sticky=60.0)
+        for k in range(400):
+            reward, first = float(rng.random() < 0.5), None
+            for _ in range(times):
+                made = decided(BEGIN + k, k % 2 == 1, subject=f"s{k}", repeats=first or b"")
+                first = first or made.id
+                ledger.commit([made, Draft(Kind.REWARDED, "shop", made.id, BEGIN + k, reward)])
+        view = is_it_worth_it(ledger, "shop", BEGIN + DAY)
+        ledger.retain(BEGIN + DAY)
+        again = is_it_worth_it(ledger, "shop", BEGIN + DAY)
+        assert (again.low, again.high) == pytest.approx((view.low, view.high))
+        intervals.append((view.low, view.high))
+    assert intervals[0] == pytest.approx(intervals[1])
+
+
+def test_an_outcome_after_the_window_is_left_out():
+    ledger = MemoryLedger()
+    spec = settings(ledger, loop="conversion", window=3600.0)
+    made = decided(BEGIN, False, due=spec.window_at(BEGIN)[0])
+    ledger.commit([made])
+    ledger.commit([noted(made, "late", 1.0, BEGIN + 2 * HOUR)])
+    assert is_it_worth_it(ledger, "shop").guardrails == []
 
 
 def test_a_default_reward_is_part_of_the_mean():

@@ -39,6 +39,18 @@ def test_replay(shop, ask, belated):
     assert "events per second" in out
 
 
+def test_what_was_repeated_is_not_compared(tmp_path, ask):
+    ledger = SQLiteLedger(tmp_path / "x.db")
+    replica = Replica(ledger, clock=Clock(), seed=1)
+    replica.configure("shop", Spec.of(2, Bernoulli(), DelayedOFUGLM(), sticky=60.0))
+    replica.register("shop", {"a": [0.9, 0.0], "b": [0.0, 0.3]})
+    for k in range(12):
+        replica.commit([replica.propose("shop", Ask(subject=f"s{k % 5}")).draft])
+    ledger.close()
+    _, same = ask("replay", f"sqlite:///{tmp_path}/x.db", "--policy", "delayed-ofu-glm")
+    assert same["compared"] == 5
+
+
 def test_what_was_held_out_is_not_compared(tmp_path, ask):
     ledger = SQLiteLedger(tmp_path / "x.db")
     replica = Replica(ledger, clock=Clock(), seed=1)

@@ -243,6 +243,7 @@ def test_the_access_log_tells_no_secrets(access_log):
     ask(app, "GET", f"{THINGS}?limit=private", headers={"authorization": f"Bearer {text}"})
     ask(app, "GET", "/nowhere%0A{}")
     lines = [json.loads(line) for line in access_log.getvalue().splitlines()]
+    assert len({line.pop("x_request_id") for line in lines}) == 3
     id, secret = text.split("_", 2)[1:]
     common = {"path": THINGS, "ms": 250.0, "key": id}
     assert lines[0] == common | {"time": 100.25, "method": "POST", "status": 201, "decision": "0"}

@@ -51,6 +51,7 @@ def test_make_read_list_delete():
 
 def test_members_of_a_problem():
     document = check_problem(ask(TOY, "GET", "/shelves/a/things/7"), 404, "unknown-thing")
+    assert len(document.pop("x_request_id")) == 32
     assert document == {
         "type": "/problems/unknown-thing",
         "title": "There is no such thing",
@@ -282,7 +283,7 @@ def test_internal_errors_tell_nothing_and_are_logged(caplog):
     assert "hunter2" not in answer.text
     assert "Traceback" not in answer.text
     [record] = caplog.records
-    assert record.message == "GET /mistake"
+    assert record.message == f"GET /mistake, request {answer.json()['x_request_id']}"
     assert record.exc_info[0] is ZeroDivisionError
 
 

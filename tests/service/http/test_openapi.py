@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 
 from belated.service.http.access import Gate, KeyRing
+from belated.service.http.request_ids import RequestIds
 from support.toy_api import THINGS, TOY, ask, check_problem, ring_with, served, toy
 
 # The document
@@ -130,7 +131,7 @@ def schemathesis(url, key, folder, *options):
 @pytest.mark.slow
 def test_schemathesis_finds_nothing(tmp_path):
     ring, [text] = ring_with(("", ("read", "decide", "reward")))
-    with served(toy(Gate(ring)).app()) as url:
+    with served(RequestIds(toy(Gate(ring)).app())) as url:
         run = schemathesis(url, text, tmp_path, "-n", "50")
     assert run.returncode == 0, run.stdout
     assert "Stateful" in run.stdout
@@ -139,7 +140,7 @@ def test_schemathesis_finds_nothing(tmp_path):
 @pytest.mark.slow
 def test_schemathesis_finds_a_mistake_that_only_links_show(tmp_path):
     ring, [text] = ring_with(("", ("read", "decide", "reward")))
-    with served(toy(Gate(ring), keep_deleted=True).app()) as url:
+    with served(RequestIds(toy(Gate(ring), keep_deleted=True).app())) as url:
         run = schemathesis(url, text, tmp_path, "-n", "50", "--phases", "stateful")
     assert run.returncode == 1
     assert "previously deleted" in run.stdout

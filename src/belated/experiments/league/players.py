@@ -41,8 +41,8 @@ class Ours:
 
     Parameters
     ----------
-    policy : str
-        Name and parameters, such as ``"thompson:prior_sd=1"``.
+    policy
+        Name and parameters, such as ``"thompson:prior_sd=1"``, or a policy.
     world : Shop
         The world to play in; it names family and columns. Where only buyers report, the bandit has
         its window, with a clock that counts decisions.
@@ -54,7 +54,7 @@ class Ours:
 
     closes_windows = True
 
-    def __init__(self, policy: str, world: Shop, open: str | None = None, **further: Any) -> None:
+    def __init__(self, policy: Any, world: Shop, open: str | None = None, **further: Any) -> None:
         features = Features(categorical=world.categorical(), interactions=world.interactions())
         features.fit(world.rows())
         self.ids: list[Any] = []

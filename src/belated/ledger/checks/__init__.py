@@ -20,6 +20,7 @@ from belated.ledger.checks.log_checks import (
 from belated.ledger.checks.reward_checks import (
     check_endings,
     check_event_time,
+    check_guardrails,
     check_invalid_rewards,
     check_one_batch,
     check_rewards,
@@ -28,6 +29,7 @@ from belated.ledger.checks.reward_checks import (
 )
 from belated.ledger.checks.trials import NewLedger
 from belated.ledger.checks.upkeep_checks import (
+    check_compaction,
     check_forgetting,
     check_parked_pages,
     check_parking,
@@ -40,6 +42,7 @@ LEDGER_CHECKS = (
     check_rewards,
     check_event_time,
     check_several_rewards,
+    check_guardrails,
     check_zeros_have_no_sign,
     check_one_batch,
     check_endings,
@@ -53,6 +56,7 @@ LEDGER_CHECKS = (
     check_many,
     check_batches,
     check_retention,
+    check_compaction,
 )
 
 

@@ -3,16 +3,17 @@
 import msgspec
 
 from belated.core.events import Status
-from belated.ledger.checks.trials import NOW, SECOND, NewLedger, Writer, expect, whole_log
+from belated.ledger.checks.trials import NOW, SECOND, Memory, NewLedger, Writer, expect, whole_log
 from belated.ledger.events import (
     START,
     Facts,
     Kind,
+    Position,
     Reward,
 )
 from belated.ledger.ids import Ids
 from belated.ledger.protocol import Importer
-from belated.ledger.rules import LEEWAY
+from belated.ledger.rules import LARGEST_OUTCOME, LEEWAY
 
 
 def check_rewards(new: NewLedger) -> None:
@@ -145,6 +146,51 @@ def check_several_rewards(new: NewLedger) -> None:
     single = writer.decide()
     named = writer.about(Kind.REWARDED, single, 1.0, event_id=name)
     expect(writer.commit(named, named, other), [ok, duplicate, duplicate], "one reward is one")
+
+
+def check_guardrails(new: NewLedger) -> None:
+    """A decision has one guardrail outcome for each name and event id, beside its reward."""
+    writer = Writer(new())
+    ledger, due = writer.ledger, NOW + SECOND
+    id, other = writer.decide(due=due), writer.decide("other")
+    ok, duplicate, conflict = Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT
+    (one, again), stranger = ((b"one", b"again"), Ids(lambda: NOW, seed=3)())
+
+    def note(id: bytes, value: float, body: bytes = one, bandit: str = "") -> Status:
+        (status,) = writer.commit(writer.about(Kind.OUTCOME, id, value, body=body, bandit=bandit))
+        return status
+
+    rule = "the outcome of an unknown decision must be neither written nor parked"
+    expect(note(stranger, 1.0), Status.UNKNOWN, rule)
+    expect(ledger.parked(), [], rule)
+    foreign = note(id, 1.0, bandit="other")
+    expect(foreign, Status.UNKNOWN, "a bandit must not learn of the decisions of another")
+    log = whole_log(ledger)
+    expect(note(id, -7.5), ok, "an outcome may be negative")
+    memory = Memory(Position(log[-1].tx, log[-1].seq), {id: Facts("shop", NOW, due)})
+    for value, body, wanted in (
+        *((-7.5, one, duplicate), (2.0, one, conflict), (2.0, again, ok)),
+        *((2.0, again, duplicate), (float("nan"), b"nan", Status.INVALID)),
+        *((LARGEST_OUTCOME, b"most", ok), (2 * LARGEST_OUTCOME, b"more", Status.INVALID)),
+    ):
+        last = whole_log(ledger)[-1]
+        memory.position = Position(last.tx, last.seq)  # up to date, and knows no outcomes
+        draft = writer.about(Kind.OUTCOME, id, value, body=body)
+        (outcome,) = ledger.commit([draft], memory)
+        rule = "an outcome is one by its body: again a duplicate, with another value a conflict"
+        expect(outcome.status, wanted, rule)
+    expect(writer.reward(id, 1.0), ok, "a decision with outcomes takes its reward")
+    expect(note(other, 1.0), ok, "outcomes of several bandits must be written")
+    writer.now = due + 1
+    expect(note(id, 3.0, b"late"), Status.EXPIRED, "an outcome after the window is late")
+    expect(note(id, 3.0, b"late"), duplicate, "a late outcome must be written")
+    writer.commit(writer.about(Kind.CANCELLED, other))
+    expect(note(other, 1.0, again), conflict, "a cancelled decision takes no outcome")
+    story = [(event.kind, event.value, event.body) for event in ledger.story(id)[1:]]
+    noted = [(Kind.OUTCOME, -7.5, one), (Kind.OUTCOME, 2.0, again)]
+    noted.append((Kind.OUTCOME, LARGEST_OUTCOME, b"most"))
+    wanted_story = [*noted, (Kind.REWARDED, 1.0, b""), (Kind.OUTCOME, 3.0, b"late")]
+    expect(story, wanted_story, "story must hold outcomes with their values and bodies")
 
 
 def check_zeros_have_no_sign(new: NewLedger) -> None:

@@ -16,6 +16,7 @@ from belated.ledger.events import (
     Kind,
     Outcome,
     Position,
+    Stretch,
 )
 from belated.ledger.ids import Ids
 from belated.ledger.protocol import Ledger
@@ -49,10 +50,15 @@ class Writer:
         request: str = "",
         digest: bytes = b"",
         subject: str = "",
+        stretch: Stretch | None = None,
     ) -> Draft:
         """Returns a draft of a decision, with a new id unless one is given."""
+        numbers = 0.0, 0.0, 0.0
         decided = Decided(
-            b"x" * 8, "a", 0, 1.0, 0, "p", 0.0, 0.0, 0.0, request=request, subject=subject
+            *(b"x" * 8, "a", 0, 1.0, 0, "p", *numbers),
+            request=request,
+            subject=subject,
+            stretch=stretch,
         )
         return Draft(
             Kind.DECIDED,
@@ -77,10 +83,11 @@ class Writer:
         bandit: str = "",
         at: int | None = None,
         event_id: str = "",
+        body: bytes = b"",
     ) -> Draft:
         """Returns a draft of something that happens to a decision, now unless ``at`` is given."""
         time = self.now if at is None else at
-        return Draft(kind, bandit, id, time, value, received=self.now, event_id=event_id)
+        return Draft(kind, bandit, id, time, value, body=body, received=self.now, event_id=event_id)
 
     def commit(self, *drafts: Draft) -> list[Status]:
         """Commit drafts in one transaction; returns what became of each."""

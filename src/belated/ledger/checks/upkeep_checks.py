@@ -1,17 +1,26 @@
-"""Checks of what is kept and for how long: parked rewards, erasure, retention."""
+"""Checks of what is kept and for how long: parked rewards, erasure, retention, compaction."""
+
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from belated.core.events import Status
+from belated.ledger.base import as_carried, digest_of
 from belated.ledger.checks.trials import NOW, SECOND, NewLedger, Writer, expect, whole_log
 from belated.ledger.events import (
     NOBODY,
     START,
     Decided,
+    Draft,
+    Event,
     Kind,
     Position,
+    Stretch,
 )
+from belated.ledger.protocol import CompactedError, StoreUnavailableError, TooOldError
+from belated.ledger.upkeep import Base, BasedBandit
 from belated.ledger.upkeep import erased as without_trace
 
 
@@ -69,6 +78,8 @@ def check_forgetting(new: NewLedger) -> None:
     writer.commit(*gone, writer.decided("other", subject="me"), writer.decided(subject="you"))
     for id in (gone[1].id, kept):
         expect(writer.reward(id, 0.5), Status.ACCEPTED, "the first reward must be written")
+    outcome = writer.about(Kind.OUTCOME, gone[0].id, 2.0, body=b"outcome")
+    expect(writer.commit(outcome), [Status.ACCEPTED], "the first outcome must be written")
     ledger, erased = writer.ledger, {draft.id for draft in gone}
     found = ledger.subject("shop", "me")
     expect(found, [draft.id for draft in gone], "subject must return the decisions of a person")
@@ -126,3 +137,87 @@ def check_retention(new: NewLedger) -> None:
     expect(found, True, "retain must keep requests of young decisions")
     expect(writer.reward(old[1].id, 1.0), Status.ACCEPTED, "an old decision can still be rewarded")
     expect(ledger.problems(), [], "a ledger that was retained must have no problems")
+    rule = "retain must keep the subject of a decision while its stretch is open, and no more"
+    until = Stretch(writer.now + 2 * SECOND)
+    sticky = writer.decided(subject="me", request="sticky", stretch=until)
+    later = writer.decided("other", subject="me")
+    writer.commit(sticky, later)
+    for late, left in ((0, [young.id, sticky.id]), (1, [sticky.id]), (1, [])):
+        writer.now += late * SECOND
+        writer.commit(writer.decided())
+        ledger.retain(writer.now)
+        expect(ledger.subject("shop", "me"), left, rule)
+        found = ledger.requested("shop", "sticky") is not None
+        expect(found, late == 0, "retain must forget requests of old decisions")
+        body = msgspec.msgpack.decode(ledger.story(sticky.id)[0].body, type=Decided)
+        expect(body.subject, "me" if left else "", rule)
+
+
+def check_compaction(new: NewLedger) -> None:
+    """A log begins with its base: what is carried is known, the rest is gone for good."""
+    writer = Writer(new())
+    ledger, key = writer.ledger, Draft(Kind.KEYS, "", NOBODY, NOW, body=b"key")
+    closed, open_, gone = (writer.decided(subject="me", request=f"r{k}") for k in range(3))
+    writer.commit(key, closed, open_, gone)
+    writer.commit(writer.about(Kind.REWARDED, closed.id, 0.5))
+    before = whole_log(ledger)
+    end = Position(before[-1].tx, before[-1].seq)
+    writer.now += SECOND
+    young = writer.decided(subject="me", request="young")
+    writer.commit(young, writer.about(Kind.REWARDED, gone.id, 1.0))
+    expect(ledger.base(), None, "base must return None where nothing was compacted")
+    carried = [as_carried(e) for e in before if e.id == open_.id or e.kind is Kind.KEYS]
+    base = _compact(writer, end, gone.id, carried)
+    expect(ledger.base(), base, "base must return what compact was given")
+    expect(ledger.base_content(base, "shop"), b"state", "base_content must return the arrays")
+    expect(list(ledger.carried()), carried, "carried must return what compact was given")
+    expect(ledger.drop(), len(before), "drop must delete the events before the base, and count")
+    expect(ledger.drop(), 0, "drop must find nothing the second time")
+    rule = "follow must raise CompactedError for events that were dropped"
+    for at in (START, Position(end.tx, end.seq - 1)):
+        expect(_raises(CompactedError, partial(ledger.follow, at)), True, rule)
+    log = ledger.follow(end)[0]
+    expect([event.id for event in log], [young.id, gone.id], "the log must go on after the base")
+    expect(ledger.behind(START), 2, "behind must count from the base on")
+    expect(ledger.story(open_.id), carried[1:], "story must find a decision that is carried")
+    for id in (closed.id, gone.id):
+        expect(ledger.story(id), [], "story must find nothing of a decision that was dropped")
+        rule = "a decision that was dropped must be unknown, whatever happens to it"
+        expect(writer.reward(id, 0.5), Status.UNKNOWN, rule)
+    rule = "a decision that was dropped must not be written again"
+    expect(_raises(TooOldError, lambda: writer.commit(gone)), True, rule)
+    expect(writer.commit(open_), [Status.DUPLICATE], "a decision that is carried must be known")
+    expect(writer.reward(open_.id, 1.0), Status.ACCEPTED, "a decision that is carried is open")
+    expect(writer.reward(open_.id, 1.0), Status.DUPLICATE, "a decision has one reward")
+    kinds = [event.kind for event in ledger.story(open_.id)]
+    expect(kinds, [Kind.DECIDED, Kind.REWARDED], "story must begin with what is carried")
+    expect(ledger.rare(Kind.KEYS, START), carried[:1], "rare must find keys that are carried")
+    expect(ledger.requested("shop", "r0"), None, "drop must forget requests")
+    expect(ledger.subject("shop", "me"), [young.id], "drop must forget subjects")
+    expect(ledger.forget("shop", "me", NOW), 1, "forget must reach what was not compacted")
+    last = ledger.follow(end)[0][-2]
+    more = partial(_compact, writer, Position(last.tx, last.seq), young.id, [])
+    rule = "compact must refuse a base that may hold what was erased meanwhile"
+    expect(_raises(StoreUnavailableError, partial(more, previous=base.digest)), True, rule)
+    rule = "compact must refuse a base that does not follow on the present one"
+    expect(_raises(StoreUnavailableError, more), True, rule)
+    expect(ledger.base(), base, "compact must leave the log as it was if it raises")
+    expect(ledger.problems(), [], "a ledger that was compacted must have no problems")
+
+
+def _compact(
+    writer: Writer, end: Position, last_id: bytes, carried: list[Event], previous: str = ""
+) -> Base:
+    """Compact a log up to a position, as if it had led to a state of five bytes."""
+    bandits, counts = (BasedBandit("shop", b"{}", "", ""),), (len(carried), digest_of(carried))
+    base = Base(end, NOW, end.seq, last_id, *counts, bandits, previous)
+    writer.ledger.compact(base, [("shop", b"state")], carried, START)
+    return base
+
+
+def _raises(error: type[Exception], call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except error:
+        return True
+    return False

@@ -23,7 +23,7 @@ of ``_SHARE`` and ``_ALONE``, then rows of requests by their name, then the turn
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -31,31 +31,61 @@ from msgspec.structs import astuple
 
 from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.ids import first_id
-from belated.ledger.protocol import PAGE, Follower, Ledger, LedgerError, StoreUnavailableError
-from belated.ledger.rules import Known, Settled, mentioned, settle
+from belated.ledger.protocol import (
+    PAGE,
+    CompactedError,
+    Follower,
+    Ledger,
+    LedgerError,
+    StoreUnavailableError,
+)
+from belated.ledger.rules import Known, Settled, mentioned, refuse_base, settle
 from belated.ledger.stores.memory import PARK_FOR
+from belated.ledger.stores.postgres_base import (
+    AFTER_BASE,
+    IS_AFTER_BASE,
+    PRESENT,
+    drop_old,
+    present_base,
+    put_carried,
+    put_content,
+    set_base,
+)
 from belated.ledger.stores.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
-from belated.ledger.stores.postgres_upkeep import blank_old, drop_parked, problems_of
-from belated.ledger.upkeep import Retained, erasure
+from belated.ledger.stores.postgres_upkeep import (
+    UPKEEP_ROWS,
+    blank_old,
+    drop_parked,
+    latest_decisions,
+    problems_of,
+)
+from belated.ledger.upkeep import Base, Retained, erasure, pieces
 
 TRIES = 10  # to settle a batch while others write about the same decisions
 _COLUMNS: LiteralString = (
     "tx, seq, kind, bandit, id, time, value, due, body, received, closes, combine"
 )
 _DECISION: LiteralString = "kind = 0 and id <> ''"  # as in the index that finds decisions
-_KINDS = list(Kind)
+_KINDS = {kind.value: kind for kind in Kind}  # faster than to call the enum
 
-# Commits share a lock that parking, combining and forgetting hold alone: otherwise a reward could
-# be parked while its decision is being written, be combined with too few of the others, or arrive
-# while its decision is being erased.
+# Commits share a lock that parking, combining, guardrail outcomes and forgetting hold alone:
+# otherwise a reward could be parked while its decision is being written, be combined with too few
+# of the others, or arrive while its decision is being erased, and an outcome be written twice.
 _SHARE = "select pg_advisory_xact_lock_shared('events'::regclass::oid::bigint)"
 _ALONE = "select pg_advisory_xact_lock('events'::regclass::oid::bigint)"
-_FACTS = """
+_FACTS_IN: LiteralString = """
     select id, kind, bandit, time, due, closes, value, received, combine,
         case kind when 0 then null else body end
-    from events
-    where id = any(%b::bytea[]) and id <> '' order by tx, seq
 """
+_FACTS: LiteralString = f"""
+    {_FACTS_IN} from events
+    where id = any(%b::bytea[]) and id <> '' and {IS_AFTER_BASE} order by tx, seq
+"""
+_FACTS_CARRIED: LiteralString = f"""
+    {_FACTS_IN} from carried
+    where id = any(%b::bytea[]) and id <> '' and base = {PRESENT} order by tx, seq
+"""
+_CARRIED: LiteralString = f"select {_COLUMNS} from carried where base = {PRESENT}"
 _PARKED = "select * from parked where id = any(%b::bytea[])"
 _REQUESTS: LiteralString = f"""
     select r.bandit, request, digest, {_COLUMNS.replace("bandit, id", "e.bandit, e.id")}
@@ -117,7 +147,7 @@ class PostgresLedger(Ledger):
                         settle(part, known, batch, repeat(0), self.park_for, follower)
                         for batch, part in enumerate(batches)
                     ]
-                    alone = any(part.park or part.combined for part in parts)
+                    alone = any(part.park or part.alone for part in parts)
                     if lock == _ALONE or not alone:
                         with db.pipeline():
                             self._write(db, parts)
@@ -139,11 +169,14 @@ class PostgresLedger(Ledger):
         with db.pipeline():
             db.execute("begin")
             db.execute(lock)
+            dropped = db.execute("select last_id from base", binary=True)
+            carried = db.execute(_FACTS_CARRIED, [ids], binary=True)
             facts = db.execute(_FACTS, [ids], binary=True)
             requests = db.execute(_REQUESTS, names, binary=True) if asked else ()
         # Not in the pipeline: psycopg's way to end one stops the server's idle-transaction clock.
         parked = db.execute(_PARKED, [ids], binary=True)
-        for fact in facts:
+        (known.last_dropped,) = only(dropped)
+        for fact in chain(carried, facts):
             known.add(*fact)
         known.parked = {row[0]: Waiting(*row) for row in parked}
         for bandit, request, digest, *row in requests:
@@ -186,12 +219,19 @@ class PostgresLedger(Ledger):
             if len(events) == limit:
                 rest = f"select {_COLUMNS} from events where tx = %s and seq > %s order by seq"
                 events += _events(db.execute(rest, [events[-1].tx, events[-1].seq], binary=True))
+            # Numbers have no gaps, so a gap says that events were dropped (or are of version 0.1).
+            if events and events[-1].seq - after.seq != len(events):
+                base = present_base(db)
+                if base is not None and after < base.position:
+                    raise CompactedError(base.position)
         return events, Position(events[-1].tx, events[-1].seq) if events else after
 
     def story(self, id: bytes) -> list[Event]:
-        query = f"select {_COLUMNS} from events where id = %b and id <> '' order by tx, seq"
+        later = f"select {_COLUMNS} from events where id = %b and id <> '' and {IS_AFTER_BASE}"
+        query = f"{_CARRIED} and id = %b union all {later} order by tx, seq"
         with self._session.connected() as db:
-            return _events(db.execute(query, [id], binary=True))
+            events = _events(db.execute(query, [id, id], binary=True))
+        return events if events and events[0].kind is Kind.DECIDED else []
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
         with self._session.connected() as db:
@@ -208,9 +248,13 @@ class PostgresLedger(Ledger):
         """See ``Ledger.forget``. The space is freed by PostgreSQL's next vacuum, not at once."""
         with self._session.connected() as db, db.transaction():
             db.execute(_ALONE)
-            ids = self.subject(bandit, subject)
-            query = f"select {_COLUMNS} from events where id = any(%b::bytea[]) and {_DECISION}"
-            decisions = _events(db.execute(query, [ids], binary=True))
+            query = (
+                f"select {_COLUMNS} from events where id = any(%b::bytea[]) and {_DECISION} "
+                f"and {IS_AFTER_BASE}"
+            )
+            found = db.execute(query, [self.subject(bandit, subject)], binary=True)
+            decisions = _events(found)
+            ids = [event.id for event in decisions]
             requests, draft = erasure(bandit, time, decisions)
             db.execute(
                 "delete from requests where bandit = %s and request = any(%s)", [bandit, requests]
@@ -234,29 +278,76 @@ class PostgresLedger(Ledger):
             return db.execute("delete from parked where id < %b", [first_id(before)]).rowcount
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
-        query = (
+        later = (
             f"select {_COLUMNS} from events where kind = %s and kind >= 7 "
-            "and (tx, seq) > (%s, %s) order by tx, seq"
+            f"and (tx, seq) > (%s, %s) and {AFTER_BASE}"
         )
+        carried = f"{_CARRIED} and kind = %s and (tx, seq) > (%s, %s)"
+        query, asked = f"{carried} union all {later} order by tx, seq", (int(kind), *after)
         with self._session.connected() as db:
-            return _events(db.execute(query, (int(kind), *after), binary=True))
+            return _events(db.execute(query, asked * 2, binary=True))
 
     def behind(self, after: Position) -> int:
         with self._session.connected() as db:
-            query = "select count(*) from events where (tx, seq) > (%s, %s)"
+            query = f"select count(*) from events where (tx, seq) > (%s, %s) and {AFTER_BASE}"
             return int(only(db.execute(query, after))[0])
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
         """See ``Ledger.retain``. The space is freed by PostgreSQL's next vacuum, not at once."""
         total, position = Retained(), Position()
+        with self._session.connected() as db:
+            latest = latest_decisions(db)
         while True:
             with self._session.connected() as db, db.transaction():
                 db.execute(_ALONE)  # nothing is forgotten meanwhile
-                taken, last = blank_old(db, before, position, dry_run=dry_run)
+                taken, last = blank_old(db, before, position, latest, dry_run=dry_run)
                 total = total.plus(taken)
                 if last is None:
                     return total.plus(drop_parked(db, before, dry_run=dry_run))
                 position = last
+
+    def base(self) -> Base | None:
+        with self._session.connected() as db:
+            return present_base(db)
+
+    def base_content(self, base: Base, bandit: str) -> bytes:
+        query = "select content from base_content where base = %s and bandit = %s order by piece"
+        with self._session.connected() as db:
+            rows = db.execute(query, [base.digest, bandit], binary=True)
+            return b"".join(piece for (piece,) in rows)
+
+    def carried(self) -> Iterable[Event]:
+        with self._session.connected() as db:
+            return _events(db.execute(f"{_CARRIED} order by tx, seq", binary=True))
+
+    def compact(
+        self,
+        base: Base,
+        contents: Iterable[tuple[str, bytes]],
+        carried: Iterable[Event],
+        seen: Position,
+    ) -> None:
+        n, rows = 0, ((event.tx, event.seq, *_row(event)[1:]) for event in carried)
+        with self._session.connected() as db:
+            for piece in pieces(contents):
+                put_content(db, base, *piece)
+                n += 1
+            while some := list(islice(rows, UPKEEP_ROWS)):
+                put_carried(db, base, some)
+            with db.transaction():
+                db.execute(_ALONE)  # nothing is written, forgotten or dropped meanwhile
+                refuse_base(base, present_base(db), self.rare(Kind.FORGOTTEN, seen))
+                set_base(db, base, n)
+
+    def drop(self) -> int:
+        """See ``Ledger.drop``. The space is used again after PostgreSQL's next vacuum."""
+        dropped, n = 0, 1
+        while n:
+            with self._session.connected() as db, db.transaction():
+                db.execute(_ALONE)  # no base is put in place meanwhile
+                n = drop_old(db, UPKEEP_ROWS)
+            dropped += n
+        return dropped
 
     def problems(self) -> list[str]:
         with self._session.connected() as db:

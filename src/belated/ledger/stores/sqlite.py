@@ -5,9 +5,9 @@ order, and the process that holds the write lock sees everything before it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -20,31 +20,44 @@ from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position,
 from belated.ledger.ids import first_id
 from belated.ledger.protocol import (
     PAGE,
+    CompactedError,
     Follower,
     Ledger,
     LedgerError,
     StoreBusyError,
     StoreUnavailableError,
 )
-from belated.ledger.rules import Known, Settled, mentioned, settle
+from belated.ledger.rules import Known, Settled, mentioned, refuse_base, settle
 from belated.ledger.stores.memory import PARK_FOR
 from belated.ledger.stores.migrations import missing
-from belated.ledger.stores.sqlite_upkeep import blank_old, copy_to, problems_of
-from belated.ledger.upkeep import Retained, erasure
+from belated.ledger.stores.sqlite_base import (
+    PRESENT,
+    drop_old,
+    present_base,
+    put_carried,
+    put_content,
+    set_base,
+)
+from belated.ledger.stores.sqlite_upkeep import blank_old, copy_to, latest_decisions, problems_of
+from belated.ledger.upkeep import Base, Retained, erasure, pieces
 
 BUSY_MS = 10_000  # wait this long for another process to finish writing
 LONGEST_TAIL = 100_000
 RETAIN_ROWS = 10_000  # in one transaction: others must not wait for long
 TOGETHER = 64  # rows of one statement: faster than one by one
 _COLUMNS = "tx, seq, kind, bandit, id, time, value, due, body, received, closes, combine"
-_KINDS = list(Kind)
+_KINDS = {kind.value: kind for kind in Kind}  # faster than to call the enum
+_CARRIED = f"select {_COLUMNS} from carried where base = ({PRESENT})"
 _ROW = "(?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERT = f"insert into events ({_COLUMNS}) values {_ROW}"
 _INSERT_TOGETHER = _INSERT + f", {_ROW}" * (TOGETHER - 1)
 # cross join: each id is looked up, whatever the planner thinks of the sizes
-_FACTS = """select e.id, e.kind, e.bandit, e.time, e.due, e.closes, e.value, e.received, e.combine,
-        case e.kind when 0 then null else e.body end
-    from carray(?) as given cross join events as e on e.id = given.value order by e.id, e.seq"""
+_FACTS_IN = """select e.id, e.kind, e.bandit, e.time, e.due, e.closes, e.value, e.received,
+        e.combine, case e.kind when 0 then null else e.body end
+    from carray(?1) as given cross join {} as e on e.id = given.value where {}
+    order by e.id, e.seq"""
+_FACTS = _FACTS_IN.format("events", "e.seq > ?2")
+_FACTS_CARRIED = _FACTS_IN.format("carried", f"e.base = ({PRESENT})")
 _NEWEST = """select max(
     coalesce((select max(id) from events), x''), coalesce((select max(id) from parked), x''))"""
 _ERASE = """update events set id = x'', value = null, due = null, body = x'', received = null,
@@ -115,19 +128,25 @@ class SQLiteLedger(Ledger):
         return outcomes
 
     def _known(self, drafts: Sequence[Draft], memory: Follower | None) -> Known:
-        known, execute = Known(), self._db.execute
-        ids = mentioned(drafts)
+        execute, ids = self._db.execute, mentioned(drafts)
+        begins, last_dropped = execute("select seq, last_id from base").get
+        known = Known(last_dropped=last_dropped)
         if ids and memory is not None:
-            known.facts = memory.open_decisions(ids)
+            # A follower remembers no guardrail outcomes.
+            known.facts = memory.open_decisions(ids - mentioned(drafts, Kind.OUTCOME))
             ids -= known.facts.keys()
+        old = tuple(id for id in ids if id <= last_dropped)
+        if old:
+            for row in execute(_FACTS_CARRIED, (_blobs(old),)):
+                known.add(*row)
         if ids:  # ids of new decisions are greater than all in the log
             newest = execute(_NEWEST).get
             ids = {id for id in ids if id <= newest}
         if ids:  # one query for all is four times as fast as one per id
-            several = (apsw.carray(tuple(ids), flags=apsw.SQLITE_CARRAY_BLOB),)
-            for row in execute(_FACTS, several):
+            several = _blobs(tuple(ids))
+            for row in execute(_FACTS, (several, begins)):
                 known.add(*row)
-            for row in execute(_PARKED, several):
+            for row in execute(_PARKED, (several,)):
                 known.parked[row[0]] = Waiting(*row)
         for draft in drafts:
             if draft.request:
@@ -158,6 +177,11 @@ class SQLiteLedger(Ledger):
                 events, self._tail = self._tail, []
             else:
                 events = self._read(after, limit)
+                # Numbers have no gaps, so a gap says that events were dropped meanwhile.
+                if events and events[-1].seq - after.seq != len(events):
+                    base = self.base()
+                    if base is not None and after < base.position:
+                        raise CompactedError(base.position)
         return events, Position(events[-1].tx, events[-1].seq) if events else after
 
     def _read(self, after: Position, limit: int) -> list[Event]:
@@ -173,10 +197,11 @@ class SQLiteLedger(Ledger):
         return events
 
     def story(self, id: bytes) -> list[Event]:
+        later = f"select {_COLUMNS} from events where id = ?1 and seq > (select seq from base)"
         with self._reading() as execute:
-            return _events(
-                execute(f"select {_COLUMNS} from events where id = ? order by seq", (id,))
-            )
+            rows = execute(f"{_CARRIED} and id = ?1 union all {later} order by seq", (id,))
+            events = _events(rows)
+        return events if events and events[0].kind is Kind.DECIDED else []
 
     def requested(self, bandit: str, request: str) -> tuple[Event, bytes] | None:
         with self._reading():
@@ -203,8 +228,11 @@ class SQLiteLedger(Ledger):
 
     def forget(self, bandit: str, subject: str, time: int) -> int:
         with self._writing() as execute:
-            ids = self.subject(bandit, subject)
-            requests, draft = erasure(bandit, time, [self.story(id)[0] for id in ids])
+            begins = execute("select seq from base").get
+            stories = [self.story(id) for id in self.subject(bandit, subject)]
+            decisions = [story[0] for story in stories if story and story[0].seq > begins]
+            ids = [event.id for event in decisions]
+            requests, draft = erasure(bandit, time, decisions)
             for request in requests:
                 execute("delete from requests where bandit = ? and request = ?", (bandit, request))
             for id in ids:
@@ -230,35 +258,77 @@ class SQLiteLedger(Ledger):
             return self._db.changes()
 
     def rare(self, kind: Kind, after: Position) -> list[Event]:
+        later = (
+            f"select {_COLUMNS} from events where kind = ?1 and kind >= 7 and seq > ?2 "
+            "and seq > (select seq from base)"
+        )
+        query = f"{_CARRIED} and kind = ?1 and seq > ?2 union all {later} order by seq"
         with self._reading() as execute:
-            return _events(
-                execute(
-                    f"select {_COLUMNS} from events where kind = ? and kind >= 7 and seq > ? "
-                    "order by seq",
-                    (kind, after.seq),
-                )
-            )
+            return _events(execute(query, (kind, after.seq)))
 
     def behind(self, after: Position) -> int:
         with self._reading() as execute:
-            # No number is left out and no row deleted; counting would take longer in a longer log.
-            last = execute("select coalesce(max(seq), 0) from events").get
-            return max(0, int(last) - after.seq)
+            # After the base no number is left out; counting would take longer in a longer log.
+            last, begins = execute("select (select max(seq) from events), seq from base").get
+            return max(0, int(last or 0) - max(after.seq, begins))
 
     def retain(self, before: int, *, dry_run: bool = False) -> Retained:
         with self._reading() as execute:
             last = execute("select coalesce(max(seq), 0) from events").get
             parked = execute("select count(*) from parked where time < ?", (before,)).get
+            latest = latest_decisions(execute)
         total = Retained(parked=parked)
         for first in range(1, last + 1, RETAIN_ROWS):
             rows = range(first, first + RETAIN_ROWS)
             with self._reading() if dry_run else self._writing() as execute:
-                total = total.plus(blank_old(execute, before, rows, dry_run=dry_run))
+                total = total.plus(blank_old(execute, before, rows, latest, dry_run=dry_run))
         if not dry_run:
             with self._writing() as execute:
                 execute("delete from parked where time < ?", (before,))
             self._empty_log_file()
         return total
+
+    def base(self) -> Base | None:
+        with self._reading() as execute:
+            return present_base(execute)
+
+    def base_content(self, base: Base, bandit: str) -> bytes:
+        query = "select content from base_content where base = ? and bandit = ? order by piece"
+        with self._reading() as execute:
+            return b"".join(piece for (piece,) in execute(query, (base.digest, bandit)))
+
+    def carried(self) -> Iterable[Event]:
+        with self._reading() as execute:
+            return _events(execute(f"{_CARRIED} order by seq"))
+
+    def compact(
+        self,
+        base: Base,
+        contents: Iterable[tuple[str, bytes]],
+        carried: Iterable[Event],
+        seen: Position,
+    ) -> None:
+        n = 0
+        for piece in pieces(contents):  # one by one: others want to write, too
+            with self._writing() as execute:
+                put_content(execute, base, *piece)
+            n += 1
+        events = iter(carried)
+        while some := list(islice(events, RETAIN_ROWS)):
+            with self._writing():
+                put_carried(self._db.executemany, base, some)
+        with self._writing() as execute:
+            refuse_base(base, present_base(execute), self.rare(Kind.FORGOTTEN, seen))
+            set_base(execute, base, n)
+
+    def drop(self) -> int:
+        dropped, n = 0, 1
+        while n:
+            with self._writing() as execute:
+                n = drop_old(execute, RETAIN_ROWS)
+            dropped += n
+        self._empty_log_file()
+        return dropped
 
     def problems(self) -> list[str]:
         with self._reading() as execute:
@@ -361,6 +431,10 @@ class SQLiteLedger(Ledger):
             raise StoreBusyError(f"{self.path}: {error}") from error
         except apsw.Error as error:
             raise StoreUnavailableError(f"{self.path}: {error}") from error
+
+
+def _blobs(ids: tuple[bytes, ...]) -> Any:
+    return apsw.carray(ids, flags=apsw.SQLITE_CARRAY_BLOB)
 
 
 def _event(row: Any) -> Event:

@@ -1,6 +1,7 @@
 """Looking after a SQLite file: its soundness, its old decisions, and a copy of it."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,16 +13,22 @@ from belated.ledger.protocol import LedgerError
 from belated.ledger.upkeep import Retained, blanked
 
 MOST_PROBLEMS = 20
+_BEGINS = "select seq from base"
 _REQUEST = "from requests where bandit = ? and request = ? and id = ?"
 _SUBJECT = "from subjects where bandit = ? and subject = ? and id = ?"
 
 # Each entry has a problem and a query that counts its rows. ``SQLiteLedger.commit`` makes seq and
-# tx without gaps.
+# tx without gaps, and a log never ends where it begins: compaction leaves its last transaction.
 _RULES = (
-    ("events are missing", "select coalesce(max(seq), 0) - count(*) from events"),
+    (
+        "events are missing",
+        f"select max(coalesce(max(seq), 0) - ({_BEGINS}), ({_BEGINS}) > 0) - count(*) "
+        f"from events where seq > ({_BEGINS})",
+    ),
     (
         "transactions lack their first event",
-        "select count(*) from (select tx from events group by tx having min(seq) != tx)",
+        f"select count(*) from (select tx from events where seq > ({_BEGINS}) "
+        "group by tx having min(seq) != tx)",
     ),
     (
         "requests have no decision",
@@ -48,7 +55,14 @@ def problems_of(execute: Any) -> list[str]:
     return [f"{count} {what}" for what, count in counts if count]
 
 
-def blank_old(execute: Any, before: int, rows: range, *, dry_run: bool) -> Retained:
+def latest_decisions(execute: Any) -> dict[str, int]:
+    """Returns the time of the latest decision of each bandit."""
+    return dict(execute("select bandit, max(time) from events where kind = 0 group by bandit"))
+
+
+def blank_old(
+    execute: Any, before: int, rows: range, latest: Mapping[str, int], *, dry_run: bool
+) -> Retained:
     """Take from old decisions among these rows of the log what retention takes."""
     old = execute(
         "select seq, bandit, id, body from events "
@@ -57,7 +71,7 @@ def blank_old(execute: Any, before: int, rows: range, *, dry_run: bool) -> Retai
     ).fetchall()
     decisions = requests = 0
     for seq, bandit, id, body in old:
-        rest = blanked(body)
+        rest = blanked(body, latest[bandit])
         if rest is None:
             continue
         decisions += 1

@@ -24,7 +24,6 @@ FORMAT, VERSION = "belated-events", 2
 READABLE = (1, 2)  # version 1, of belated 0.1, has no fields after ``digest``
 SUFFIXES = (".jsonl", ".parquet")
 _KINDS = {kind.name.lower(): kind for kind in Kind}
-_NAMES = [kind.name.lower() for kind in Kind]
 
 
 class EventRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -67,7 +66,9 @@ def row_of(event: Event, digest: bytes | None) -> EventRow:
     """Returns an event as a file holds it."""
     tx, seq, kind, bandit, id, time, value, due, body, *later = astuple(event)
     name = to_text(id) if id else ""
-    return EventRow(tx, seq, _NAMES[kind], bandit, name, time, value, due, body, digest, *later)
+    return EventRow(
+        tx, seq, kind.name.lower(), bandit, name, time, value, due, body, digest, *later
+    )
 
 
 def event_of(row: EventRow) -> Event:

@@ -10,7 +10,9 @@ import msgspec
 
 from belated.core.arguments import wrong
 from belated.core.files import replacing
-from belated.ledger import Ledger
+from belated.core.times import utc
+from belated.ledger import Ledger, LedgerError
+from belated.ledger.base import described
 from belated.ledger.events import START, Decided, Event, Kind
 from belated.ledger.tools import event_files, joining
 from belated.ledger.tools.event_files import EventRow, row_of, write_events
@@ -45,11 +47,18 @@ def export(
     if out.suffix not in suffixes:
         hint = "" if as_joined or out.suffix != ".csv" else "; CSV is for --joined"
         raise wrong("--out", str(out), f"a name that ends in {', '.join(suffixes)}{hint}")
+    base = ledger.base()
+    if base is not None and not as_joined and (selection.since or 0) <= base.until:
+        raise LedgerError(
+            f"events up to {utc(base.until)} were compacted and dropped: expected --since with a "
+            "later time, --joined, or a copy of the whole ledger (belated ledger backup, pg_dump)"
+        )
     passes = 2 if as_joined else 1
     file: Any = nullcontext(_Nowhere()) if dry_run else replacing(out)
     with progress("exporting", passes * ledger.behind(START)) as told, file as to:
         n = _write(to, ledger, out.suffix, selection, as_joined, told)
-    return {"rows": n, "kind": "decisions" if as_joined else "events", "file": str(out)}
+    said = {"rows": n, "kind": "decisions" if as_joined else "events", "file": str(out)}
+    return said | described(base)
 
 
 def _write(
@@ -63,10 +72,10 @@ def _write(
 def _rows(ledger: Ledger, selection: Selection, told: Told) -> Iterator[EventRow]:
     for event in events_of(ledger, told):
         if selection.wants(event):
-            yield row_of(event, _request_digest(ledger, event))
+            yield row_of(event, request_digest(ledger, event))
 
 
-def _request_digest(ledger: Ledger, event: Event) -> bytes | None:
+def request_digest(ledger: Ledger, event: Event) -> bytes | None:
     """Returns the digest that tells a retry from another request of the same name."""
     if event.kind != Kind.DECIDED or not event.id:
         return None

@@ -14,7 +14,6 @@ import numpy as np
 
 from belated.core.arguments import shown
 from belated.core.types import Vector
-from belated.ledger.events import START
 from belated.ledger.ids import times_of
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Replica
@@ -69,8 +68,10 @@ def would_forgetting_help(ledger: Ledger, name: str, now: int) -> ForgettingView
 
 def _a_day_ago(ledger: Ledger, name: str, start: int) -> "tuple[Fold, Vector]":
     """Returns the bandit as it is, and the rewards that were known at ``start``, NaN elsewhere."""
-    replica, position = Replica(ledger, only=name), START
-    fold: Any = None
+    replica = Replica(ledger, only={name})
+    replica.begin()
+    position = replica.position
+    fold: Any = replica.folds.get(name)
     known: Any = None
     while True:
         events, position = ledger.follow(position, AT_ONCE)

@@ -51,6 +51,10 @@ class Plan(NamedTuple):
 
 def check_events(ledger: Ledger, path: Path) -> Plan:
     """Read the whole file; raise where it is no log, or not the one the ledger has part of."""
+    if ledger.base() is not None:
+        raise LedgerError(
+            f"{path}: the ledger was compacted and may have had these events; expected another one"
+        )
     held: dict[str, _Share] = {}
     with progress("reading the ledger", ledger.behind(START)) as told:
         for event in events_of(ledger, told):
@@ -82,7 +86,7 @@ def write_events(ledger: Ledger, path: Path, plan: Plan) -> None:
     """Write the events transaction by transaction: rewards that came together stay together."""
     with progress("importing events", plan.events) as told, without_collector():
         for _, outcomes in written_behind(ledger.commit_all, _batches(path, plan, told)):
-            _check(path, outcomes)
+            check_written(path, outcomes)
 
 
 def _batches(path: Path, plan: Plan, told: Callable[[int], None]) -> Iterator[list[list[Draft]]]:
@@ -101,15 +105,16 @@ def _batches(path: Path, plan: Plan, told: Callable[[int], None]) -> Iterator[li
         if row.tx != tx or not batches:
             batches.append([])
         tx, waiting = row.tx, waiting + 1
-        batches[-1].append(_draft(_event(path, line, row), row.digest))
+        batches[-1].append(draft_again(_event(path, line, row), row.digest))
     yield batches
 
 
-def _check(path: Path, batches: list[list[Outcome]]) -> None:
+def check_written(source: object, batches: list[list[Outcome]]) -> None:
+    """Raises if an event of ``source`` was not written."""
     for outcome in chain.from_iterable(batches):
         if outcome.status not in WRITTEN:
             raise LedgerError(
-                f"{path}: {outcome.status} event of {outcome.bandit!r}; expected a ledger into "
+                f"{source}: {outcome.status} event of {outcome.bandit!r}; expected a ledger into "
                 "which nobody else writes the same"
             )
 
@@ -121,7 +126,8 @@ def _event(path: Path, line: int, row: EventRow) -> Event:
         raise DamagedFileError(f"{path}, line {line}: {error}") from None
 
 
-def _draft(event: Event, digest: bytes | None) -> Draft:
+def draft_again(event: Event, digest: bytes | None) -> Draft:
+    """Returns the draft that writes an event into another log; ``digest`` is of its request."""
     if event.id and event.kind in (Kind.REWARDED, Kind.REVISED):
         return handed_in(event)
     _, _, kind, bandit, id, time, value, due, body, *later = astuple(event)

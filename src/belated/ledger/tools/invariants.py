@@ -5,7 +5,7 @@ after the events before it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,18 +15,24 @@ from belated.core.events import Status
 from belated.core.times import DAY, OLDEST, iso
 from belated.learner import files
 from belated.ledger.events import (
+    NOBODY,
     ActionsChange,
     Decided,
     Draft,
     Erasure,
     Event,
+    Guardrail,
     KeyChange,
     Kind,
     Position,
 )
+from belated.ledger.finding import search_row
+from belated.ledger.fold import Fold
 from belated.ledger.ids import time_of
+from belated.ledger.promotion import promotion_of
 from belated.ledger.rules import WRITTEN, Known, as_written, handed_in, judge, misdated
 from belated.ledger.spec import Spec
+from belated.ledger.upkeep import Base
 from belated.ledger.vectors import dim_of, entries_of
 
 _SAID = {
@@ -35,6 +41,7 @@ _SAID = {
     Status.CONFLICT: "contradicts what the log says of its decision",
     Status.INVALID: "is no reward that this bandit can have",
 }
+_WITH_VALUE = (Kind.REWARDED, Kind.REVISED, Kind.OUTCOME)
 _TIMED = (7, 8)  # versions of ids that begin with a time
 _decided = msgspec.msgpack.Decoder(Decided)
 
@@ -46,6 +53,7 @@ class _Limits(NamedTuple):
     dims: frozenset[int]  # lengths of vectors: features may have grown
     max_norm: float
     possible: Callable[[float], bool]
+    promoted: bool = False  # processes that have not read of it yet write as they did before
 
 
 class Rules:
@@ -62,6 +70,9 @@ class Rules:
         self._known = Known()
         self._limits: dict[str, _Limits] = {}
         self._last = Position()
+        # Of a compacted log: its bandits at the base, which know all ids, and the greatest of them.
+        self._based: Mapping[str, Fold] = {}
+        self._last_dropped = NOBODY
         # A clock may be set back. Ids then go on from the last one, ahead of the time, and rewards
         # come before their decisions. The log before them tells by how much.
         self._earliest, self._newest_id = now, 0
@@ -71,7 +82,19 @@ class Rules:
             Kind.ACTIONS: _body_of(ActionsChange),
             Kind.FORGOTTEN: _body_of(Erasure),
             Kind.KEYS: _body_of(KeyChange),
+            Kind.OUTCOME: _body_of(Guardrail),
+            Kind.PROMOTED: self._promotion,
         }
+
+    def begin(self, base: Base, carried: Iterable[Event], folds: Mapping[str, Fold]) -> None:
+        """Begin with the base of a compacted log, which is taken for sound."""
+        self._last, self._based, self._last_dropped = base.position, folds, base.last_id
+        self._newest_id = _made(base.last_id, 0)
+        for name, fold in folds.items():
+            self._limit(name, fold.spec, frozenset([fold.spec.dim, *fold.earlier.lengths]))
+        for event in carried:
+            if event.id:
+                self._known.add_event(event)
 
     def problem(self, event: Event) -> str:
         """Returns what is wrong with the next event; an empty text if nothing is."""
@@ -81,7 +104,7 @@ class Rules:
         for time in (event.time, event.written):
             if not OLDEST <= time <= self.latest:
                 return f"has the time {iso(time)}"
-        if event.received is not None and event.kind not in (Kind.REWARDED, Kind.REVISED):
+        if event.received is not None and event.kind not in _WITH_VALUE:
             return f"was received at {iso(event.received)}, but is no reward"
         said = self._content(event)
         if not said:  # a wrong event must not vouch for those that follow
@@ -93,8 +116,8 @@ class Rules:
     def _content(self, event: Event) -> str:
         if event.bandit not in self._limits and event.kind not in (Kind.CONFIGURED, Kind.KEYS):
             return f"is about {event.bandit!r}, a bandit that the log has not made before it"
-        erased = not event.id and event.kind < Kind.CONFIGURED
-        if erased:
+        about_decision = event.kind < Kind.CONFIGURED or event.kind == Kind.OUTCOME
+        if not event.id and about_decision:  # erased
             return "has a value, but no decision" if event.value is not None else ""
         try:
             said = self._bodies[event.kind](event) if event.kind in self._bodies else ""
@@ -104,27 +127,39 @@ class Rules:
 
     def _settings(self, event: Event) -> str:
         spec = msgspec.json.decode(event.body, type=Spec)
-        try:
-            family = files.rebuild("FAMILIES", spec.family, [])
-            if "max_reward" in family._fields:  # as it was then: version 0.1 had no such bound
-                family = family._replace(max_reward=1e100)
-            possible = family.support.contains
-        except files.SnapshotError:  # a family that is not part of belated
-            possible = math.isfinite
-        bound = spec.bound * NORM_ROUNDING
         known = self._limits.get(event.bandit)
         if known is None:
-            self._limits[event.bandit] = _Limits(spec, frozenset([spec.dim]), bound, possible)
+            self._limit(event.bandit, spec, frozenset([spec.dim]))
             return ""
         try:
             now = known.spec.changed_to(spec)
         except ValueError:  # two processes changed it at once, differently: the first one counts
             grows = known.spec.features is not None and spec.features is not None
             same = spec.max_norm == known.spec.max_norm and (grows or spec.dim in known.dims)
-            return "" if same else "gives the bandit another dimension or another bound"
+            said = "gives the bandit another dimension or another bound"
+            return "" if same or known.promoted else said
         bound = now.bound * NORM_ROUNDING  # a row may hold more tags than before
-        self._limits[event.bandit] = _Limits(now, known.dims | {now.dim}, bound, known.possible)
+        self._limits[event.bandit] = known._replace(
+            spec=now, dims=known.dims | {now.dim}, max_norm=max(bound, known.max_norm)
+        )
         return ""
+
+    def _promotion(self, event: Event) -> str:
+        spec, known = promotion_of(event).promotion.spec, self._limits[event.bandit]
+        before, after = known.possible, _possible(spec)
+        self._limits[event.bandit] = _Limits(
+            spec,
+            known.dims | {spec.dim},
+            max(known.max_norm, spec.bound * NORM_ROUNDING),
+            lambda reward: before(reward) or after(reward),
+            promoted=True,
+        )
+        return ""
+
+    def _limit(self, bandit: str, spec: Spec, dims: frozenset[int]) -> None:
+        """Note the limits of a new bandit."""
+        bound = spec.bound * NORM_ROUNDING
+        self._limits[bandit] = _Limits(spec, dims, bound, _possible(spec))
 
     def _decision(self, event: Event) -> str:
         body, limits = _decided.decode(event.body), self._limits[event.bandit]
@@ -151,12 +186,14 @@ class Rules:
     def _settled(self, event: Event) -> str:
         """Returns the judgement of the stores on the event as a draft."""
         facts = self._known.facts.get(event.id)
+        if facts is None and self._was_dropped(event):
+            return _SAID[Status.DUPLICATE] if event.kind == Kind.DECIDED else ""
         if event.kind == Kind.DECIDED:
             status = Status.ACCEPTED if facts is None else Status.DUPLICATE
         elif facts is None:
             status = Status.UNKNOWN
         else:
-            needs_value = event.kind in (Kind.REWARDED, Kind.REVISED)
+            needs_value = event.kind in _WITH_VALUE
             if needs_value is (event.value is None):
                 return "has no reward" if needs_value else "has a reward"
             if event.time < min(_made(event.id, event.time), self._earliest) - DAY:
@@ -172,6 +209,19 @@ class Rules:
             self._known.add_event(event)
             return ""
         return _SAID[status]
+
+    def _was_dropped(self, event: Event) -> bool:
+        """Return whether the base holds the decision, and nothing else is known of it."""
+        if event.id > self._last_dropped or event.bandit not in self._based:
+            return False
+        return search_row(self._based[event.bandit].ids, event.id) is not None
+
+
+def _possible(spec: Spec) -> Callable[[float], bool]:
+    try:
+        return spec.possible()
+    except files.SnapshotError:  # a family that is not part of belated
+        return math.isfinite
 
 
 def _is_as_written(event: Event, draft: Draft) -> bool:

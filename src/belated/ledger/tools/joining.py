@@ -13,7 +13,7 @@ from belated.ledger.events import Decided, Event, Kind
 from belated.ledger.ids import to_text
 from belated.ledger.standing import Ending
 from belated.ledger.tools.parquet import arrow, write_rows
-from belated.ledger.tools.reading import Bandit, Told, configure, events_of
+from belated.ledger.tools.reading import Bandit, Told, bandits_at_base, configure, events_of
 from belated.ledger.vectors import vector_of
 
 SUFFIXES = (".jsonl", ".parquet", ".csv")
@@ -31,7 +31,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     n_actions: int | None  # None where the log does not say
     probabilities: list[float] | None  # of all actions, if they were asked for
     context: str | None  # JSON
-    x: list[float]  # by the features at the end of the log, if they have grown
+    x: list[float]  # features that have grown as at the end of the log, others as they were then
     model_version: int
     policy: str
     reward: float | None
@@ -40,6 +40,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     status: str
     reward_received: int | None  # when the reward was handed in
     held_out: bool  # whether the baseline was played, see ``ledger/holdout.py``
+    repeats: str | None  # id of the decision whose action was played again
 
 
 def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
@@ -48,10 +49,10 @@ def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Itera
     The ending of a decision may come much later than the decision, so the log is read twice.
     """
     endings: dict[bytes, Ending] = {}
-    bandits: dict[str, Bandit] = {}
+    bandits = bandits_at_base(ledger)
     for event in events_of(ledger, told):
-        if event.kind == Kind.CONFIGURED:
-            configure(bandits, event)
+        if event.kind in (Kind.CONFIGURED, Kind.PROMOTED):
+            configure(bandits, event, ledger)
         elif event.kind == Kind.DECIDED and event.id and wanted(event):
             endings[event.id] = Ending(event.due, event.closes)
         elif event.id in endings:
@@ -74,7 +75,7 @@ def _row(event: Event, ending: Ending, bandit: Bandit) -> JoinedRow:
         body.n_actions or None,
         None if body.probabilities is None else list(body.probabilities),
         body.context.decode() or None,
-        vector_of(bandit.earlier.present(body.x)).tolist(),
+        _vector(body, bandit),
         body.version,
         body.policy,
         default if ending.status == "expired" else ending.reward,
@@ -83,7 +84,14 @@ def _row(event: Event, ending: Ending, bandit: Bandit) -> JoinedRow:
         ending.status,
         ending.received,
         body.held_out,
+        to_text(body.repeats) if body.repeats else None,
     )
+
+
+def _vector(body: Decided, bandit: Bandit) -> list[float]:
+    x = bandit.earlier.present(body.x) if body.layout == bandit.told.layout else body.x
+    numbers: list[float] = vector_of(x).tolist()
+    return numbers
 
 
 def write_joined(file: IO[bytes], suffix: str, rows: Iterable[JoinedRow]) -> int:
@@ -143,5 +151,6 @@ def _write_parquet(file: IO[bytes], rows: Iterable[JoinedRow]) -> int:
         "status": pa.string(),
         "reward_received": moment,
         "held_out": pa.bool_(),
+        "repeats": pa.string(),
     }
     return write_rows(file, pa.schema(types.items()), rows)

@@ -1,16 +1,22 @@
 """Snapshots, copies and retention."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from belated.core.arguments import wrong
 from belated.core.times import duration, iso
-from belated.ledger import LedgerError, snapshots
-from belated.ledger.events import START
+from belated.ledger import Ledger, LedgerError, snapshots
+from belated.ledger.events import START, Decided, Kind
+from belated.ledger.promotion import promotion_of
 from belated.ledger.replica import system_clock
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import Rebuilding, opened
+from belated.ledger.tools.reading import Rebuilding, events_of, opened
 from belated.ledger.tools.verifying import verify
+
+_decided = msgspec.msgpack.Decoder(Decided)
 
 
 def save_snapshot(url: str, folder: Path | None, *, dry_run: bool) -> dict[str, Any]:
@@ -62,9 +68,29 @@ def without_password(url: str) -> str:
     return f"{scheme}://{login.partition(':')[0]}{at}{place.partition('?')[0]}"
 
 
+def _refuse_needed(ledger: Ledger, before: int) -> None:
+    """Raises if contexts are needed: a bandit was promoted to other features since."""
+    layouts = {
+        e.bandit: promotion_of(e).promotion.layout for e in ledger.rare(Kind.PROMOTED, START)
+    }
+    needed = Counter(
+        event.bandit
+        for event in (events_of(ledger) if layouts else ())
+        if event.bandit in layouts and event.kind == Kind.DECIDED and event.id
+        if event.time < before and _decided.decode(event.body).layout != layouts[event.bandit]
+    )
+    for bandit, n in needed.items():
+        raise LedgerError(
+            f"{n:,} decisions of {bandit!r} were made with other features than the bandit has now, "
+            "and its model needs their contexts: expected decisions with its present features. "
+            f"`belated retrain {bandit} --back --promote` returns to the others"
+        )
+
+
 def retain(url: str, older_than: str, *, dry_run: bool) -> dict[str, Any]:
     """Take from old decisions what the state does not depend on."""
     before = system_clock() - duration("--older-than", older_than)
     with opened(url) as ledger:
+        _refuse_needed(ledger, before)
         taken = ledger.retain(before, dry_run=dry_run)
     return {"before": iso(before), **taken._asdict(), "written": not dry_run}

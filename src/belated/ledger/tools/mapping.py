@@ -107,6 +107,7 @@ class Translator:
     def __init__(self, name: str, bandit: Bandit, mapping: Mapping, now: int) -> None:
         self.name, self.spec, self.actions = name, bandit.spec, bandit.actions
         self.mapping, self.latest = mapping, now + DAY
+        self.regime, self.layout = bandit.told.regime, bandit.told.layout
         self.support = files.rebuild("FAMILIES", self.spec.family, []).support
         self._is_sparse, self._bound = self.spec.is_sparse, self.spec.bound
         self.places = {action: place for place, action in enumerate(self.actions.listed)}
@@ -263,6 +264,8 @@ class Translator:
             names=None if registered else (row.action,),
             request="" if to_text(id) == row.name else row.name,
             subject=row.subject,
+            regime=self.regime,
+            layout=self.layout,
         )
         due, closes = self.spec.window_at(row.time)
         return Draft(

@@ -1,5 +1,6 @@
 """Reading a ledger from the first event to the last."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ import msgspec
 
 from belated.core.arguments import wrong
 from belated.features import Features
-from belated.ledger import Ledger, open_ledger
+from belated.ledger import Ledger, open_ledger, promotion
 from belated.ledger.actions import Actions
-from belated.ledger.events import START, ActionsChange, Event, Kind, Position
+from belated.ledger.base import spec_of, start_of
+from belated.ledger.events import ActionsChange, Event, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.growth import Earlier
+from belated.ledger.promotion import promotion_of, promotions_of
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 
@@ -38,8 +41,8 @@ def opened(url: str) -> Iterator[Ledger]:
 
 
 def events_of(ledger: Ledger, told: Told = lambda steps: None) -> Iterator[Event]:
-    """Yields the whole log, in its order."""
-    position: Position = START
+    """Yields the whole log, in its order; a compacted one from its base on."""
+    position = start_of(ledger)
     while True:
         events, position = ledger.follow(position, CHUNK)
         if not events:
@@ -55,11 +58,15 @@ class Bandit:
     spec: Spec
     actions: Actions
     earlier: Earlier
+    told: promotion.Told
 
-    def change(self, new: Spec) -> None:
+    def change(self, event: Event) -> None:
         """Take in further settings, as ``Fold`` does."""
         with suppress(ValueError):  # two processes changed them at once, differently
-            self.spec = self.spec.changed_to(new)
+            if event.kind == Kind.PROMOTED:
+                self.spec = self.told.promoted(promotion_of(event))
+            else:
+                self.spec = self.told.configured(msgspec.json.decode(event.body, type=Spec))
             old, features = self.actions.features, self.spec.feature_map(self.actions.features)
             if isinstance(features, Features):
                 if isinstance(old, Features) and features.dim != old.dim:
@@ -67,22 +74,36 @@ class Bandit:
                 self.actions.exchange(features)
 
 
-def configure(bandits: dict[str, Bandit], event: Event) -> None:
-    """Make the bandit of a CONFIGURED event, or change its settings."""
-    spec = msgspec.json.decode(event.body, type=Spec)
+def configure(bandits: dict[str, Bandit], event: Event, ledger: Ledger) -> None:
+    """Make the bandit of a CONFIGURED event, or change its settings, or those of a PROMOTED one."""
     if event.bandit in bandits:
-        bandits[event.bandit].change(spec)
+        bandits[event.bandit].change(event)
     else:
+        told = promotion.Told(promotions_of(ledger, event.bandit))
+        spec = told.first(msgspec.json.decode(event.body, type=Spec))
         actions = Actions(spec.dim, spec.feature_map(NoFeatures.for_spec(spec)))
-        bandits[event.bandit] = Bandit(spec, actions, Earlier(spec.dim))
+        bandits[event.bandit] = Bandit(spec, actions, Earlier(spec.dim), told)
+
+
+def bandits_at_base(ledger: Ledger) -> dict[str, Bandit]:
+    """Returns the bandits with which the log begins: none, unless it was compacted."""
+    base, bandits = ledger.base(), dict[str, Bandit]()
+    for bandit in () if base is None else base.bandits:
+        header, spec = json.loads(bandit.header), spec_of(bandit)
+        actions = Actions(spec.dim, spec.feature_map(NoFeatures.for_spec(spec)))
+        actions.restore(header["actions"])
+        told = promotion.Told.restored(spec, header.get("regime"))
+        earlier = Earlier(spec.dim, header.get("earlier", ()))
+        bandits[bandit.name] = Bandit(spec, actions, earlier, told)
+    return bandits
 
 
 def bandits_of(ledger: Ledger) -> dict[str, Bandit]:
     """Returns the bandits of a ledger, with their present settings and actions."""
-    bandits: dict[str, Bandit] = {}
+    bandits = bandits_at_base(ledger)
     for event in events_of(ledger):
-        if event.kind == Kind.CONFIGURED:
-            configure(bandits, event)
+        if event.kind in (Kind.CONFIGURED, Kind.PROMOTED):
+            configure(bandits, event, ledger)
         elif event.kind == Kind.ACTIONS:
             change = msgspec.msgpack.decode(event.body, type=ActionsChange)
             bandits[event.bandit].actions.change(change.put, change.drop)
@@ -128,7 +149,7 @@ class Rebuilding(Replica):
 
 
 def rebuilt(ledger: Ledger, told: Told) -> Rebuilding:
-    """Rebuild all bandits of a ledger from zero."""
+    """Rebuild all bandits of a ledger from zero, or from its base if it was compacted."""
     replica = Rebuilding(ledger)
     replica.catch_up(told)
     return replica

@@ -11,19 +11,24 @@ import numpy as np
 
 from belated import registry
 from belated.core.times import iso
-from belated.core.types import Matrix
 from belated.features import Features
 from belated.learner import files
 from belated.ledger import Ledger
-from belated.ledger.events import START, ActionsChange, Decided, Event, Kind
+from belated.ledger.base import described as described_base
+from belated.ledger.base import refuse_compacted
+from belated.ledger.events import START, ActionsChange, Decided, Event, Kind, Position
 from belated.ledger.fold import Fold
+from belated.ledger.promotion import Placed, Promotion, promotions_of
+from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import NoFeatures, events_of, only_bandit, rebuilt
+from belated.ledger.tools.reading import events_of, only_bandit, rebuilt
+from belated.ledger.tools.side_by_side import options_of
 from belated.ledger.vectors import dim_of, vector_of
 
 COMPARED = 10_000  # decisions for which the other policy is asked
 THETA = 5  # components of theta that are shown
+AT_THE_END = Position(2**62, 0)  # of the log, however long it is
 _decided = msgspec.msgpack.Decoder(Decided)
 
 
@@ -40,6 +45,7 @@ def replay(ledger: Ledger, bandit: str | None) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "events_per_second": round(events / seconds),
         "bandits": [described(replica.fold(name)) for name in names],
+        **described_base(ledger.base()),
     }
 
 
@@ -85,9 +91,11 @@ def compare(
     with progress("replaying", events) as told:
         replica = rebuilt(ledger, told)
     live = replica.fold(only_bandit(replica.folds, bandit))
+    refuse_compacted(ledger, live.name, "another model")
     spec = other_spec(live.spec, policy, family)  # raises where they do not fit together
     shrink = 1.0 if live.spec.bound <= spec.bound else _shrink(ledger, live, spec.bound)
-    other = Other(_first_fold(ledger, live.name, policy, family), policy, family, shrink)
+    promotion = Promotion(spec, "other", live.told.layout)
+    other = Other(as_if_promoted(replica, live.name, promotion), shrink)
     stride = max(1, events // COMPARED)
     with progress("replaying the other", events) as told:
         for transaction in transactions(events_of(ledger, told), live.name):
@@ -133,11 +141,12 @@ def _longest(event: Event) -> float:
     return max((math.hypot(*row) for row in rows if not isinstance(row, Mapping)), default=0.0)
 
 
-def _first_fold(ledger: Ledger, name: str, policy: str | None, family: str | None) -> Fold:
-    """Returns the other model before the first event, with that time's features, which may grow."""
-    first = next(e for e in events_of(ledger) if e.kind == Kind.CONFIGURED and e.bandit == name)
-    spec = other_spec(msgspec.json.decode(first.body, type=Spec), policy, family)
-    return Fold(name, spec, (), NoFeatures.for_spec(spec))
+def as_if_promoted(replica: Replica, name: str, promotion: Promotion | None) -> Fold:
+    """Returns a bandit before its first event, as it will be if it is promoted at the end."""
+    first = next(event for event in events_of(replica.ledger) if event.bandit == name)
+    known = promotions_of(replica.ledger, name)
+    wanted = [] if promotion is None else [Placed(AT_THE_END, promotion)]
+    return replica.new_fold(name, first, known + wanted)
 
 
 def transactions(events: Iterable[Event], bandit: str) -> Iterator[list[Event]]:
@@ -162,8 +171,6 @@ class Other:
     """
 
     fold: Fold
-    policy: str | None
-    family: str | None
     shrink: float = 1.0
     compared: int = 0
     different: int = 0
@@ -186,37 +193,18 @@ class Other:
         self._held = []
 
     def _seen(self, event: Event) -> Event:
-        """Returns the event; settings that it changes keep the other policy and family."""
+        """Returns the event, with a vector that was shrunk."""
         if event.kind == Kind.DECIDED and event.id and self.shrink < 1.0:
             body = _decided.decode(event.body)
             shrunk = msgspec.structs.replace(body, x=(self.shrink * vector_of(body.x)).tobytes())
             return msgspec.structs.replace(event, body=msgspec.msgpack.encode(shrunk))
-        if event.kind != Kind.CONFIGURED:
-            return event
-        spec = msgspec.json.decode(event.body, type=Spec)
-        spec = other_spec(spec, self.policy, self.family)
-        return msgspec.structs.replace(event, body=msgspec.json.encode(spec))
+        return event
 
     def _ask(self, body: Decided) -> None:
         self.finish()
-        matrix = self._options(body)
-        if matrix is None or body.held_out:  # what was held out is nobody's choice
+        matrix = options_of(self.fold, body)
+        if matrix is None or body.held_out or body.repeats:  # nobody's choice
             return
         choice = self.fold.learner.choose(self.shrink * matrix, self._rng)
         self.compared += 1
         self.different += choice.index != body.index
-
-    def _options(self, body: Decided) -> Matrix | None:
-        """Returns the actions there were, if the log holds them."""
-        if body.matrix:
-            x = np.frombuffer(body.matrix).reshape(-1, dim_of(body.x))
-            return x if x.shape[1] == self.fold.learner.dim else None  # drawn up before a growth
-        actions = self.fold.actions
-        names = list(body.eligible or actions.listed)
-        if body.names is not None or names[body.index : body.index + 1] != [body.action]:
-            return None
-        try:
-            context = msgspec.json.decode(body.context) if body.context else None
-            return actions.matrix(names, context)
-        except (ValueError, KeyError):  # blanked by retention, or features that no log holds
-            return None

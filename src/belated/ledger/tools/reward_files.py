@@ -12,6 +12,7 @@ from belated.core.arguments import any_number, wrong
 from belated.core.events import Status
 from belated.core.times import microseconds
 from belated.ledger import Ledger
+from belated.ledger.base import too_old
 from belated.ledger.ids import all_from_texts
 from belated.ledger.protocol import Importer
 from belated.ledger.replica import reward_draft, system_clock
@@ -131,6 +132,8 @@ def into_ledger(ledger: Ledger, bandit: str | None) -> tuple[str, Send]:
                 status = outcome.status
                 if status is Status.INVALID:
                     reason = refusal(draft, outcome.facts, support, family)
+                elif status is Status.UNKNOWN:
+                    reason = too_old(ledger, id)
             statuses[status] += 1
             if status not in IN_THE_LOG:
                 bad.append(Bad(given.line, status, reason or REASONS[status]))

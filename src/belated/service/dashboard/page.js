@@ -50,12 +50,12 @@ async function workOut(what, button) {
   setText(what + "-words", asked === page.data.bandit?.name ? words : "");
 }
 
-function inWords({ sentence, groups = [] }) {
+function inWords({ sentence, groups = [], guardrails = [] }) {
   const counted = groups.map(({ name, decisions, pending, mean }) => {
     const earns = mean === null ? "" : number(mean) + " a decision, ";
     return name + ": " + earns + whole(decisions) + " decisions, " + whole(pending) + " waiting";
   });
-  return [sentence, ...counted].join(" \u00b7 ");
+  return [sentence, ...counted, ...guardrails.map((guardrail) => guardrail.sentence)].join("\n");
 }
 
 function askForKey(refused) {

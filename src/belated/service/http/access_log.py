@@ -8,6 +8,8 @@ from typing import TextIO
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from belated.service.http.request_ids import request_id
+
 KEY, DECISION = "key", "decision"  # where scope["state"] holds what a line tells
 
 logger = logging.getLogger("belated.access")
@@ -23,6 +25,7 @@ class Line(msgspec.Struct, frozen=True):
     ms: float
     key: str | None  # public id
     decision: str | None
+    x_request_id: str
 
 
 def public_path(scope: Scope) -> str:
@@ -68,6 +71,7 @@ class AccessLog:
                 round((ended - started) * 1e3, 3),
                 state.get(KEY),
                 state.get(DECISION),
+                request_id(scope),
             )
             logger.info(msgspec.json.encode(line).decode())
 

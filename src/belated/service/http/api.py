@@ -173,7 +173,7 @@ class Api:
             _check(operation, handler, hints)
             if any(operation.id == other.id for other in self.operations):
                 raise wrong("handler", operation.id, "a name that no other handler has")
-            resource = self._resources.setdefault(path, Resource())
+            resource = self._resources.setdefault(path, Resource(path))
             endpoint = Endpoint(operation, handler, self.admit, self.settled, checks_bandit)
             resource.add(method, endpoint)
             self.operations.append(operation)
@@ -247,6 +247,7 @@ class Resources:
             found = self._known.get(path) or self._find(path)
             if found is not None:
                 resource, scope["path_params"] = found
+                scope["route"] = resource
                 return resource(scope, receive, send)
         return self._others(scope, receive, send)
 
@@ -280,7 +281,8 @@ def _comes_again(parameters: Mapping[str, str]) -> bool:
 class Resource:
     """The methods of one path, as an ASGI app."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self.path = path  # with its parameters in braces
         self._endpoints: dict[str, Endpoint] = {}
 
     def add(self, method: str, endpoint: "Endpoint") -> None:

@@ -97,19 +97,19 @@ def new_protocol(
     What a worker process gets from its parent in another way, it would have to import before it
     can say that it is alive.
     """
-    return _guarded(_connections())(
+    return _guarded(connections_here())(
         config=config, server_state=server_state, app_state=app_state, _loop=_loop
     )
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """Make the event loop of a process; called by uvicorn, which knows it by its name."""
-    return door.DoorLoop(_connections())
+    return door.DoorLoop(connections_here())
 
 
 @cache
-def _connections() -> Connections:
-    """Return those of this process."""
+def connections_here() -> Connections:
+    """Returns the connections of this process, where our protocol serves them."""
     return Connections(msgspec.json.decode(os.environ[LIMITS], type=Limits))
 
 

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.service.http.limits import Limits
 from belated.service.http.problems import Problem, ProblemType
+from belated.service.http.request_ids import request_id
 
 TOO_MANY_CONNECTIONS = ProblemType(503, "too-many-connections", "All connections are in use")
 SWEEP_EVERY = 1.0  # seconds: one look at all connections is cheaper than a timer for each request
@@ -119,6 +120,6 @@ class OnlyHealth:
         """Serve one request."""
         if scope["type"] == "http" and scope["path"] not in HEALTH:
             problem = Problem(TOO_MANY_CONNECTIONS, "Try again in a moment.", retry_after=1.0)
-            await problem.response()(scope, receive, send)
+            await problem.response(request_id(scope))(scope, receive, send)
         else:
             await self.app(scope, receive, send)

@@ -20,6 +20,7 @@ from belated.service.http.problems import (
     Problem,
     ProblemType,
 )
+from belated.service.http.request_ids import HEADER, RequestIds, request_id
 
 NOT_HTTP = ProblemType(400, "malformed-request", "The request is not HTTP/1.1")
 TIMED_OUT = ProblemType(408, "request-timeout", "The request did not come in time")
@@ -46,9 +47,10 @@ class JoiningTransport:
         self._held.append(data)
 
     def write_eof(self) -> None:
-        """Write what is held, then close this direction."""
+        """Write what is held, then close this direction; TLS can close only both."""
         self._flush()
-        self._transport.write_eof()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Write what is held, then close."""
@@ -103,7 +105,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
         self._is_extra = not self._all.add(self)
         if self._is_extra:
-            self.app = OnlyHealth(self.app)
+            self.app = RequestIds(OnlyHealth(self.app))
         self._look_whose_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -254,7 +256,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self._is_clients_turn() or (self._in_body and self.cycle.response_started):
             self.transport.close()
             return
-        self.transport.write(_written(problem))
+        scope: dict[str, Any] = self.scope if self._in_head or self._in_body else {}  # type: ignore[assignment]
+        self.transport.write(_written(problem, request_id(scope)))
         if self._in_body:  # a handler waits for the rest: it learns of the end when all is closed
             self.transport.close()
         else:
@@ -267,10 +270,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-def _written(problem: Problem) -> bytes:
+def _written(problem: Problem, x_request_id: str) -> bytes:
     """An answer as bytes, after which the connection is closed."""
-    response = problem.response()
+    response = problem.response(x_request_id)
     status = HTTPStatus(response.status_code)
     lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode()), b"connection: close"]
+    lines.append(HEADER + b": " + x_request_id.encode())
     lines += [name + b": " + value for name, value in response.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(response.body)])

@@ -16,7 +16,8 @@ SECURITY_SCHEMES = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     "bearer": {"type": "http", "scheme": "bearer"},
 }
-HEADERS = {  # of answers with these statuses
+EVERY_ANSWER: dict[str, Any] = {"X-Request-ID": {"required": True, "schema": {"type": "string"}}}
+HEADERS: dict[int, dict[str, Any]] = {  # of answers with these statuses
     401: {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
     429: {"Retry-After": {"required": True, "schema": {"type": "integer", "minimum": 1}}},
     503: {"Retry-After": {"schema": {"type": "integer", "minimum": 1}}},
@@ -144,7 +145,8 @@ def _answers(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]
     """The answers of an operation where all went well."""
     result: dict[str, Any] = {}
     for status, type in operation.answers.items():
-        answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+        phrase = HTTPStatus(status).phrase
+        answer: dict[str, Any] = {"description": phrase, "headers": EVERY_ANSWER}
         if isinstance(type, str):
             answer["content"] = {type: {"schema": {"type": "string"}}}
         elif type is not None:
@@ -169,8 +171,7 @@ def _problems(operation: Operation, schemas: Mapping[Any, Any], secured: bool) -
         answer = result.setdefault(str(problem.status), {"description": line, "content": content})
         if line not in answer["description"]:
             answer["description"] += f" {line}"
-        if problem.status in HEADERS:
-            answer["headers"] = HEADERS[problem.status]
+        answer["headers"] = EVERY_ANSWER | HEADERS.get(problem.status, {})
     return result
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.ledger.protocol import StoreUnavailableError
 from belated.service.http.access_log import public_path
+from belated.service.http.request_ids import ID, request_id
 from belated.wire import Fault as Fault
 from belated.wire import ProblemDocument as ProblemDocument
 
@@ -82,10 +83,10 @@ class Problem(Exception):  # noqa: N818 - it is named for what the caller gets
         status, _, title = type
         self.document = ProblemDocument(type.uri, title, status, detail, errors, seconds)
 
-    def response(self) -> Response:
-        """The answer to send."""
-        document = {**self.members, **msgspec.to_builtins(self.document)}
-        content = msgspec.json.encode(document)
+    def response(self, x_request_id: str = "") -> Response:
+        """The answer to send to the request of this id."""
+        named = msgspec.structs.replace(self.document, x_request_id=x_request_id)
+        content = msgspec.json.encode({**self.members, **msgspec.to_builtins(named)})
         return Response(content, self.type.status, self.headers, MEDIA_TYPE)
 
 
@@ -128,7 +129,9 @@ class ErrorsAsProblems:
         except Exception as error:
             problem = problem_of(error)
             if problem.type is INTERNAL:
-                logger.error("%s %s", scope["method"], public_path(scope), exc_info=error)
+                id = request_id(scope)
+                said = "%s %s, request %s", scope["method"], public_path(scope), id
+                logger.error(*said, exc_info=error, extra={ID: id})
             if STARTED in scope:  # too late for another answer: the server must cut the connection
                 raise
-            await problem.response()(scope, receive, send)
+            await problem.response(request_id(scope))(scope, receive, send)

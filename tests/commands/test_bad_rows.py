@@ -1,0 +1,102 @@
+"""Rows that cannot be used, as whoever runs a command on a log meets them."""
+
+import csv
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from belated.commands.main import app
+
+COMMANDS = {
+    "delays": (),
+    "evaluate": ("--policy", "uniform"),
+    "plan": ("--policy", "uniform", "--copies", "2", "--decisions", "100", "--threads", "1"),
+}
+FORMS = {
+    "csv": lambda rows, path: pd.DataFrame(rows).to_csv(path, index=False),
+    "parquet": lambda rows, path: pd.DataFrame(rows).to_parquet(path),
+    "jsonl": lambda rows, path: path.write_text("".join(json.dumps(r) + "\n" for r in rows)),
+}
+
+
+def rows_with_bad_ones():
+    """Three hundred decisions, a minute apart; the first of them are wrong in six ways."""
+    rows = [
+        {
+            "id": f"d{i}",
+            "time": f"2026-03-01T{i // 60:02}:{i % 60:02}:00Z",
+            "action": "ab"[i % 2],
+            "propensity": 0.5,
+            "reward": float(i % 3 == 0),
+            "reward_time": f"2026-03-01T{i // 60 + 1:02}:{7 * i % 60:02}:00Z",
+        }
+        for i in range(300)
+    ]
+    rows[2]["reward_time"] = "2026-02-01T00:00:00Z"
+    rows[3]["reward"] = float("nan")
+    rows[4]["id"] = "d0"
+    rows[5]["propensity"] = 1.5
+    rows[6]["propensity"] = 0.0
+    rows[7]["time"] = "2026-03-01T00:07:00"
+    return rows
+
+
+def called(command, *args):
+    return CliRunner().invoke(app, [command, *map(str, args), *COMMANDS[command]])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_strict_counts_them_and_writes_them_down(form, command, tmp_path):
+    path = tmp_path / f"log.{form}"
+    FORMS[form](rows_with_bad_ones(), path)
+    refused = called(command, path, "--strict")
+    assert refused.exit_code != 0
+    first = 2 if form == "csv" else 1  # an editor counts the header
+    assert f"6 bad rows, the first in line {2 + first} (" in str(refused.exception)
+    assert f"they are in {path}.bad.csv" in str(refused.exception)
+    with (tmp_path / f"log.{form}.bad.csv").open(newline="") as file:
+        aside = list(csv.DictReader(file))
+    assert [int(row["line"]) - first for row in aside] == [2, 3, 4, 5, 6, 7]
+    no_number = "the row cannot be read" if form == "jsonl" else "the reward is not a finite number"
+    assert [row["reason"] for row in aside] == [
+        "the reward is before the decision",
+        no_number,  # JSON has no NaN
+        "the id was met before",
+        *["the propensity is not in (0, 1]"] * 2,
+        "mixed zones: the first time has a zone",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", ["delays", "evaluate", pytest.param("plan", marks=pytest.mark.slow)]
+)
+def test_all_commands_say_what_they_left_out(command, tmp_path):
+    path = tmp_path / "log.csv"
+    FORMS["csv"](rows_with_bad_ones(), path)
+    done = called(command, path)
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "rows left out: 6 rows (" in said
+    assert "2: the propensity is not in (0, 1]" in said
+    assert f"All of them are in {path}.bad.csv" in said
+    assert "columns: " in said
+    found = json.loads(called(command, path, "--json").stdout)
+    assert sum(found["bad_rows"].values()) == 6
+    assert [row["line"] for row in found["first_bad_rows"]] == [4, 5, 6, 7, 8, 9]
+    assert found["bad_file"] == f"{path}.bad.csv"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_where_no_row_is_good_the_reasons_are_said(command, tmp_path):
+    rows = [row | {"propensity": 2.0} for row in rows_with_bad_ones()[8:20]]
+    FORMS["csv"](rows, tmp_path / "log.csv")
+    assert "12 bad rows, the first in line 2 (the prop" in str(
+        called(command, tmp_path / "log.csv").exception
+    )
+    FORMS["csv"](rows, tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text((tmp_path / "log.csv").read_text().splitlines()[0] + "\n")
+    refused = called(command, tmp_path / "log.csv")
+    assert str(refused.exception) == "log: expected decisions, and it has no rows"

@@ -63,6 +63,14 @@ async def echoed(address, pair):
     return answer, subject
 
 
+async def next_part(connection, size=1):
+    """What comes next, nothing at the end, which is a reset where a byte was not read before."""
+    try:
+        return await received(connection, size)
+    except ConnectionResetError:
+        return b""
+
+
 @pytest.mark.parametrize("first", ["a byte", "all"])
 def test_who_stalls_in_a_handshake_is_counted_and_cut_in_time(loop, pair, first):  # noqa: F811
     async def use():
@@ -80,7 +88,7 @@ def test_who_stalls_in_a_handshake_is_counted_and_cut_in_time(loop, pair, first)
             await until(lambda: not handshakes())
             assert connections.cut == {"whose TLS handshake failed": CROWD}
             for one in crowd:
-                while await received(one, 10_000):  # the first part of the service's own
+                while await next_part(one, 10_000):  # the first part of the service's own
                     pass
         entrance.close()
 
@@ -98,7 +106,7 @@ def test_in_a_handshake_the_oldest_is_cut_in_favour_of_a_new_one(loop, pair):  #
             await until(lambda: kinds() == [door.Handshake] * 3)
             assert await echoed(address, pair) == (b"hello", "service")
             assert connections.cut == {"closed in favour of new connections": 1}
-            ends = [asyncio.create_task(received(one, 1)) for one in crowd]
+            ends = [asyncio.create_task(next_part(one)) for one in crowd]
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             assert [task.result() for task in done] == [b""]
         entrance.close()
@@ -111,7 +119,7 @@ def test_plain_http_at_a_door_with_tls_is_no_error_of_ours(loop, pair, caplog): 
         entrance, address, connections = await opened(pair)
         with socket.create_connection(address) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            while await received(plain, 100):  # an alert
+            while await next_part(plain, 100):  # an alert
                 pass
         await until(lambda: connections.cut == {"whose TLS handshake failed": 1})
         entrance.close()

@@ -59,8 +59,10 @@ def main() -> None:
         log(rows).to_parquet(path)
         print("\n## What another policy would have earned\n")
         print(
-            "| rows | interval | seconds | of them computing | pending | largest memory so far, GiB |"
+            "Printed by `python benchmarks/evaluate.py`: a log in Parquet with ten actions, contexts and"
+            "\npropensities. Reading, delays by action, the model of rewards and all estimates are counted.\n"
         )
+        print("| rows | interval | seconds | of a processor | pending | peak GiB so far |")
         print("|---|---|---|---|---|---|")
         for interval in ("normal", "anytime", "bernstein"):
             begin, busy = time.perf_counter(), time.process_time()

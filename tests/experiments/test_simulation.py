@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -345,7 +346,12 @@ def test_reproduce_resumes(tmp_path, blow):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run([*command, str(whole)], check=True, capture_output=True)
     process = subprocess.Popen(
-        [*command, str(broken)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [*command, str(broken)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # what a shell starts in the background ignores Ctrl-C, and so would its children
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not list(broken.glob("per-run/parts/*.parquet")) and time.monotonic() < deadline:

@@ -11,14 +11,14 @@ NOT_SHOWN = "_not_shown"  # end of the name of a number that says how many entri
 
 
 def show(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result as JSON, or one line per number and one table per list."""
+    """Print a result as JSON, or one table per list of rows and one line per other value."""
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
     for name, value in result.items():
         title = name.replace("_", " ")
         if isinstance(value, list):
-            _table(title, value)
+            _list(title, value)
         elif name.endswith(NOT_SHOWN):
             if value:
                 typer.echo(f"and {value:,} more")
@@ -29,9 +29,15 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
             typer.echo(f"{title}: {_cell(value)}")
 
 
+def _list(title: str, values: Sequence[Any]) -> None:
+    """Print rows as a table, and numbers or sentences in one line; nothing where there are none."""
+    if values and isinstance(values[0], Mapping):
+        _table(title, values)
+    elif values:
+        typer.echo(f"{title}: {'; '.join(map(_cell, values))}")
+
+
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    if not rows:
-        return
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -32,7 +32,7 @@ CONTEXTS = [
     {"device": None, "hour": 0.1, "price": 4.9},
     {"device": "unknown", "hour": 12, "price": 9},
 ]
-VECTORS = {"a": [0.6, 0.0], "b": [0.0, 0.8], "c": [0.3, 0.3]}
+VECTORS = {"a": [0.6, 0.0], "10": [0.0, 0.8], "2": [0.3, 0.3]}  # JavaScript would sort them
 SETTINGS = [
     {"features": FEATURES},
     {"features": FEATURES | {"intercept": False}, "exploration": 0.3},
@@ -80,6 +80,7 @@ def golden(client, context):
     share = 1.0 if fold.spreads else spec.exploration
     return {
         "context": context,
+        "names": list(fold.actions.listed),
         "rows": X.tolist(),
         "mean": (X @ learner.state.theta).tolist(),
         "covariance": (X @ S @ X.T).tolist(),

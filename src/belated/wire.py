@@ -486,12 +486,14 @@ class Model(msgspec.Struct, frozen=True):
     Arrays are base64 of little-endian float64 numbers.
     """
 
-    format: Literal[1]  # of this document; another number means another form
+    format: Literal[2]  # of this document; another number means another form
     bandit: str
     time: str  # when the document was made
     version: int  # number of events that the model had taken in
     settings: dict[str, Any]  # with dim, policy, features, loop and exploration
-    actions: dict[str, Any]  # registered, by name
+    # Registered: names and features, in the order that indices count. A JSON object would not keep
+    # it: JavaScript moves names that look like integers to the front.
+    actions: list[tuple[str, Any]]
     n_observed: int  # rewards that the model rests on
     theta: str  # the mode, dim numbers
     covariance: str  # upper half, row by row; empty where the policy draws no scores

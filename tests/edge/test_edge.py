@@ -130,7 +130,7 @@ def test_the_digest_is_that_of_the_bytes():
     digest, model = read_document(content)
     assert (model.bandit, model.format, model.version) == (
         "shop",
-        1,
+        2,
         client.service.fold("shop").version,
     )
     assert Scorer(content).digest == digest
@@ -272,6 +272,9 @@ def test_the_age_of_the_model_is_a_metric():
         ({"decision_id": "00010203-0405-4607-8809-0a0b0c0d0e0f"}, "decision_id = .* version 7"),
         ({"decision_id": "ffffffff-ffff-7607-8809-0a0b0c0d0e0f"}, "decision_id = .* after now"),
         ({"index": 3}, "index = 3: expected less than n_actions = 3"),
+        ({"n_actions": 4}, "n_actions = 4: expected 3, the actions to choose from"),
+        ({"eligible": ["b", "c", "a"]}, "index = .: expected the place of '.': that is '.'"),
+        ({"eligible": ["a"], "n_actions": 3}, "n_actions = 3: expected 1"),
         ({"dim": 4}, "dim = 4: expected 13, the number of features"),
         ({"columns": [3, 1], "values": [1.0, 1.0]}, r"columns = \[3, 1\]: expected ascending"),
         ({"columns": [13], "values": [1.0]}, r"columns = \[13\]: expected ascending"),
@@ -289,6 +292,27 @@ def test_bad_decisions_are_named_and_the_others_taken_in(change, said):
     assert answer["statuses"] == ["accepted", "invalid"]
     assert answer["reasons"][0] == ""
     assert re.match(said, answer["reasons"][1])
+
+
+def test_an_index_belongs_to_its_action():
+    """Names like integers keep their order, and the actions may have changed since the model."""
+    client = shop(3)
+    more = {name: {"banner": "a"} for name in ("10", "2")}
+    client("PATCH", "/v1/bandits/shop/actions", {"put": more})
+    scorer = Scorer(document(client), seed=1)
+    names = ["a", "b", "c", "10", "2"]
+    assert [name for name, _ in scorer.model.actions] == names
+    client.now = scorer._ids._clock()
+    _, made = scorer.decide(CONTEXTS[0])
+    assert names[made.index] == made.action
+    other = msgspec.structs.replace(made, index=(made.index + 1) % 5)
+    (reason,) = posted(client, other)["reasons"]
+    assert reason == (
+        f"index = {other.index}: expected the place of {made.action!r}: that is "
+        f"{names[other.index]!r}"
+    )
+    client("PATCH", "/v1/bandits/shop/actions", {"drop": ["a"]})
+    assert posted(client, made)["statuses"] == ["accepted"]
 
 
 def test_long_vectors_are_refused_where_a_bound_matters():

@@ -21,6 +21,7 @@ const ALIKE = 1e-12; // share of a variance that is taken for rounding
 export class Scorer {
   readonly settings: Settings;
   private readonly features: Features | null;
+  private readonly actions: Map<string, unknown>;
   private readonly theta: Float64Array;
   private readonly covariance: Float64Array;
 
@@ -36,6 +37,7 @@ export class Scorer {
     }
     this.features = features === null || features.kind === "vectors" ? null : new Features(features);
     if (this.features && this.features.dim !== dim) throw new Error(`dim = ${dim}: expected ${this.features.dim}`);
+    this.actions = new Map(model.actions);
     this.theta = numbers(model.theta, dim);
     this.covariance = numbers(model.covariance, policy.type === "greedy" ? 0 : (dim * (dim + 1)) / 2);
   }
@@ -48,16 +50,16 @@ export class Scorer {
     const digest = `sha256:${hex(new Uint8Array(bytes))}`;
     if (digest !== found[1]) throw new Error(`digest = ${found[1]}: expected ${digest}, that of the model`);
     const model = JSON.parse(found[2]!) as Schemas["Model"];
-    if (model.format !== 1) throw new Error(`format = ${String(model.format)}: expected 1`);
+    if (model.format !== 2) throw new Error(`format = ${String(model.format)}: expected 2`);
     return new Scorer(digest, model, random);
   }
 
   /** Names and vectors of the actions to choose from. */
   options(context: Columns | null, eligible?: string[]): [string[], Float64Array[]] {
-    const names = eligible ?? Object.keys(this.model.actions);
+    const names = eligible ?? [...this.actions.keys()];
     if (names.length === 0) throw new Error("there is no action to choose from");
     const rows = names.map((name) => {
-      const action: unknown = this.model.actions[name];
+      const action = this.actions.get(name);
       if (action === undefined) throw new Error(`eligible = ${JSON.stringify(name)}: expected a registered action`);
       if (this.features) return this.features.vector(action as Columns, context ?? {});
       if (context !== null) throw new Error("context: expected none for a bandit without features");

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Scorer, mulberry, uuid7 } from "../src/scoring.js";
 
 type Golden = {
-  documents: { content: string; cases: { context: Record<string, unknown> | null; rows: number[][]; mean: number[]; covariance: number[][]; probabilities: number[] }[] }[];
+  documents: { content: string; cases: { context: Record<string, unknown> | null; names: string[]; rows: number[][]; mean: number[]; covariance: number[][]; probabilities: number[] }[] }[];
   refused: { content: string; says: string }[];
 };
 const golden = JSON.parse(readFileSync(process.env["BELATED_GOLDEN"]!, "utf8")) as Golden;
@@ -15,8 +15,9 @@ const close = (a: number, b: number, room: number) => assert.ok(Math.abs(a - b) 
 test("vectors, means and covariances are Python's", async () => {
   for (const { content, cases } of golden.documents) {
     const scorer = await Scorer.read(content);
-    for (const { context, rows, mean, covariance } of cases) {
-      const [, vectors] = scorer.options(context);
+    for (const { context, names, rows, mean, covariance } of cases) {
+      const [actions, vectors] = scorer.options(context);
+      assert.deepEqual(actions, names);
       assert.deepEqual(vectors.map((x) => Array.from(x)), rows);
       const law = scorer.law(vectors);
       law.mean.forEach((m, a) => close(m, mean[a]!, 1e-12 * (1 + Math.abs(m))));
@@ -33,7 +34,7 @@ test("vectors, means and covariances are Python's", async () => {
 test("actions are chosen with the bandit's probabilities, and say so", async () => {
   for (const { content, cases } of golden.documents) {
     const scorer = await Scorer.read(content, mulberry(7));
-    const { context, probabilities } = cases[0]!;
+    const { context, names, probabilities } = cases[0]!;
     const counts = probabilities.map(() => 0);
     const n = 600;
     for (let k = 0; k < n; k++) {
@@ -41,6 +42,7 @@ test("actions are chosen with the bandit's probabilities, and say so", async () 
       counts[index]! += 1;
       close(propensity, probabilities[index]!, 0.05); // 4 standard errors of 2,048 points
       assert.equal(made.n_actions, counts.length);
+      assert.equal(made.action, names[index]);
     }
     counts.forEach((count, a) => {
       const p = probabilities[a]!;
@@ -58,6 +60,7 @@ test("what cannot be scored here is refused", async () => {
   await assert.rejects(Scorer.read("{}"), /not a model of belated/);
   const scorer = await Scorer.read(content);
   assert.throws(() => scorer.decide(null, ["nobody"]), /expected a registered action/);
+  assert.throws(() => scorer.decide(null, ["toString"]), /expected a registered action/);
 });
 
 test("ids hold the time", () => {

@@ -85,6 +85,7 @@ class Fold:
         self._possible = spec.possible(self._types)
         self.actions = Actions(spec.dim, spec.feature_map(features))
         self.version = 0  # number of events taken in
+        self.listed_since = 0  # the version from which on no action was registered or withdrawn
         self.counts = Counts()
         self.delays = Histogram(AGES)  # seconds from a decision to its reward
         self.ids = bytearray()  # 16 bytes for each row of the history
@@ -269,6 +270,7 @@ class Fold:
         self.delays = msgspec.convert(header["delays"], Histogram)
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
+        self.listed_since = self.version  # it may be earlier: a snapshot does not say
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
         self.told = Told.restored(self.spec, header.get("regime"))
         if self.hearing is not None:
@@ -516,6 +518,7 @@ class Fold:
         for event in events:
             change = _change.decode(event.body)
             self.actions.change(change.put, change.drop)
+        self.listed_since = self.version + len(events)
 
     def _flush(self) -> None:
         """Make the moves that were planned."""

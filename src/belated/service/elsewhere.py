@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -17,6 +18,9 @@ from belated.ledger.vectors import packed
 from belated.service.http.problems import INVALID, Problem, ProblemType
 from belated.service.service import LARGE, Service
 from belated.wire import MadeAnswer, MadeDecision, ModelDocument
+
+if TYPE_CHECKING:  # a service without bandits need not wait for Numba
+    from belated.ledger.fold import Fold
 
 NOT_SCORABLE = ProblemType(409, "not-scorable", "The bandit cannot decide elsewhere")
 
@@ -65,8 +69,7 @@ def _draft(service: Service, name: str, item: MadeDecision, now: int) -> Draft:
     if time > now + LEEWAY:
         raise wrong("decision_id", iso(time), f"no time after now, {iso(now)}")
     moment("model_time", item.model_time)
-    if item.index >= item.n_actions:
-        raise wrong("index", item.index, f"less than n_actions = {item.n_actions}")
+    _refuse_wrong_place(fold, item)
     body = Decided(
         _vector(service, name, item),
         item.action,
@@ -89,6 +92,27 @@ def _draft(service: Service, name: str, item: MadeDecision, now: int) -> Draft:
         closes=closes,
         combine=fold.spec.combine,
     )
+
+
+def _refuse_wrong_place(fold: "Fold", item: MadeDecision) -> None:
+    """Raises where the index is not that of the action among those that could be chosen.
+
+    Which actions could be chosen is known where the decision names them, and where none was
+    registered or withdrawn since its model was made.
+    """
+    if item.index >= item.n_actions:
+        raise wrong("index", item.index, f"less than n_actions = {item.n_actions}")
+    if item.eligible is not None:
+        names = item.eligible
+    elif item.model_version >= fold.listed_since:
+        names = list(fold.actions.listed)
+    else:
+        return
+    if item.n_actions != len(names):
+        raise wrong("n_actions", item.n_actions, f"{len(names)}, the actions to choose from")
+    if names[item.index] != item.action:
+        said = f"the place of {shown(item.action)}: that is {shown(names[item.index])}"
+        raise wrong("index", item.index, said)
 
 
 def _vector(service: Service, name: str, item: MadeDecision) -> bytes:

@@ -36,12 +36,12 @@ def document_of(fold: Fold, now: int) -> ModelDocument:
     refuse_unscorable(fold.spec)
     learner = fold.learner
     model = Model(
-        format=1,
+        format=2,
         bandit=fold.name,
         time=iso(now),
         version=fold.version,
         settings=fold.spec.as_kept(),
-        actions=fold.actions.listed,
+        actions=list(fold.actions.listed.items()),
         n_observed=learner.n_observed,
         theta=_text(learner.state.theta),
         covariance=_text(_upper_half(learner.state.fit)),
@@ -83,8 +83,9 @@ def fold_of(model: Model) -> Fold:
     spec = msgspec.convert(model.settings, Spec)
     refuse_unscorable(spec)
     fold = Fold(model.bandit, spec)
-    fold.actions.check(model.actions, spec.bound)
-    fold.actions.restore(model.actions)
+    listed = dict(model.actions)
+    fold.actions.check(listed, spec.bound)
+    fold.actions.restore(listed)
     fold.version = model.version
     state, dim = fold.learner.state, spec.dim
     state.theta[:] = _numbers("theta", model.theta, dim)

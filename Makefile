@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo demo-service test test-all test-plain-kernels test-quick test-pythons test-peers
-.PHONY: client-wheel typescript release lint setup lock docs published league site notebooks clean
+.PHONY: client-wheel typescript image-steps release lint setup lock docs published league site notebooks clean
 
 demo: $(VENV)/ready
 	$(BIN)/belated demo
@@ -69,6 +69,10 @@ release: $(VENV)/ready
 typescript: $(VENV)/ready
 	cd clients/typescript && npm ci --no-audit --no-fund
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/test_typescript.py
+
+# The steps of the image without a container: installation, kernels, start, health check, first decision; needs an index.
+image-steps: $(VENV)/ready
+	$(BIN)/python packaging/image_steps.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import httpx2
@@ -35,10 +36,13 @@ PAGE = ROOT / "docs" / "how-to" / "deploy.md"
 METRIC = r"belated_\w+"
 
 
-def instructions():
-    """Instructions of the Dockerfile, as pairs of a word and the rest."""
-    text = re.sub(r"^#.*\n", "", (IMAGE / "Dockerfile").read_text(), flags=re.M)
-    return [line.split(maxsplit=1) for line in text.replace("\\\n", " ").splitlines() if line]
+@pytest.fixture(scope="module")
+def steps():
+    """The module that `make image-steps` runs."""
+    spec = spec_from_file_location("image_steps", PACKAGING / "image_steps.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_every_yaml_file_can_be_read():
@@ -46,19 +50,19 @@ def test_every_yaml_file_can_be_read():
         assert all(isinstance(page, dict) for page in yaml.safe_load_all(path.read_text())), path
 
 
-def test_what_the_image_copies_is_there_and_sent_to_the_builder():
+def test_what_the_image_copies_is_there_and_sent_to_the_builder(steps):
     ignored, *sent = (IMAGE / "Dockerfile.dockerignore").read_text().splitlines()
     assert ignored == "*"
-    copied = [rest.split()[:-1] for word, rest in instructions() if word == "COPY"]
+    copied = [rest.split()[:-1] for word, rest in steps.instructions() if word == "COPY"]
     sources = {one for some in copied if not some[0].startswith("--from") for one in some}
     assert {f"!{source}" for source in sources} == set(sent) - {"**/__pycache__"}
     for source in sources:
         assert (ROOT / source).exists(), source
 
 
-def test_the_image_has_the_locked_versions(tmp_path):
+def test_the_image_has_the_locked_versions(steps, tmp_path):
     """The command of the Dockerfile leaves lines that pip takes as constraints, and no hashes."""
-    (command,) = (rest for word, rest in instructions() if word == "RUN" and "sed" in rest)
+    (command,) = (rest for word, rest in steps.instructions() if word == "RUN" and "sed" in rest)
     shutil.copy(ROOT / "requirements.lock", tmp_path)
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
     lines = (tmp_path / "constraints.txt").read_text().splitlines()
@@ -67,13 +71,35 @@ def test_the_image_has_the_locked_versions(tmp_path):
     assert all(str(one.specifier).startswith("==") and not one.extras for one in locked)
 
 
-def test_the_image_does_not_run_as_root():
-    words = [word for word, _ in instructions()]
+def test_the_image_does_not_run_as_root(steps):
+    words = [word for word, _ in steps.instructions()]
     last = len(words) - 1 - words[::-1].index("FROM")
-    assert ["USER", "belated"] in instructions()[last:]
     (made,) = re.findall(r"useradd --uid (\d+)", (IMAGE / "Dockerfile").read_text())
+    assert ["USER", made] in steps.instructions()[last:]
     deployment = list(yaml.safe_load_all((PACKAGING / "kubernetes/belated.yaml").read_text()))[1]
     assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == int(made)
+
+
+def test_the_steps_of_the_image_run_in_a_scratch_folder(steps, tmp_path, monkeypatch):
+    """`make image-steps` runs them; here they are read: nothing is outside the folder."""
+    monkeypatch.setenv("BELATED_SERVE_PORT", "1")
+    *build, start = steps.steps(tmp_path)
+    commands = [step.command for step in build]
+    asked = ("cp -r", "sed -e", "cp -r", "cp -r", "python -m venv", "cp -r", "belated cache warm")
+    assert len(commands) == len(asked)
+    assert all(map(str.startswith, commands, asked))
+    assert f"{tmp_path}/opt/belated/bin/pip install" in commands[4]
+    outside = re.compile(r"(?<![\w.])/(?:build|opt|var)/")
+    assert not any(outside.search(command.replace(str(tmp_path), ".")) for command in commands)
+    assert (start.command, start.folder) == ("exec belated serve", tmp_path / "var/lib/belated")
+    serve = {k: v for k, v in start.environment.items() if k.startswith("BELATED_")}
+    assert serve == {
+        "BELATED_CACHE_DIR": f"{tmp_path}/var/cache/belated",
+        "BELATED_SERVE_HOST": "0.0.0.0",
+        "BELATED_SERVE_LEDGER": f"sqlite:///{tmp_path}/var/lib/belated/belated.db",
+    }
+    assert start.environment["PATH"].startswith(f"{tmp_path}/opt/belated/bin:")
+    assert "BELATED_SERVE_HOST" not in build[0].environment
 
 
 def test_volumes_of_the_compose_file_are_there():
@@ -151,12 +177,10 @@ def test_after_warming_nothing_is_left_to_compile(tmp_path, monkeypatch):
     assert subprocess.check_output(asked, text=True) == "[True, True]\n"
 
 
-def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(monkeypatch):
+def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(steps, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # where nobody is
-    (check,) = (rest for word, rest in instructions() if word == "HEALTHCHECK")
-    _, flag, script = json.loads(check[check.index("[") :])
     with served() as (url, _):
-        script = script.replace("http://127.0.0.1:8787", url)
+        _, flag, script = steps.health_check(int(url.rpartition(":")[2]))
         assert subprocess.run([sys.executable, flag, script]).returncode == 0
     assert subprocess.run([sys.executable, flag, script], capture_output=True).returncode == 1
 

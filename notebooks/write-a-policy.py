@@ -155,5 +155,5 @@ plt.show()
 # ## What next
 #
 # In a file of its own the policy is compiled, and plays a thousand times as fast: see
-# [examples/epsilon_greedy.py](../examples/epsilon_greedy.py). `belated.simulate` and `belated compare` take it beside the others ([compare
+# [examples/epsilon_greedy.py](../examples/epsilon_greedy.py). `belated.simulate` and `belated.compare` take it beside the others ([compare
 # policies](../docs/how-to/simulate.md)). [CONTRIBUTING](../CONTRIBUTING.md) says how it comes into the package.

@@ -20,6 +20,7 @@ from belated import __version__
 from belated.client import Client
 from belated.commands.main import app
 from belated.commands.warm import jobs_of_bandits
+from belated.edge import Scorer
 from belated.registry import DEFAULT_POLICY
 from belated.service.bandits_file import read_config
 from belated.service.settings import spec_of
@@ -193,6 +194,7 @@ def metrics():
         client.put_bandit("shop", {"family": "bernoulli", "dim": 1})
         client.change_actions("shop", {"a": [1.0]})
         client.reward(client.decide("shop").decision_id, 1.0)
+        client.made("shop", [Scorer(client.model("shop")).decide()[1]])
         page = httpx2.get(f"{url}/metrics").text
     names = dict.fromkeys(re.findall(rf"^# TYPE ({METRIC}) ", page, re.M), frozenset())
     for name, labels in re.findall(rf"^({METRIC})(?:{{(.*?)}})? ", page, re.M):

@@ -13,6 +13,7 @@ import pytest
 from test_door import Echo, loop, received, run, until  # noqa: F401 - a fixture among them
 
 from belated.client import AsyncClient, Client
+from belated.edge.scoring import content_of
 from belated.service.http import door
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
@@ -174,7 +175,7 @@ def test_a_client_needs_a_file_of_certificates(tmp_path):
             client("https://localhost", ca_file=str(tmp_path / "missing.pem"))
 
 
-def test_a_service_with_tls_its_limits_and_a_renewed_certificate(tmp_path, pair):
+def test_a_service_with_tls_its_limits_and_a_renewed_certificate(tmp_path, pair, monkeypatch):
     certificate, key = tmp_path / "service.pem", tmp_path / "service.key"
     shutil.copy(pair[0], certificate)
     shutil.copy(pair[1], key)
@@ -192,6 +193,11 @@ def test_a_service_with_tls_its_limits_and_a_renewed_certificate(tmp_path, pair)
             assert {one.recv(1) for one in crowd} == {b""}  # when the time was over
         with pytest.raises(ConnectionError, match="certificate"), Client(url, retries=0) as client:
             client.decide("plain")
+        with monkeypatch.context() as patched:
+            patched.setenv("SSL_CERT_FILE", str(certificate))  # for commands, which have no option
+            with Client(url, retries=0) as client:
+                assert client.decide("plain").logged
+            assert content_of(f"{url.rstrip('/')}/v1/bandits/plain/model").startswith(b"{")
         slow = ssl.create_default_context(cafile=pair[0]).wrap_socket(
             socket.create_connection(address), server_hostname="localhost"
         )

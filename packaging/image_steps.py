@@ -80,10 +80,8 @@ def health_check(port: int) -> list[str]:
 
 def start(step: Step, port: int) -> None:
     """Start the service, wait for its first decision, and print how long that took."""
-    url, environment = (
-        f"http://127.0.0.1:{port}",
-        step.environment | {"BELATED_SERVE_PORT": f"{port}"},
-    )
+    url = f"http://127.0.0.1:{port}"
+    environment = step.environment | {"BELATED_SERVE_PORT": str(port)}
     make = "belated keys create admin --scope admin --scope decide --ledger $BELATED_SERVE_LEDGER"
     key = subprocess.check_output(make, shell=True, text=True, env=environment).strip()
     asked = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -43,11 +43,14 @@ def test_a_log_is_not_cut_before_a_promotion_and_can_be_cut_after_it():
     cut = replica.clock() - 1
     replica.promote("shop", Promotion(explicit(policy=Greedy()), "greedy"))
     replica.catch_up()
-    with pytest.raises(LedgerError, match="'shop' was promoted at "):
+    replica.clock.now += HOUR
+    for bound in (cut, replica.clock()):  # the last transaction stays, however old it is
+        with pytest.raises(LedgerError, match=r"'shop' was promoted at .*: compact after the next"):
+            compacted(ledger, bound)
+    live(replica, np.random.default_rng(2), [], 2)
+    with pytest.raises(LedgerError, match=r"'shop' was promoted .*: expected a shorter --older"):
         compacted(ledger, cut)
     assert ledger.base() is None
-    replica.clock.now += HOUR
-    live(replica, np.random.default_rng(2), [], 2)
     assert compacted(ledger, replica.clock() - HOUR // 2)["written"]
     fresh = replayed(replica)
     assert type(fresh.folds["shop"].learner.policy).__name__.startswith("Greedy")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import ssl
@@ -27,6 +28,12 @@ from support.serving import CONFIG, ENVIRONMENT, ended, serving, until
 EXPLORING = CONFIG.replace("dim = 2", "dim = 2\nexploration = 0.25")
 
 
+@pytest.fixture(autouse=True)
+def told(caplog):
+    """What was reloaded is no warning."""
+    caplog.set_level(logging.INFO, "belated.service")
+
+
 def reloaded(tmp_path, *texts, ledger=None, limits=Limits(max_headers=50)):  # noqa: B008
     """The service after it has read its file again with each of the texts."""
     path = tmp_path / "bandits.toml"
@@ -50,6 +57,7 @@ def test_what_differs_is_written_into_the_log_once(tmp_path, caplog):
         "reloaded: there was nothing to change",
         "reloaded: bandits plain changed",
     ]
+    assert {record.levelname for record in caplog.records} == {"INFO"}
     assert service.replica.folds["plain"].spec.exploration == 0.25
     assert service.replica.position.seq == 5
 

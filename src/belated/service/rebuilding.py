@@ -125,7 +125,7 @@ class Rebuilding:
         if fold.version != expected:
             raise RuntimeError(f"{fold.version} events were replayed, expected {expected}")
         self.replica.swap(name, fold)
-        log.info("%s was rebuilt after an erasure or a promotion", name)
+        log.debug("%s was rebuilt after an erasure or a promotion", name)
 
 
 def rebuild_into(url: str, folder: str | None, name: str, end: list[int], target: str) -> None:

@@ -91,7 +91,7 @@ class Reloading:
             said += self._change_limits(limits)
             if context is not None:
                 said.append(_present(context))
-            log.warning("reloaded: %s", "; ".join(said) or "there was nothing to change")
+            log.info("reloaded: %s", "; ".join(said) or "there was nothing to change")
 
     def _read_limits(self) -> Limits:
         if self._config is None:

@@ -208,8 +208,12 @@ def _tracing() -> "type[Tracing]":
 
 
 def _log_as(settings: ServeSettings) -> None:
+    """Let the log be on stderr: of the service what happens, of all else what is amiss."""
     if settings.log_format == "json":
         write_json_log(sys.stderr)
+    else:
+        logging.basicConfig(format="%(message)s")  # the first call counts
+    log.setLevel(logging.INFO)
 
 
 # ------------------------------------------------------------------------------- before the start

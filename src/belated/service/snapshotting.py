@@ -94,7 +94,7 @@ class Snapshots(threading.Thread):
                 if self._told_to_stop.is_set():
                     process.kill()
         if process.returncode == 0:
-            log.info("made a snapshot in %s", self.folder)
+            log.debug("made a snapshot in %s", self.folder)
         elif self._told_to_stop.is_set():
             snapshots.remove_leftovers(self.folder)
         else:

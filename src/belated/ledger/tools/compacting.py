@@ -104,9 +104,12 @@ def _folded(
 def _refuse_promoted(ledger: Ledger, end: Position) -> None:
     """Raises if a bandit was promoted after ``end``: what led there is needed to fold it anew."""
     for event in ledger.rare(Kind.PROMOTED, end):
+        expected = "expected a shorter --older-than, or to wait until that is as old"
+        if not ledger.behind(Position(event.tx, event.seq)):
+            expected = "it is the last event of the log, which stays: compact after the next one"
         raise LedgerError(
             f"{event.bandit!r} was promoted at {utc(event.written)}, and is folded from its first "
-            "event on: expected a shorter --older-than, or to wait until that is as old"
+            f"event on: {expected}"
         )
 
 

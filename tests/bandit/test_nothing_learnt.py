@@ -50,8 +50,9 @@ def test_play_is_spread_until_the_first_window_closes():
     assert same(replica, replayed(replica))
 
 
-def test_the_default_is_spread_too_and_then_says_the_probability_of_every_action():
-    replica = new_replica(conversion(policy=AdaptiveThompson()))
+@pytest.mark.parametrize("open", ["hold", "silence"])
+def test_the_default_is_spread_too_and_then_says_the_probability_of_every_action(open):
+    replica = new_replica(conversion(policy=AdaptiveThompson(), open=open))
     replica.register("shop", BANNERS)
     said = Ask(probabilities=True)
     spread = replica.propose("shop", said)
@@ -59,6 +60,7 @@ def test_the_default_is_spread_too_and_then_says_the_probability_of_every_action
     played(replica, 60)
     replica.clock.now += HOUR + SECOND
     assert replica.expire() == 60
+    played(replica, 1)  # where silence is heard, nothing is learnt before the next decision
     drawn = [replica.propose("shop", said).body for _ in range(20)]
     for body in drawn:
         assert sum(body.probabilities) == pytest.approx(1.0, abs=1e-12)

@@ -53,6 +53,7 @@ def shop_features(banners, countries=tuple(COUNTRIES), **options):
 
 def shop_spec(features, family=NORMAL, policy=OPTIMIST, **options):
     features = fitting(features, policy)
+    options = {"open": None} | options  # as of a new bandit: conversion loops learn from silence
     return Spec.of(features.dim, family, policy, features=features.to_dict(), **options)
 
 
@@ -148,6 +149,7 @@ def test_a_column_without_categories_cannot_get_any():
         (Gaussian(sd=1.0), DelayedOFUGLM(), "explicit"),
         (Bernoulli(), AdaptiveThompson(), "explicit"),
         (Bernoulli(), AdaptiveThompson(), "conversion"),
+        (Bernoulli(), DelayedOFUGLM(), "conversion"),  # which holds
         (Bernoulli(), Thompson(), "explicit"),
         (Bernoulli(), GLBOMD(), "explicit"),
         (Gaussian(sd=1.0), LinTS(), "explicit"),
@@ -250,20 +252,40 @@ def test_the_default_with_a_fixed_prior_grows_to_the_estimate_of_all_from_the_st
     y = learner.history.y[: learner.n_decided]
     for row in np.flatnonzero(~np.isnan(y)):
         whole.fold(LEARN * one, nothing, row * one, y[row] * np.ones(1), one)
+    if loop == "conversion":
+        silence = learner.history.silence[: learner.n_decided]
+        assert silence.any()
+        whole.hear(np.flatnonzero(silence), silence[silence > 0.0])
     np.testing.assert_allclose(learner.exact_theta(), whole.exact_theta(), atol=1e-9)
     assert np.abs(whole.exact_theta()).max() > 0.1
 
 
 def test_what_was_learnt_stays_and_the_new_banner_starts_at_zero():
-    replica = new_shop(shop_features(OLD))
-    rng = np.random.default_rng(2)
-    play(replica, rng, 40, [])
+    check_growth_keeps_the_estimate({})
+
+
+def test_a_growth_goes_on_hearing_the_silence_of_open_decisions():
+    policy = AdaptiveThompson(strength=1e12)
+    options = {"family": Bernoulli(), "policy": policy, "loop": "conversion", "window": 7200.0}
+    before, after = check_growth_keeps_the_estimate(options)
+    n = before.n_decided
+    assert before.history.silence[:n].any()
+    assert np.array_equal(after.history.silence[:n], before.history.silence[:n])
+
+
+def check_growth_keeps_the_estimate(options):
+    """Returns the learners before and after."""
+    replica = new_shop(shop_features(OLD), **options)
+    play(replica, np.random.default_rng(2), 40, [])
     fold = replica.fold("shop")
-    names, before = fold.actions.features.names, fold.learner.exact_theta()
-    replica.configure("shop", shop_spec(shop_features(NEW)))
-    after = dict(zip(fold.actions.features.names, fold.learner.exact_theta(), strict=True))
-    np.testing.assert_allclose([after[name] for name in names], before, atol=1e-9)
+    names, before = fold.actions.features.names, fold.learner
+    replica.configure("shop", shop_spec(shop_features(NEW), **options))
+    exact = fold.learner.exact_theta()
+    after = dict(zip(fold.actions.features.names, exact, strict=True))
+    kept = [after[name] for name in names]
+    np.testing.assert_allclose(kept, before.exact_theta(), atol=1e-9)
     assert {after[name] for name in after if "spring" in name} == {0.0}
+    return before, fold.learner
 
 
 def test_a_decision_drawn_up_before_the_growth_is_padded():

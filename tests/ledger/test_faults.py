@@ -8,6 +8,7 @@ import apsw
 import msgspec
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from belated.core.events import Status
 from belated.ledger.events import START, Decided, Draft, Kind, Waiting
@@ -198,7 +199,10 @@ def test_a_workload_that_fails_of_itself_is_not_excused():
 
 
 def drafts_of_a_life(rng, clock, open_ids):
-    """Decisions, some with a request or a subject; rewards, expiries and early rewards."""
+    """Decisions, some with a request; rewards, on time, late or early; expiries.
+
+    Rewards happened before they were handed in. A decision in two has several, each with a name.
+    """
     ids = Ids(lambda: next(clock), seed=rng.getrandbits(32))
     while True:
         drafts = []
@@ -207,16 +211,25 @@ def drafts_of_a_life(rng, clock, open_ids):
             if kind < 0.5 or not open_ids:
                 id, body = ids(), rng.randbytes(rng.randrange(400))
                 request = id.hex() if rng.random() < 0.3 else ""
-                drafts.append(Draft(Kind.DECIDED, "shop", id, now, None, now + 9, body, request))
+                window = now + 20_000, now + 40_000  # the end, and that of the grace
+                decision = Draft(Kind.DECIDED, "shop", id, now, None, window[0], body, request)
+                combine = rng.choice([None, None, None, None, "first", "last", "sum", "max"])
+                drafts.append(replace(decision, closes=window[1], combine=combine))
                 open_ids.append(id)
             elif kind < 0.6:
-                drafts.append(Draft(Kind.REWARDED, "", ids(), now, rng.random()))  # parked
+                drafts.append(reward_of(rng, ids(), now))  # parked
             elif kind < 0.7:
                 drafts.append(Draft(Kind.EXPIRED, "", rng.choice(open_ids), now))
             else:
-                id = open_ids.pop(rng.randrange(len(open_ids)))
-                drafts.append(Draft(Kind.REWARDED, "", id, now, rng.random()))
+                drafts.append(reward_of(rng, rng.choice(open_ids[-40:]), now))
         yield drafts
+
+
+def reward_of(rng, id, now):
+    """Returns a reward that is handed in now, and happened now or a little earlier."""
+    ago, name = rng.choice([0, 700, 5_000, 30_000]), rng.choice("abc")
+    received = now if ago else None
+    return Draft(Kind.REWARDED, "", id, now - ago, rng.random(), received=received, event_id=name)
 
 
 def ledger_on(disk, synchronous="full"):
@@ -245,7 +258,8 @@ def committing(synchronous):
                 yield from events
                 for draft, outcome in zip(drafts, outcomes, strict=True):
                     if outcome.status == Status.PARKED:
-                        yield Waiting(draft.id, draft.time, draft.value)
+                        times = draft.time, draft.value, draft.received
+                        yield Waiting(draft.id, *times, draft.event_id)
                     elif draft.request and outcome.status == Status.ACCEPTED:
                         yield draft.id, draft.request
             if rng.random() < 0.3:

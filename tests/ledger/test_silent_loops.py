@@ -7,8 +7,10 @@ from belated import Bernoulli, Gaussian, Poisson
 from belated.core.sparse import dense
 from belated.learner.learner import Learner
 from belated.learner.rows import rows_between
+from belated.ledger import snapshots
 from belated.ledger.events import START, Draft, Kind
 from belated.ledger.fold import Fold
+from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.model.state import ERROR
 from belated.monitoring import delay_doubts
@@ -23,10 +25,15 @@ def silent(open="silence", policy=POLICY, family=None, **more):
     return Spec.of(DIM, family or Bernoulli(), policy, **SETTINGS, open=open, **more)
 
 
-def lived(spec, n=60, seed=1, minutes=3):
-    """A replica that decided every few minutes; every fourth decision converts, soon."""
-    rng, replica = np.random.default_rng(seed), new_replica(spec)
-    to_come = []
+def lived(spec, n=60):
+    replica = new_replica(spec)
+    live(replica, n)
+    return replica
+
+
+def live(replica, n, seed=1, minutes=3):
+    """Let a replica decide every few minutes; every fourth decision converts, soon."""
+    rng, to_come = np.random.default_rng(seed), []
     for k in range(n):
         replica.clock.now += minutes * 60 * SECOND
         now = replica.clock.now
@@ -38,7 +45,13 @@ def lived(spec, n=60, seed=1, minutes=3):
         id = decide(replica, rng)
         if k % 4 == 0:
             to_come.append((now + int(rng.exponential(600)) * SECOND, id))
-    return replica
+
+
+def resumed_from_a_snapshot(replica, folder):
+    snapshots.save(replica, folder)
+    resumed = Replica(replica.ledger, clock=replica.clock)
+    assert snapshots.load(resumed, folder) == replica.position
+    return resumed
 
 
 def test_learns_before_the_first_window_closes():
@@ -71,12 +84,18 @@ def test_live_is_replay_bit_for_bit_in_batches_of_any_size():
         assert again.digest() == fold.digest()
 
 
-def test_a_snapshot_goes_on_bit_for_bit():
-    replica = lived(silent(), n=40)
+@pytest.mark.parametrize("more", [{}, {"late": "revise", "half_life": 20.0}, {"combine": "max"}])
+def test_a_snapshot_goes_on_bit_for_bit(tmp_path, more):
+    replica = lived(silent(**more), n=40)
     fold = replica.folds["shop"]
-    again = Fold("shop", silent())
-    again.restore(fold.header(), fold.arrays(), np.zeros((0, DIM)))
-    assert again.digest() == fold.digest()
+    replica.reward([(decide(replica, np.random.default_rng(2)), 1.0)])
+    assert fold.hearing.rewards  # not learnt before the next tick
+    resumed = resumed_from_a_snapshot(replica, tmp_path)
+    n_learnt = fold.learner.n_observed
+    live(replica, n=40, seed=2)
+    assert fold.learner.n_observed > n_learnt + 20
+    resumed.catch_up()
+    assert same(replica, resumed)
 
 
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
@@ -103,7 +122,7 @@ def test_live_is_replay_where_rewards_are_forgotten():
     assert same(replica, replayed(replica))
 
 
-def test_live_is_replay_where_delays_are_doubted(monkeypatch):
+def test_live_is_replay_where_delays_are_doubted(monkeypatch, tmp_path):
     monkeypatch.setattr(delay_doubts, "LEAST", 3)
     monkeypatch.setattr(delay_doubts, "FACTOR", 1.0)
     monkeypatch.setattr(delay_doubts, "IMPROBABLE", 0.9)  # chance is enough
@@ -118,12 +137,13 @@ def test_live_is_replay_where_delays_are_doubted(monkeypatch):
             replica.reward([(id, 1.0)])
         fold = replica.folds["shop"]
         if fold.hearing.doubts.hold and not held & {("delay-drift",)}:
-            again = Fold("shop", silent())
-            again.restore(fold.header(), fold.arrays(), np.zeros((0, DIM)))
-            assert again.digest() == fold.digest()
-            assert again.broken_assumptions() == fold.broken_assumptions()
+            resumed = resumed_from_a_snapshot(replica, tmp_path)
+            assert same(replica, resumed)
+            assert resumed.folds["shop"].broken_assumptions() == fold.broken_assumptions()
         held.add(tuple(fold.broken_assumptions()))
     assert held == {(), ("delay-drift",)}
+    resumed.catch_up()
+    assert same(replica, resumed)
     assert same(replica, replayed(replica))
 
 

@@ -1,7 +1,9 @@
 """An erasure is rebuilt beside the live bandit, which goes on deciding."""
 
 import asyncio
+import gc
 import threading
+import weakref
 
 from belated.ledger.replica import Replica
 from support.event_loop import (
@@ -40,6 +42,25 @@ def test_decisions_go_on_while_somebody_is_erased():
         assert fold.digest() == digest_of_log(service)
         await reward(http, later[1])  # and goes on from there
         assert service.fold("shop").digest() == digest_of_log(service)
+
+    in_process(erase)
+
+
+def test_nothing_of_what_was_erased_stays_in_memory():
+    """Not even until cycles are looked for, which does not happen to what was there at the start.
+
+    A fold that held itself would stay with its whole history.
+    """
+
+    async def erase(http, service):
+        await reward(http, await decision(http, subject="me"))
+        old = weakref.ref(service.fold("shop"))
+        gc.disable()
+        try:
+            assert (await http.delete("/v1/bandits/shop/subjects/me")).json() == {"decisions": 1}
+            assert old() is None
+        finally:
+            gc.enable()
 
     in_process(erase)
 

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 
-from belated import Gaussian
+from belated import Gaussian, Poisson
 from belated.ledger.events import START, Draft, KeyChange, Kind
 from belated.ledger.proposing import Ask
 from belated.ledger.tools.compacting import compacted
 from belated.ledger.tools.verifying import verify
-from belated.policies import AdaptiveThompson
+from belated.policies import AdaptiveThompson, OTFLinTS
 from belated.policies.thompson import Thompson
 from support.replicas import (
     HOUR,
@@ -22,12 +22,21 @@ from support.replicas import (
     same,
 )
 
+
+def _silent(**settings):
+    return conversion(policy=AdaptiveThompson(), open="silence", **settings)
+
+
 LOOPS = {
     "explicit": explicit(),
     "thompson": explicit(Gaussian(sd=0.5), Thompson()),
     "revised": explicit(window=2000.0, late="revise", grace=500.0),
     "hold": conversion(late="revise", open="hold"),
-    "silence": conversion(policy=AdaptiveThompson()),
+    "silence": _silent(),
+    "silence-revised": _silent(late="revise", half_life=8.0),
+    "silence-first": _silent(grace=1800.0, combine="first"),
+    "silence-sum": _silent(family=Poisson(), combine="sum"),
+    "on-the-fly": conversion(policy=OTFLinTS(window=100)),
     "half-life": explicit(half_life=5.0),
     "seconds": conversion(half_life=1800.0, half_life_unit="seconds", open="hold"),
     "sum": explicit(Gaussian(sd=0.5), combine="sum", window=3000.0),

@@ -131,7 +131,7 @@ class Client(Thread):
             id = rng.choice(self.known)
             value = float(rng.random() < 0.4)
             told.open_rewards = [(id, value)]
-            if reward(caller, id, value) == "accepted":
+            if reward(caller, id, value, ago=rng.choice([0.0, 0.1, 0.3])) == "accepted":
                 told.rewards.append((id, value))
             told.answered.append((id, value))
             told.open_rewards = []
@@ -160,13 +160,13 @@ def note_outcome(caller: Caller, id: str, value: float) -> str:
     return str(status)
 
 
-def reward(caller: Caller, id: str, value: float) -> str:
-    """Hand in a reward; one of 1 says when it happened, one of 0 happened now.
+def reward(caller: Caller, id: str, value: float, ago: float = 0.0) -> str:
+    """Hand in a reward; one of 1 says that it happened some seconds ago, one of 0 happened now.
 
     Where rewards are combined, the two are two events of a decision.
     """
     given = {"decision_id": id, "reward": value, "event_id": f"of {value:g}"}
-    given |= {"at": time.time()} if value else {}
+    given |= {"at": time.time() - ago} if value else {}
     answer = caller("POST", "/v1/rewards", {"rewards": [given]})
     assert answer.status == 200, answer
     return answer.body["statuses"][0]

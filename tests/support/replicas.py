@@ -24,8 +24,10 @@ class Clock:
         return self.now
 
 
-def explicit(family=None, policy=None, **settings):
-    return Spec.of(DIM, family or Bernoulli(), policy or DelayedOFUGLM(), **settings)
+def explicit(family=None, policy=None, *, open=None, **settings):
+    """Returns settings; what is not set is as in a new bandit, learning from silence included."""
+    parts = family or Bernoulli(), policy or DelayedOFUGLM()
+    return Spec.of(DIM, *parts, open=open, **settings)
 
 
 def conversion(**settings):

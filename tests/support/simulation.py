@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from belated import Bernoulli, DelayedOFUGLM, Gaussian
+from belated import Bernoulli, DelayedOFUGLM, Gaussian, Poisson
 from belated.core.events import Status
 from belated.ledger import snapshots
 from belated.ledger.events import START, Draft, Guardrail, Kind
@@ -37,8 +37,16 @@ DAY = 24 * HOUR
 DIM = 2
 ACTIONS = {"a": [0.9, 0.1], "b": [0.1, 0.9], "c": [0.6, 0.6]}
 FIXED = AdaptiveThompson(strength=1e12)  # so large that the prior is not learnt
+
+
+def _silent(hours: int, family: Any = None, policy: Any = None, **settings: Any) -> Spec:
+    """Returns settings of a loop that learns from silence."""
+    parts = family or Bernoulli(), policy or AdaptiveThompson()
+    window = hours * 3600.0
+    return Spec.of(DIM, *parts, loop="conversion", window=window, open="silence", **settings)
+
+
 SPECS = [
-    Spec.of(DIM, Bernoulli(), AdaptiveThompson(), loop="conversion", window=6 * 3600.0),
     Spec.of(
         *(DIM, Gaussian(sd=0.5), Thompson()),
         window=48 * 3600.0,
@@ -60,6 +68,12 @@ SPECS = [
     ),
     Spec.of(DIM, Gaussian(sd=0.5), Thompson(), window=20 * 3600.0, grace=3600.0, combine="sum"),
     Spec.of(DIM, Gaussian(sd=0.5), Greedy(), loop="conversion", window=6 * 3600.0, combine="last"),
+    _silent(6),
+    _silent(12, policy=FIXED, grace=2 * 3600.0),
+    _silent(8, grace=6 * 3600.0, combine="max"),
+    _silent(36, late="revise"),
+    _silent(20, combine="first", half_life=30.0),
+    _silent(12, family=Poisson(), combine="sum"),
 ]
 
 
@@ -234,8 +248,9 @@ class World(Machines):
             changes |= dict(zip(("half_life", "half_life_unit"), half_life, strict=True))
         if old.window is not None:
             choices = ["keep", "revise"] if old.combine is None else ["keep"]
-            changes |= {"late": self.rng.choice(choices), "window": old.window}
-            changes["grace"] = self.rng.choice([old.grace, 0.0, 2 * 3600.0])
+            changes["late"] = self.rng.choice(choices)
+            if old.open == "hold":  # where silence is heard, it has to stay
+                changes["grace"] = self.rng.choice([old.grace, 0.0, 2 * 3600.0])
         spec = Spec(**{field: getattr(old, field) for field in old.__struct_fields__} | changes)
         self.until_answered(lambda replica: replica.configure(name, spec))
         self.specs[name] = spec

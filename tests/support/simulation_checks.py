@@ -9,6 +9,7 @@ import numpy as np
 
 import naive.estimators
 import naive.families
+import naive.silence
 from belated.core.events import Status
 from belated.estimators.laplace import Laplace
 from belated.estimators.laplace.fit import DISPERSION
@@ -81,7 +82,11 @@ def check_counts(fold: Any, bandit: naive_ledger.Bandit) -> None:
     n = len(bandit.stories)
     parts = [bandit.of_state(s) for s in ("pending", "learnt", "given up", "cancelled")]
     assert sum(parts) == n == fold.learner.n_decided
-    assert [len(fold.pending), fold.learner.n_observed] == parts[:2]
+    assert len(fold.pending) == parts[0]
+    if fold.hearing is None:
+        assert fold.learner.n_observed == parts[1]
+    else:
+        check_heard(fold, bandit)
     if bandit.spec.loop == "conversion":
         assert parts[2] == 0
         for story in bandit.stories.values():
@@ -90,8 +95,23 @@ def check_counts(fold: Any, bandit: naive_ledger.Bandit) -> None:
     assert counts == {name: bandit.counts[name] for name in counts}
 
 
+def check_heard(fold: Any, bandit: naive_ledger.Bandit) -> None:
+    """Each reward is learnt, or is kept for the next tick; an open decision is silent at most."""
+    history, kept = fold.learner.history, fold.hearing.rewards
+    for row, story in enumerate(bandit.stories.values()):
+        value = kept.get(row, history.y[row])
+        if story.value is None or story.state == "cancelled":
+            assert np.isnan(value), "a reward that nobody gave"
+        else:
+            assert value == story.value
+        assert np.isnan(history.y[row]) or history.silence[row] == 0.0, "silent, and rewarded"
+
+
 def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
     """The estimate is the fit of exactly the rewards that should have been learnt."""
+    if fold.hearing is not None:
+        check_stationary(fold.learner, bandit)
+        return
     x, y, weights = bandit.learnt()
     learner = fold.learner
     family, policy = bandit.spec.family["type"], learner.policy
@@ -104,6 +124,20 @@ def check_estimate(fold: Any, bandit: naive_ledger.Bandit) -> None:
         kappa = naive.families.FAMILIES[family][1](policy.m1 * bandit.spec.max_norm)
         expected = naive.estimators.mle(family, x, y, policy.lam * kappa, policy.m1, weights)
     assert np.allclose(learner.exact_theta(), expected, rtol=0.0, atol=1e-7)
+
+
+def check_stationary(learner: Any, bandit: naive_ledger.Bandit) -> None:
+    """The gradient of the rewards, of the silence and of the prior is zero at the estimate."""
+    n, family, theta = learner.n_decided, bandit.spec.family["type"], learner.exact_theta()
+    y, silence = learner.history.y[:n], learner.history.silence[:n]
+    x = np.array([story.x for story in bandit.stories.values()]).reshape(n, learner.dim)
+    mean = naive.families.FAMILIES[family][0]
+    pulls = [
+        naive.silence.pull(family, z, F) if np.isnan(reward) else mean(z) - reward
+        for z, reward, F in zip(x @ theta, y, silence, strict=True)
+    ]
+    gradient = x.T @ (bandit.weights() * pulls) + prior_precision(learner) * theta
+    assert np.abs(gradient).max() < 1e-7
 
 
 def prior_precision(learner: Any) -> Any:

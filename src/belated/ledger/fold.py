@@ -100,25 +100,13 @@ class Fold:
         self.broken: list[Broken] = []  # assumptions that the log speaks against
         self._noted = Noted()
         self._plan = Plan()
-        self._take: dict[Kind, Callable[[list[Event]], None]] = {
-            Kind.DECIDED: self._decided,
-            Kind.REWARDED: self._rewarded,
-            Kind.EXPIRED: self._expired,
-            Kind.CANCELLED: self._cancelled,
-            Kind.REVISED: self._revised,
-            Kind.CONFIGURED: self._configured,
-            Kind.ACTIONS: self._registered,
-            Kind.FORGOTTEN: lambda events: None,
-            Kind.OUTCOME: lambda events: None,
-            Kind.PROMOTED: self._promoted,
-        }
 
     def apply(self, events: Iterable[Event]) -> None:
         """Take in events of this bandit, whole transactions in the order of the log."""
         for _, transaction in groupby(events, attrgetter("tx")):
             for kind, run in groupby(transaction, attrgetter("kind")):
                 alike = list(run)
-                self._take[kind](alike)
+                _TAKE[kind](self, alike)
                 self.version += len(alike)
             self._plan.end_transaction()
         self._flush()
@@ -535,6 +523,21 @@ class Fold:
             np.array(plan.weights) if plan.weights else None,
         )
         self._plan = Plan()
+
+
+# Not in a fold: it would hold itself, and with it what was erased, after it was replaced.
+_TAKE: dict[Kind, Callable[[Fold, list[Event]], None]] = {
+    Kind.DECIDED: Fold._decided,
+    Kind.REWARDED: Fold._rewarded,
+    Kind.EXPIRED: Fold._expired,
+    Kind.CANCELLED: Fold._cancelled,
+    Kind.REVISED: Fold._revised,
+    Kind.CONFIGURED: Fold._configured,
+    Kind.ACTIONS: Fold._registered,
+    Kind.FORGOTTEN: lambda fold, events: None,
+    Kind.OUTCOME: lambda fold, events: None,
+    Kind.PROMOTED: Fold._promoted,
+}
 
 
 def _groups(spec: Spec) -> tuple[Any, ...]:

@@ -106,7 +106,7 @@ class Rebuilding:
         return await asyncio.to_thread(_from_log, self._ledger, self._folder, name, end)
 
     async def _replayed_beside(self, url: str, name: str, end: Position) -> "Fold":
-        target = Path(tempfile.mkdtemp(prefix="belated-"))
+        target = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="belated-"))
         try:
             await self._beside.call(rebuild_into, url, self._folder, name, end, target)
             return await asyncio.to_thread(_loaded, self.replica, target)

@@ -173,16 +173,16 @@ def reward(caller: Caller, id: str, value: float, ago: float = 0.0) -> str:
 
 
 def load_until_killed(
-    server: LiveServer, rng: random.Random, seconds: float, known: list[str]
+    server: LiveServer, rng: random.Random, decisions: int, known: list[str]
 ) -> tuple[Acknowledged, tuple[Position, dict[str, str]]]:
     """What clients were told before the server was killed, and a state of it on the way."""
     clients = [Client(server.port, rng.getrandbits(64), known) for _ in range(CLIENTS)]
     for client in clients:
         client.start()
-    part = rng.random()
-    time.sleep(part * seconds)
+    wait_for_decisions(clients, rng.randint(0, decisions))
     state = live_state(server)
-    time.sleep((1.0 - part) * seconds)
+    wait_for_decisions(clients, decisions)
+    time.sleep(rng.uniform(0.0, 0.01))  # so that the kill may fall into any moment of a request
     server.kill()
     told = Acknowledged()
     for client in clients:
@@ -193,6 +193,14 @@ def load_until_killed(
         told.open_decisions += client.told.open_decisions
         told.open_rewards += client.told.open_rewards
     return told, state
+
+
+def wait_for_decisions(clients: list[Client], decisions: int) -> None:
+    """Wait until so many were acknowledged, however slow the machine is, or a client has ended."""
+    while sum(len(client.told.decisions) for client in clients) < decisions:
+        if any(client.error is not None or not client.is_alive() for client in clients):
+            return
+        time.sleep(0.001)
 
 
 def live_state(server: LiveServer) -> tuple[Position, dict[str, str]]:
@@ -226,7 +234,7 @@ def _lives(
     told, states = Acknowledged(), []
     for life in range(lives):
         known = [id for _, _, id, _ in told.decisions[-50:]]
-        more, state = load_until_killed(server, rng, rng.uniform(0.02, 0.3), known)
+        more, state = load_until_killed(server, rng, rng.randint(1, 80), known)
         told.add(more)
         states = [*states[-1:], state]
         _examine(path, told, states, report, with_snapshot=life % 2 == 1)

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from belated.core.times import iso
 from belated.core.types import Matrix
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.base import version_at_base
@@ -305,8 +305,3 @@ def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:
         except ValueError:
             pass  # the context is gone: the log was told to retain no more than it must
     return [body.action], vector_of(body.x).reshape(1, dim), False
-
-
-def iso(time: int) -> str:
-    """A time as ISO 8601 has it, in UTC."""
-    return datetime.fromtimestamp(time / 1e6, UTC).isoformat().replace("+00:00", "Z")

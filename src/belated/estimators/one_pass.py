@@ -137,12 +137,6 @@ def _take_in_implicit(
     grow_curved(fit, state, slope, x)
 
 
-@refit.case(ImplicitSteps)
-def _refit_implicit(estimator: ImplicitSteps, family: Any, state: State, history: History) -> None:
-    fit = state.fit
-    renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])
-
-
 class MirrorSteps(NamedTuple):
     """Each reward moves theta by one Newton-like step, kept in the ball."""
 
@@ -185,7 +179,7 @@ def _take_in_mirror(estimator: MirrorSteps, family: Any, state: State, x: Vector
     grow_curved(fit, state, derivatives(family, z)[1] / a_phi, x)
 
 
-@refit.case(MirrorSteps)
-def _refit_mirror(estimator: MirrorSteps, family: Any, state: State, history: History) -> None:
+@refit.case(ImplicitSteps, MirrorSteps)
+def _refit_curved(estimator: Any, family: Any, state: State, history: History) -> None:
     fit = state.fit
     renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])

@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_every_module_is_in_the_layer_contract():
         p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
     }
     assert named == modules - {"__init__", "__main__"}
+
+
+def test_no_modules_import_each_other():
+    """Imports inside functions count; those for type checkers do not."""
+    grimp = pytest.importorskip("grimp", reason="import-linter is not installed")
+    graph = grimp.build_graph("belated", cache_dir=None, exclude_type_checking_imports=True)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises an error that names a circle
 
 
 def test_folders_of_tests_are_folders_of_the_package():

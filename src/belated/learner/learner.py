@@ -277,7 +277,7 @@ class Learner:
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
 
     def hear(self, rows: Integers, silence: Vector) -> None:
-        """Let these open rows of the history be silent, and no others.
+        """Sets the silence of these open rows, clears that of all others, and refits.
 
         ``silence`` holds the share of rewards that should have come at the age of each.
         """
@@ -288,7 +288,7 @@ class Learner:
         hear_step(*self._to_fold()[1:], wanted)
 
     def take_back(self, rows: Integers) -> None:
-        """Let the rewards of these rows not have returned; makes the estimate anew."""
+        """Marks the rewards of these rows as not returned and recomputes the estimate."""
         self.history.y[rows] = np.nan
         self.state.counts[OBSERVED] -= len(rows)
         if len(rows):

@@ -159,7 +159,7 @@ class Hearing:
         self.rewards = {row: y for row, y in self.rewards.items() if row not in wanted}
 
     def _take_back(self, learner: Learner, ages: Integers) -> None:
-        """Let open decisions be as if no reward had come: those that have not would be missed."""
+        """Unlearns the rewards of open decisions and keeps them until their windows close."""
         y = learner.history.y[: len(ages)]
         rows = np.flatnonzero((ages < self.window) & ~np.isnan(y))
         self.rewards = {int(row): float(y[row]) for row in rows} | self.rewards

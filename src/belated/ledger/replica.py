@@ -320,7 +320,7 @@ class Replica:
         return not read_later
 
     def swap(self, name: str, fold: "Fold") -> None:
-        """Let a bandit go on as ``fold``, which has taken in what the present one has."""
+        """Replaces a bandit by ``fold``, which must have taken in the same events."""
         fold.actions.count_in(self.unmatched[name])  # another replica may have made it
         self.folds[name] = fold
         self._kept.pop(name, None)

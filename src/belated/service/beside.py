@@ -23,7 +23,7 @@ NICER = 10  # than the service: where cores are short, decisions come first
 
 
 class TooManyCallsError(RuntimeError):
-    """So many calls wait for their turn that another one is not taken."""
+    """Raised when so many calls wait for their turn that another one is not taken."""
 
 
 class BesideError(RuntimeError):

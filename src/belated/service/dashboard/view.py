@@ -187,5 +187,5 @@ def _times(times: Vector) -> list[float]:
 
 
 def _numbers(values: Vector) -> list[float]:
-    """Six digits: a page needs no more, and the answer stays small."""
+    """Returns the values rounded to six digits, to keep the answer small."""
     return [float(f"{value:.6g}") for value in values]

@@ -18,6 +18,7 @@ import numpy as np
 
 from belated.core.events import Broken
 from belated.core.types import Integers, Matrix
+from belated.core.wording import heard, nothing_learnt
 from belated.features import Features
 from belated.learner import files
 from belated.learner.forgetting import forget_by, reach, weights_at
@@ -40,7 +41,6 @@ from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
 from belated.monitoring.statistics import Statistics
-from belated.monitoring.words import heard, nothing_learnt
 
 _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)

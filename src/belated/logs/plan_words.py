@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.wording import counted, duration
 from belated.logs.log_plan import AS_LOGGED, AT_ONCE, DAILY, Plan, to_play
-from belated.monitoring.words import counted, duration
 
 TITLE = "What to play"
 LIFT = "Lift is (earned - uniform) / (best - uniform), in expected rewards."

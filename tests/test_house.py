@@ -19,7 +19,7 @@ CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those"}
 NAMELESS = {"It", "Its", "They", "Them", "Such", "And", "Or", "So", "Before", "After"}
 MEANT_TWICE = {
     *("score_bounds", "products", "third_derivative"),  # a kernel and its builder
-    *("fit", "certificate"),  # the parts of each estimator
+    "fit",  # of each estimator
     *("delays", "environments"),  # a kind of thing and its checks; the public delays
     *("elimination", "one_pass"),  # policies that share something with that name
     *("events", "files", "ranking", "service"),  # a fact of the core and the work with it

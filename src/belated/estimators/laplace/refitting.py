@@ -1,4 +1,4 @@
-"""How far the estimate is from the mode, and what is done where that is too far.
+"""The refit: a step to the mode, how far it is from it, and what is done where that is too far.
 
 Let H be the Hessian at center, D a bound on |x'(ref - center)| and |x'(theta - center)| for all
 returned rows x, and ``|mu''| <= M mu'`` as far as that reaches. Every slope between ref and

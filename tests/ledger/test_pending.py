@@ -13,11 +13,11 @@ from belated.learner.learner import Learner
 from belated.ledger import finding, pending
 from belated.ledger.batch import Plan
 from belated.ledger.events import START, Decided, Draft, Event, Kind
-from belated.ledger.finding import RowTable
 from belated.ledger.fold import Fold
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import Ids
 from belated.ledger.pending import OpenDecisions
+from belated.ledger.row_table import RowTable
 from belated.monitoring.histogram import AGES
 from belated.policies.adaptive_thompson import AdaptiveThompson
 from naive import ledger as naive_ledger

@@ -27,12 +27,12 @@ from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
-from belated.ledger.finding import search_row
 from belated.ledger.growth import Earlier
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
 from belated.ledger.promotion import NoVectorError, Told, promotion_of, vector_again, zeros
+from belated.ledger.row_table import search_row
 from belated.ledger.spec import Spec
 from belated.ledger.sticky import Begun, Stretches, key_of
 from belated.ledger.vectors import matrix_of, sparse_rows

@@ -24,7 +24,7 @@ from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide, work_of
 from belated.service.deciding_many import decide_many, decide_top
-from belated.service.elsewhere import NOT_SCORABLE, model_document, take_made
+from belated.service.edge_decisions import NOT_SCORABLE, model_document, take_made
 from belated.service.explaining import COMPACTED, TOO_MANY, story_of
 from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, RateLimit, new_key
 from belated.service.http.access_log import DECISION

@@ -22,7 +22,7 @@ from belated.ledger import Ledger, LedgerError, open_ledger
 from belated.ledger.events import START, Draft, Event, KeyChange, Kind, Position
 from belated.ledger.tools.exporting import request_digest
 from belated.ledger.tools.importing_events import check_written, draft_again
-from belated.ledger.tools.keeping import without_password
+from belated.ledger.tools.maintenance import without_password
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import Told, events_of, opened
 from belated.ledger.tools.verifying import verify

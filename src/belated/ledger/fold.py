@@ -31,7 +31,7 @@ from belated.ledger.growth import Earlier
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
-from belated.ledger.promotion import NoVectorError, Told, promotion_of, vector_again, zeros
+from belated.ledger.promotion import NoVectorError, ToldSettings, promotion_of, vector_again, zeros
 from belated.ledger.row_table import search_row
 from belated.ledger.spec import Spec
 from belated.ledger.sticky import Begun, Stretches, key_of
@@ -74,7 +74,7 @@ class Fold:
         self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
     ) -> None:
         self.name, self.spec = name, spec
-        self.told = Told()  # what the log says of the settings, see ``ledger/promotion.py``
+        self.told = ToldSettings()  # what the log says of the settings, see ``ledger/promotion.py``
         self.told.first(spec)
         # What another regime had and this one cannot take in, by reason; see ``retraining.py``.
         self.lost: Counter[str] = Counter()
@@ -270,7 +270,7 @@ class Fold:
         self.statistics = Statistics.from_dict(header["statistics"])
         self.actions.restore(header["actions"])
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
-        self.told = Told.restored(self.spec, header.get("regime"))
+        self.told = ToldSettings.restored(self.spec, header.get("regime"))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
         open_ = msgspec.convert(header.get("stretches", []), list[tuple[bytes, Begun]])

@@ -39,7 +39,7 @@ from belated.ledger.events import (
 )
 from belated.ledger.holdout import is_held_out
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.promotion import Placed, Promotion, Told, promotion_of, promotions_of
+from belated.ledger.promotion import Placed, Promotion, ToldSettings, promotion_of, promotions_of
 from belated.ledger.proposing import NOTHING_SAID, Ask, decide, names_of, others, rank_request
 from belated.ledger.protocol import (
     Accepts,
@@ -68,7 +68,7 @@ Approve = Callable[[Sequence[Outcome]], None]  # raises where nothing must be wr
 Handed = (
     tuple[bytes, float] | tuple[bytes, float, int | None] | tuple[bytes, float, int | None, str]
 )
-Progress = Callable[[int], None]  # called with the number of events taken in
+Progress = Callable[[int], None]  # called with the number of events taken in, or of other steps
 
 
 def system_clock() -> int:
@@ -298,7 +298,7 @@ class Replica:
         self, name: str, first: Event, promotions: Sequence[Placed] | None = None
     ) -> "Fold":
         """Returns the bandit that its first event describes, as of its last promotion."""
-        told = Told(promotions_of(self.ledger, name) if promotions is None else promotions)
+        told = ToldSettings(promotions_of(self.ledger, name) if promotions is None else promotions)
         fold = self.empty_fold(name, told.first(msgspec.json.decode(first.body, type=Spec)))
         fold.told = told
         return fold

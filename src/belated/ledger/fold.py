@@ -125,7 +125,7 @@ class Fold:
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
         noted.tell(self.statistics, self.played)
         if self.on_the_fly:
-            self.learner.outlived = self._outlived()
+            self.learner.since_oldest_open = self._since_oldest_open()
         self._look_at_assumptions()
 
     @property
@@ -151,7 +151,7 @@ class Fold:
         """Number of decisions taken in."""
         return len(self.ids) // 16
 
-    def _outlived(self) -> int:
+    def _since_oldest_open(self) -> int:
         """Returns how many decisions were made after the oldest one that is open."""
         oldest = self.pending.oldest_row()
         return 0 if oldest is None else self.n_rows - 1 - oldest
@@ -508,7 +508,7 @@ class Fold:
                 # This depends on the history alone, so it is the same wherever the log is read.
                 learner.take_over(self.learner, self.earlier.grow(old, features))
                 if self.hearing is not None:
-                    self.hearing.hear_again(learner, self.learner)
+                    self.hearing.pass_on_silence(learner, self.learner)
                 self.learner = learner
             self.actions.exchange(features)
 

@@ -38,7 +38,7 @@ from belated.estimators.laplace.fit import (
     LaplaceFit,
     far,
 )
-from belated.estimators.laplace.renewing import LONGEST_STEP, known, move_ref, renew
+from belated.estimators.laplace.renewing import LONGEST_STEP, amount_learnt, move_ref, renew
 from belated.model.protocols import RARE, refit, remake, self_concordance
 from belated.model.state import ERROR, SLACK, State
 
@@ -100,7 +100,7 @@ def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None
 
 @refit.case(Laplace)
 def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
-    fit, n = state.fit, known(state)
+    fit, n = state.fit, amount_learnt(state)
     error, cut = _land(family, state)
     if _has_grown(n, fit.scalars[RENEWED], EARLY_GROWTH if cut else RENEWAL_GROWTH):
         error = _land_anew(estimator, family, state, history)

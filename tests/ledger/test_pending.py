@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from belated.learner.learner import Learner
-from belated.ledger import finding, pending
+from belated.ledger import pending, row_table
 from belated.ledger.batch import Plan
 from belated.ledger.events import START, Decided, Draft, Event, Kind
 from belated.ledger.fold import Fold
@@ -42,7 +42,7 @@ def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pending, "ROWS", 8)
         patch.setattr(pending, "FEW", 2)
-        patch.setattr(finding, "LEAST", 4)
+        patch.setattr(row_table, "LEAST", 4)
         yield
 
 

@@ -1,10 +1,4 @@
-"""The radius of Faury et al. (2020), which two policies for logistic means share.
-
-References
-----------
-L. Faury, M. Abeille, C. Calauzenes, O. Fercoq: Improved Optimistic Algorithms for Logistic
-Bandits. ICML 2020.
-"""
+"""The radius of Faury et al. (ICML 2020), which ``LogUCB1`` and ``OFULogR`` share."""
 
 import math
 from typing import Any

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
+from belated.core.wording import nothing_learnt
 from belated.ledger.events import Draft, Kind
 from belated.ledger.proposing import NOTHING_SAID, Ask
 from belated.ledger.stores.memory import MemoryLedger
-from belated.monitoring.words import nothing_learnt
 from belated.policies import AdaptiveThompson
 from support.replicas import (
     DIM,

@@ -10,13 +10,14 @@ import typer
 from typer.testing import CliRunner
 
 import belated as package
+from belated.bandit.inputs import USUAL
 from belated.commands.main import app
 from belated.experiments.experiment_file import experiment_of
 from belated.experiments.options import Options
 from belated.ledger.spec import Spec
 from belated.service.bandits_file import BanditTable, read_config
 from belated.service.settings import spec_of
-from belated.wire import BanditSettings, Settings
+from belated.wire import BanditSettings, RetrainSettings, Settings
 
 GIVEN = """
 family = "gaussian:sd=0.5"
@@ -75,6 +76,28 @@ def test_every_setting_is_everywhere(tmp_path):
     assert {name: written[name] for name in same} == {name: given[name] for name in same}
 
 
+def test_a_bandit_in_python_has_the_defaults_of_the_declaration():
+    declared = inspect.signature(BanditSettings).parameters
+    said = USUAL.keys() - {"default_reward"}  # in Python None: who sets a window has to say it
+    assert {name: USUAL[name] for name in said} == {name: declared[name].default for name in said}
+
+
+def allowed(settings):
+    """Returns the values that each setting may have, as JSON schemas without null."""
+    found = msgspec.json.schema(settings)["$defs"][settings.__name__]["properties"]
+    for name, about in found.items():
+        kind = about.get("anyOf", [about])[0]
+        words = ("description", "examples", "default")
+        found[name] = {key: value for key, value in kind.items() if key not in words}
+    return found
+
+
+def test_retraining_allows_the_values_that_a_new_bandit_allows():
+    new, retrained = allowed(BanditSettings), allowed(RetrainSettings)
+    assert retrained.pop("half_life") == {"type": "number", "minimum": 0.0}  # 0 takes it away
+    assert retrained == {name: new[name] for name in retrained}
+
+
 def test_every_setting_can_be_an_option(tmp_path):
     """What the options say is what the same table of a file says."""
     given = tomllib.loads(GIVEN) | {"mode": "live"}  # in shadow mode there is no holdout
@@ -93,6 +116,16 @@ def test_the_log_is_written_as_in_version_0_1():
     spec = Spec(family={"type": "bernoulli"}, policy={"type": "greedy"}, dim=2)
     assert msgspec.json.encode(spec.as_kept()).decode() == IN_THE_LOG
     assert msgspec.json.decode(IN_THE_LOG, type=Spec) == spec
+
+
+def test_the_defaults_of_simulate_are_those_of_its_options():
+    declared = {field.name: field.default for field in fields(Options)}
+    python = inspect.signature(package.simulate).parameters
+    assert python["policies"].default is inspect.Parameter.empty
+    assert all(python[name].default == declared[name] for name in declared if name != "policies")
+    helps = {parameter.name: parameter.help for parameter in command("simulate").params}
+    assert helps["horizon"].endswith(f"[default: {declared['horizon']}]")
+    assert helps["delays"].endswith("[default: constant:0, exponential:100]")
 
 
 def test_every_option_of_simulate_is_everywhere(tmp_path):

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from belated.learner.learner import Learner
-from belated.ledger import finding, pending
+from belated.ledger import pending, row_table
 from belated.ledger.batch import Plan
 from belated.ledger.events import START, Decided, Draft, Event, Kind
-from belated.ledger.finding import RowTable
 from belated.ledger.fold import Fold
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import Ids
 from belated.ledger.pending import OpenDecisions
+from belated.ledger.row_table import RowTable
 from belated.monitoring.histogram import AGES
 from belated.policies.adaptive_thompson import AdaptiveThompson
 from naive import ledger as naive_ledger
@@ -42,7 +42,7 @@ def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pending, "ROWS", 8)
         patch.setattr(pending, "FEW", 2)
-        patch.setattr(finding, "LEAST", 4)
+        patch.setattr(row_table, "LEAST", 4)
         yield
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from belated.core.wording import duration, moment
 from belated.monitoring import alarms
 from belated.monitoring.health import (
     Facts,
@@ -18,7 +19,6 @@ from belated.monitoring.health import (
 )
 from belated.monitoring.observations import Observations
 from belated.monitoring.statistics import Statistics
-from belated.monitoring.words import duration, moment
 
 NOW = 1_700_049_600.0  # Wednesday, 15 November 2023, noon UTC
 DAY = 86400.0

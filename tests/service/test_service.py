@@ -227,13 +227,13 @@ def test_rewards_say_when_they_happened():
     ]
     story = client("GET", f"/v1/decisions/{ids[0]}")
     assert story["status"] == "rewarded"
-    assert story["window_closes"] == "2023-11-14T22:14:20Z"
-    assert story["grace_ends"] == "2023-11-14T22:14:50Z"
+    assert story["window_closes"] == "2023-11-14T22:14:20.000000Z"
+    assert story["grace_ends"] == "2023-11-14T22:14:50.000000Z"
     assert story["events"][1] == {
         "kind": "rewarded",
-        "time": "2023-11-14T22:14:20Z",
+        "time": "2023-11-14T22:14:20.000000Z",
         "reward": 1.0,
-        "received": "2023-11-14T22:14:40Z",
+        "received": "2023-11-14T22:14:40.000000Z",
         "event_id": None,
         "part": None,
         "outcome": None,

@@ -195,10 +195,10 @@ class Bandit:
         self.clock, now = clock, partial(now_by, clock)
         self._backend: Backend
         if ledger is not None or any(usual[key] != USUAL[key] for key in LOGGED):
-            from belated.bandit.durable import Durable
+            from belated.bandit.logged import Logged
 
             settings |= {} if policy is None else {"policy": policy}
-            self._backend = Durable(ledger, name, *model, own, rng, settings, now)
+            self._backend = Logged(ledger, name, *model, own, rng, settings, now)
         else:
             own = fitting(own, model.policy)
             norm = bound_on_rows(own, model.policy, model.max_norm)

@@ -491,13 +491,13 @@ def _features(given: Features) -> Any:
 
 
 def _matrix(given: Any) -> wire.Base64Matrix:
-    """Three times as quick to read as JSON lists, and exact."""
+    """Returns a matrix as base64, which is read three times faster than JSON and is exact."""
     n_rows, content = _of_array(given) if hasattr(given, "__array__") else _of_lists(given)
     return wire.Base64Matrix(n_rows, base64.b64encode(content).decode())
 
 
 def _of_array(given: Any) -> tuple[int, bytes]:
-    """The rows of an array or a data frame: how many, and their numbers."""
+    """Returns the number of rows of an array or a data frame, and their numbers as bytes."""
     import numpy as np  # whoever has an array has NumPy; the client does without
 
     matrix = np.ascontiguousarray(given, "<f8")
@@ -507,7 +507,7 @@ def _of_array(given: Any) -> tuple[int, bytes]:
 
 
 def _of_lists(given: Any) -> tuple[int, bytes]:
-    """The same of lists."""
+    """Returns the number of rows of nested lists, and their numbers as bytes."""
     try:
         rows = [[float(value) for value in row] for row in given]
     except (TypeError, ValueError):
@@ -524,7 +524,7 @@ def _quoted(part: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy are numbers."""
+    """Converts numbers of NumPy for the JSON encoder."""
     if getattr(value, "shape", None) == ():  # a number of NumPy or its like
         return value.item()
     raise TypeError(f"{shown(value)}: expected what JSON can hold, got {type(value).__name__}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from belated.commands.rewards import receiver
+from belated.commands.rewards import Key, LedgerUrl, ServiceUrl, Whose, receiver
 
 if TYPE_CHECKING:
     from belated.streams.consuming import Stream
@@ -19,16 +19,10 @@ def consume(
     consumer: Annotated[
         str | None, typer.Option(help="Redis: name of this consumer; default the machine's.")
     ] = None,
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="sqlite:///file.db or postgresql://...")
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option("--url", help="Of a service, instead of --ledger.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(envvar="BELATED_KEY", help="API key of the service.")
-    ] = None,
-    bandit: Annotated[str | None, typer.Option(help="Whose; default the only one.")] = None,
+    ledger: LedgerUrl = None,
+    url: ServiceUrl = None,
+    key: Key = None,
+    bandit: Whose = None,
     once: Annotated[bool, typer.Option(help="Stop when there is nothing to read.")] = False,
 ) -> None:
     """Hand in the rewards of a stream of Redis or a topic of Kafka, until Ctrl-C or SIGTERM.

@@ -23,8 +23,8 @@ def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command
     ``extra={"option": "dim"}`` gives the option another name. A field that is neither a number nor
     a text nor a list is given as JSON.
 
-    With ``show_defaults``, the help shows the defaults and lists these options after the command's
-    own, not before; the command gets all of them.
+    With ``show_defaults``, these options are listed after the command's own, not before, and the
+    command gets all of them, those that were not named, too.
     """
     hints = get_type_hints(declared, include_extras=True)
     kinds = {field: _kind(hint) for field, hint in hints.items()}
@@ -41,8 +41,10 @@ def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command
         options = []
         for field in signature(declared).parameters.values():
             asked = show_defaults or field.default is field.empty
-            option = field.replace(annotation=_option(kinds[field.name], hints[field.name]))
-            options.append(option if asked else option.replace(default=None))
+            shown = "" if asked else _in_words(field.default)  # typer shows those that it gets
+            annotation = _option(kinds[field.name], hints[field.name], shown)
+            default = field.default if asked else None  # an option that was not named is left out
+            options.append(field.replace(annotation=annotation, default=default))
         own = [p for p in signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
         ordered = [*own, *options] if show_defaults else [*options, *own]
         named = [p.replace(kind=p.KEYWORD_ONLY) for p in ordered]
@@ -71,7 +73,15 @@ def _kind(hint: Any) -> Any:
     return hint if hint in (str, int, float, bool) else None
 
 
-def _option(kind: Any, hint: Any) -> Any:
+def _in_words(default: Any) -> str:
+    """Returns a default as the help shows it; empty where there is nothing to show."""
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default))
+    shown = isinstance(default, str | int | float) and not isinstance(default, bool)
+    return str(default) if shown else ""
+
+
+def _option(kind: Any, hint: Any, shown: str) -> Any:
     """Return typer's description of an option."""
     meta: Meta = hint.__metadata__[0]
     lines = [meta.description or ""]
@@ -79,4 +89,6 @@ def _option(kind: Any, hint: Any) -> Any:
         example = meta.examples[0]
         lines.insert(0, f"Such as {example}." if kind else f"JSON, such as {json.dumps(example)}.")
     names = [f"--{name}" for name in (meta.extra or {}).values()]
+    if shown:
+        lines.append(f"[default: {shown}]")
     return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines).strip())]

@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from belated.commands.ledger import AsJson
 from belated.commands.logs import (
     BadFile,
     BanditName,
     Columns,
+    Context,
     Format,
     Log,
     Loop,
@@ -15,6 +17,7 @@ from belated.commands.logs import (
     Strict,
     Window,
     bad_file,
+    named_in,
     of_bad_rows,
 )
 
@@ -31,7 +34,7 @@ def evaluate(
         ),
     ],
     columns: Columns = "",
-    context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
+    context: Context = "",
     loop: Loop = None,
     window: Window = None,
     interval: Annotated[
@@ -50,7 +53,7 @@ def evaluate(
     bandit: BanditName = None,
     bad: BadFile = None,
     strict: Strict = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what other policies would have earned, from a log with propensities."""
     from belated.logs.evaluating import evaluate_log
@@ -60,7 +63,7 @@ def evaluate(
         log,
         policy,
         columns=columns,
-        context=[name.strip() for name in context.split(",") if name.strip()],
+        context=named_in(context),
         loop=loop,
         window=window,
         now=now,

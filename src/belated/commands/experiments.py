@@ -101,7 +101,9 @@ def compare(
     context: typer.Context,
     policies: Annotated[
         list[str] | None,
-        typer.Option(help="Names, label=name, groups (all, all-linear, all-logistic); commas."),
+        typer.Option(
+            help="Names, label=name, groups (all, all-linear, all-logistic); commas; default all."
+        ),
     ] = None,
     world: Annotated[
         list[str] | None,
@@ -119,7 +121,9 @@ def compare(
     family: Annotated[
         str | None, typer.Option(help="Such as bernoulli; default that of the group.")
     ] = None,
-    delay: Annotated[list[str] | None, typer.Option(help="Such as exponential:500.")] = None,
+    delay: Annotated[
+        list[str] | None, typer.Option(help="Such as exponential:500; default exponential:100.")
+    ] = None,
     dim: Annotated[int, typer.Option(help="Dimension.")] = 5,
     horizon: Annotated[int, typer.Option(help="Rounds in a run.")] = 5000,
     runs: Annotated[int, typer.Option(help="Runs of every policy.")] = 20,

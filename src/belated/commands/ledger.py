@@ -124,7 +124,7 @@ def snapshot(
     ledger: Url, folder: Folder = None, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
     """Save the state, from the last snapshot to the end of the log, for a quick start."""
-    from belated.ledger.tools.keeping import save_snapshot
+    from belated.ledger.tools.maintenance import save_snapshot
 
     _show(save_snapshot(ledger, folder, dry_run=dry_run), as_json)
 
@@ -137,7 +137,7 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Copy a SQLite ledger while it is in use, and verify the copy."""
-    from belated.ledger.tools.keeping import copy
+    from belated.ledger.tools.maintenance import copy
 
     result = copy(ledger, out, dry_run=dry_run)
     _show(result, as_json, failed=not result["sound"])
@@ -167,7 +167,7 @@ def retain(
     as_json: AsJson = False,
 ) -> None:
     """Blank context, subject and request of old decisions; the state stays what it is."""
-    from belated.ledger.tools.keeping import retain as take
+    from belated.ledger.tools.maintenance import retain as take
 
     _show(take(ledger, older_than, dry_run=dry_run), as_json)
 

@@ -6,10 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from belated.commands.ledger import AsJson
+
 Log = Annotated[str, typer.Argument(help="CSV, Parquet, JSON lines, or the URL of a ledger.")]
 Columns = Annotated[
     str, typer.Option("--map", help="time=...,reward=...,reward-time=...; the rest is guessed.")
 ]
+Context = Annotated[str, typer.Option(help="Columns of the context, with commas.")]
 Format = Annotated[
     str | None, typer.Option(help="csv, parquet, jsonl or dsjson; default by the name.")
 ]
@@ -26,6 +29,11 @@ Window = Annotated[
 Now = Annotated[str | None, typer.Option(help="ISO time; default the latest in the log.")]
 BadFile = Annotated[Path | None, typer.Option("--bad", help="For bad rows; default LOG.bad.csv.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Bad rows are an error.")]
+
+
+def named_in(context: str) -> list[str]:
+    """Returns the names of columns that stand between commas."""
+    return [name.strip() for name in context.split(",") if name.strip()]
 
 
 def bad_file(log: str, given: Path | None) -> Path:
@@ -59,7 +67,7 @@ def delays(
     bandit: BanditName = None,
     bad: BadFile = None,
     strict: Strict = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how late the rewards of a log are, which law fits, and what may be taken for granted."""
     from belated.ledger.tools.showing import show

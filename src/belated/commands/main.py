@@ -22,6 +22,7 @@ from belated.commands import (
     service,
 )
 from belated.commands.examples import add_examples
+from belated.commands.ledger import AsJson
 
 app = typer.Typer(
     help="Generalised linear bandits with delayed feedback.",
@@ -77,7 +78,7 @@ def options(
 @app.command(name="list")
 def show(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Policies only: all about each, as a page.")
     ] = False,

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from belated.commands.ledger import AsJson
 from belated.commands.logs import (
     BadFile,
     BanditName,
     Columns,
+    Context,
     Format,
     Log,
     Loop,
@@ -16,6 +18,7 @@ from belated.commands.logs import (
     Strict,
     Window,
     bad_file,
+    named_in,
     of_bad_rows,
 )
 
@@ -27,7 +30,7 @@ def plan(
         typer.Option(help="To compare; the first is what the others are measured by."),
     ] = None,
     columns: Columns = "",
-    context: Annotated[str, typer.Option(help="Columns of the context, with commas.")] = "",
+    context: Context = "",
     loop: Loop = None,
     window: Window = None,
     copies: Annotated[int, typer.Option(help="Worlds like that of the log.")] = 8,
@@ -42,7 +45,7 @@ def plan(
     bandit: BanditName = None,
     bad: BadFile = None,
     strict: Strict = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
     from belated.ledger.tools.progress import progress
@@ -52,10 +55,10 @@ def plan(
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
     from belated.logs.reading_whole import read_whole
 
-    names = [name.strip() for name in context.split(",") if name.strip()]
     read = read_whole(
-        log, needs=("action", "time", "reward-time"), columns=columns, context=names, loop=loop,
-        window=window, now=now, bandit=bandit, format=format, bad=bad_file(log, bad), strict=strict,
+        log, needs=("action", "time", "reward-time"), columns=columns, context=named_in(context),
+        loop=loop, window=window, now=now, bandit=bandit, format=format, bad=bad_file(log, bad),
+        strict=strict,
     )  # fmt: skip
     facts = facts_of(read.log, read.loop, read.window)
     played = policy or list(COMPARED)

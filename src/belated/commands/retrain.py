@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from belated.commands.derived_options import options_of
+from belated.commands.ledger import AsJson
 from belated.wire import RetrainSettings
 
 
@@ -24,7 +25,7 @@ def retrain(
     promote: Annotated[
         bool, typer.Option("--promote", help="Go on with them, unless the log speaks against it.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Compare a bandit with what it would be under other settings, by its own log."""

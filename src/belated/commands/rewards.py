@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from belated.commands.ledger import AsJson
+
 if TYPE_CHECKING:
     from belated.ledger.tools.reward_files import Given, Send, Taken
 
 NDJSON = "application/x-ndjson"
+LedgerUrl = Annotated[
+    str | None, typer.Option("--ledger", help="sqlite:///file.db or postgresql://...")
+]
+ServiceUrl = Annotated[str | None, typer.Option("--url", help="Of a service, instead of --ledger.")]
+Key = Annotated[str | None, typer.Option(envvar="BELATED_KEY", help="API key of the service.")]
+Whose = Annotated[str | None, typer.Option("--bandit", help="Whose; default the only one.")]
 
 
 def rewards(
     file: Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, a reward in each row.")],
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="sqlite:///file.db or postgresql://...")
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option("--url", help="Of a service, instead of --ledger.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(envvar="BELATED_KEY", help="API key of the service.")
-    ] = None,
-    bandit: Annotated[str | None, typer.Option(help="Whose; default the only one.")] = None,
+    ledger: LedgerUrl = None,
+    url: ServiceUrl = None,
+    key: Key = None,
+    bandit: Whose = None,
     columns: Annotated[
         str, typer.Option("--map", help="decision_id=...,reward=...,at=...,event_id=...")
     ] = "",
@@ -34,7 +36,7 @@ def rewards(
     bad: Annotated[
         Path | None, typer.Option(help="Where bad rows go; default FILE.bad.csv.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Hand in a file of rewards; run again, it goes on where it stopped."""
     from belated.ledger.tools.reward_files import hand_in

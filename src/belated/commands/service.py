@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from belated.commands.derived_options import from_json, options_of
+from belated.commands.ledger import AsJson
 from belated.commands.option_variables import variables_for_options
 from belated.core.extras import extra
 from belated.service.http.limits import Limits
@@ -27,7 +28,6 @@ keys = typer.Typer(help="The API keys of a service.", no_args_is_help=True)
 
 URL = "sqlite:///belated.db"
 Url = Annotated[str, typer.Option("--ledger", help="sqlite:///file.db or postgresql://...")]
-Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Name = Annotated[str, typer.Argument(help="Letters, digits, - and _.")]
 
 
@@ -127,7 +127,7 @@ def create_bandit(
         str, typer.Option(help='JSON, such as {"a": {"price": 3}, "b": {"price": 5}}.')
     ] = "{}",
     ledger: Url = URL,
-    as_json: Json = False,
+    as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Make a bandit, or change its settings."""
@@ -139,7 +139,7 @@ def create_bandit(
 
 
 @bandits.command("list")
-def list_bandits(ledger: Url = URL, as_json: Json = False) -> None:
+def list_bandits(ledger: Url = URL, as_json: AsJson = False) -> None:
     """Names, and how many decisions and rewards there were."""
     from belated.service.settings import state_of
 
@@ -159,7 +159,7 @@ def list_bandits(ledger: Url = URL, as_json: Json = False) -> None:
 
 
 @bandits.command("show")
-def show_bandit(name: Name, ledger: Url = URL, as_json: Json = False) -> None:
+def show_bandit(name: Name, ledger: Url = URL, as_json: AsJson = False) -> None:
     """A bandit's settings, and what it knows."""
     from belated.core.arguments import wrong
     from belated.service.settings import state_of
@@ -177,7 +177,7 @@ def lift(
     name: Name,
     ledger: Url = URL,
     level: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a bandit with its holdout, in reward and guardrail outcomes per decision."""
     import msgspec
@@ -206,7 +206,7 @@ def create_key(
     scope: Annotated[list[str], typer.Option(help="read, decide, reward, admin; repeat it.")],
     bandit: Annotated[str | None, typer.Option(help="The only one it is for.")] = None,
     ledger: Url = URL,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a key; its secret is shown now and never again."""
     with extra("service"):
@@ -217,7 +217,7 @@ def create_key(
 
 
 @keys.command("list")
-def list_keys(ledger: Url = URL, as_json: Json = False) -> None:
+def list_keys(ledger: Url = URL, as_json: AsJson = False) -> None:
     """Show the keys that are valid, without their secrets."""
     with extra("service"):
         from belated.service.keys import valid_keys

@@ -63,7 +63,7 @@ class Lanes(NamedTuple):
     sums: Matrix  # (L, 5)
     cursors: Integers  # (L, 3) first free row, rows in use, next checkpoint
     record: Any  # (L, checkpoints, 9)
-    known: Matrix  # (L, columns + 1) see DecisionSet; (L, 0) where decision sets change
+    earlier_squares: Matrix  # (L, columns + 1) see DecisionSet; (L, 0) where decision sets change
 
 
 class Block(NamedTuple):
@@ -168,7 +168,9 @@ def new_lanes(
         sums=np.zeros((count, 5)),
         cursors=cursors,
         record=np.empty((count, checkpoints, len(RECORD))),
-        known=np.full((count, columns(fixed_actions) + 1 if fixed_actions else 0), np.nan),
+        earlier_squares=np.full(
+            (count, columns(fixed_actions) + 1 if fixed_actions else 0), np.nan
+        ),
     )
 
 
@@ -302,7 +304,9 @@ def _play_lane(
     news, outside = True, False
     for b in range(block.luck.shape[0]):
         t = start + b
-        options = DecisionSet(block.rows[b], block.coarse[b], block.longest[b], work, lane.known)
+        options = DecisionSet(
+            block.rows[b], block.coarse[b], block.longest[b], work, lane.earlier_squares
+        )
         if news:
             outside = not covers(policy, state, game.theta_star)
         if outside:

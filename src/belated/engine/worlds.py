@@ -16,6 +16,7 @@ from belated.core.jit import allocating_kernel
 from belated.core.nested import aligned_empty
 from belated.core.types import Integers, Vector
 from belated.engine.audit import new_audit, results
+from belated.engine.conversion_lane import as_served
 from belated.engine.lanes import (
     RECORD,
     Batched,
@@ -30,7 +31,6 @@ from belated.engine.lanes import (
     with_room,
 )
 from belated.engine.plain_lane import OwnLane
-from belated.engine.served import as_served
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
     Delay,

@@ -5,7 +5,7 @@ The purpose of their steps is explained in ``policies/gloc.py``, ``policies/ecol
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,26 +18,25 @@ from belated.numerics.linalg import copy, grow
 from belated.numerics.lowered.products import dot, matvec, quadratic
 from belated.numerics.pruning import new_cap, renew
 
+E = TypeVar("E")
 SQUARED_PULLS, SQUARED_PREDICTIONS = 0, 1  # slots of NewtonStepsFit.scalars
 LOSSES, MOVES, FAILED = 0, 1, 2  # slots of Curved.scalars: implicit steps
 GAINED = 0  # slot of Curved.scalars: mirror steps
 
 
+def _in_one_pass(estimator_type: type[E]) -> type[E]:
+    """Class decorator: old rewards are never needed again, and the order of rewards matters."""
+    made: Any = estimator_type
+    made.looks_back, made.order_matters = False, True
+    return estimator_type
+
+
+@_in_one_pass
 class NewtonSteps(NamedTuple):
     """Online Newton steps of an iterate, and the regression of its predictions."""
 
     m1: float
     kappa: float
-
-    @property
-    def looks_back(self) -> bool:
-        """False: old rewards are never needed again."""
-        return False
-
-    @property
-    def order_matters(self) -> bool:
-        """True: the result depends on the order in which rewards return."""
-        return True
 
     def new_fit(self, dim: int) -> "NewtonStepsFit":
         """Returns the fit without any reward."""
@@ -93,6 +92,7 @@ def grow_curved(fit: Curved, state: State, weight: float, x: Vector) -> None:
     grow(fit.H, fit.H_inv, 0.0, weight, x, fresh, state.work[0])
 
 
+@_in_one_pass
 class ImplicitSteps(NamedTuple):
     """Each reward moves theta to the minimiser of its loss plus the distance gone."""
 
@@ -100,16 +100,6 @@ class ImplicitSteps(NamedTuple):
     lam: float
     eta: float
     trials: float  # the largest reward
-
-    @property
-    def looks_back(self) -> bool:
-        """False: old rewards are never needed again."""
-        return False
-
-    @property
-    def order_matters(self) -> bool:
-        """True: the result depends on the order in which rewards return."""
-        return True
 
     def new_fit(self, dim: int) -> Curved:
         """Returns the fit without any reward."""
@@ -137,12 +127,7 @@ def _take_in_implicit(
     grow_curved(fit, state, slope, x)
 
 
-@refit.case(ImplicitSteps)
-def _refit_implicit(estimator: ImplicitSteps, family: Any, state: State, history: History) -> None:
-    fit = state.fit
-    renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])
-
-
+@_in_one_pass
 class MirrorSteps(NamedTuple):
     """Each reward moves theta by one Newton-like step, kept in the ball."""
 
@@ -150,16 +135,6 @@ class MirrorSteps(NamedTuple):
     lam: float
     eta: float
     a_phi: float
-
-    @property
-    def looks_back(self) -> bool:
-        """False: old rewards are never needed again."""
-        return False
-
-    @property
-    def order_matters(self) -> bool:
-        """True: the result depends on the order in which rewards return."""
-        return True
 
     def new_fit(self, dim: int) -> Curved:
         """Returns the fit without any reward."""
@@ -185,7 +160,7 @@ def _take_in_mirror(estimator: MirrorSteps, family: Any, state: State, x: Vector
     grow_curved(fit, state, derivatives(family, z)[1] / a_phi, x)
 
 
-@refit.case(MirrorSteps)
-def _refit_mirror(estimator: MirrorSteps, family: Any, state: State, history: History) -> None:
+@refit.case(ImplicitSteps, MirrorSteps)
+def _refit_curved(estimator: Any, family: Any, state: State, history: History) -> None:
     fit = state.fit
     renew(fit.cap, fit.H, fit.H_inv, state.counts[OBSERVED], state.work[0])

@@ -122,7 +122,7 @@ def lift(
 
 
 class _Side:
-    """The decisions of one group. Its rewards say all that is taken for known of their delays."""
+    """The decisions of one group; the law of their delays is estimated from this group alone."""
 
     def __init__(
         self, name: str, log: Decisions, conversions: bool, end: float, range: float | None

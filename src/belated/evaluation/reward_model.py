@@ -106,7 +106,7 @@ class CrossFitted:
             self._loads[k] += chances[own].T @ x[own]
 
     def of_fit(self) -> Vector:
-        """Returns what the residual of each row moves the sum of ``q_target`` by."""
+        """Returns, per row, the derivative of the sum of ``q_target`` by the row's residual."""
         moves = [
             np.einsum("aij,aj->ai", model.inverses, load)
             for model, load in zip(self.models, self._loads, strict=True)

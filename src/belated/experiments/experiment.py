@@ -10,7 +10,7 @@ from belated import registry
 from belated.core.arguments import positive, whole, wrong, wrong_type
 from belated.core.extremes import refuse_extremes
 from belated.core.types import Integers
-from belated.engine.served import as_served
+from belated.engine.conversion_lane import as_served
 from belated.engine.worlds import LONGEST_HORIZON, Lane, WorldSettings
 from belated.experiments.labels import labelled, listed, policies_by_label
 from belated.experiments.options import Options

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from belated import registry
 from belated.core.arguments import wrong, wrong_type
-from belated.engine.served import Served
+from belated.engine.conversion_lane import Served
 from belated.model.plain_policy import is_own
 from belated.model.protocols import choose
 

@@ -23,6 +23,7 @@ from belated.experiments.running import Play, run
 from belated.experiments.store import Folder
 from belated.model.protocols import claims_set
 
+USUAL = Options()
 SCHEMA = pa.schema(
     [
         ("policy", pa.string()),
@@ -87,20 +88,20 @@ class Results:
 
 def simulate(
     policies: Sequence[Any] | Mapping[str, Any],
-    families: Sequence[Any] = ("gaussian",),
-    delays: Sequence[Any] = ("exponential:100",),
+    families: Sequence[Any] = USUAL.families,
+    delays: Sequence[Any] = USUAL.delays,
     *,
-    dims: Sequence[int] = (5,),
-    horizon: int = 1000,
-    runs: int = 10,
-    seed: int = 0,
-    n_actions: int = 100,
-    environment: Any = None,
-    checkpoints: int | Sequence[int] = 64,
-    spacing: str = "linear",
-    max_norm: float = 1.0,
-    feedback: Any = "identified",
-    bayesian: bool = False,
+    dims: Sequence[int] = USUAL.dims,
+    horizon: int = USUAL.horizon,
+    runs: int = USUAL.runs,
+    seed: int = USUAL.seed,
+    n_actions: int = USUAL.n_actions,
+    environment: Any = USUAL.environment,
+    checkpoints: int | Sequence[int] = USUAL.checkpoints,
+    spacing: str = USUAL.spacing,
+    max_norm: float = USUAL.max_norm,
+    feedback: Any = USUAL.feedback,
+    bayesian: bool = USUAL.bayesian,
     out: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     executor: str | Executor | None = None,

@@ -10,6 +10,7 @@ from belated.core.arguments import flag, positive, whole, wrong
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix
 from belated.features.fitted import Fitted, fitted, learned_from
+from belated.features.growing import with_categories
 from belated.features.layout import Layout, Side, Stack, dense
 from belated.features.options import columns_in, pairs_of, scales_of, some_of
 from belated.features.raw_rows import Key, Record, merged, records_of
@@ -307,8 +308,6 @@ class Features:
         >>> features.with_categories({"ad": ["b", "c"]}).names
         ['ad=a', 'ad=b', 'ad=c', 'intercept']
         """
-        from belated.features.growing import with_categories
-
         self._need_fit()
         return with_categories(self, more)
 

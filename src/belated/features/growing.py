@@ -1,14 +1,16 @@
 """Features that know more categories than before: the old ones keep their meaning."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from belated.core.arguments import shown, wrong
 from belated.core.types import Integers
-from belated.features.columns import Features
 from belated.features.raw_rows import Key, text_of
+
+if TYPE_CHECKING:
+    from belated.features.columns import Features
 
 _MEANING = (
     *("numeric", "categorical", "hashed", "interactions", "intercept", "max_norm"),
@@ -17,7 +19,7 @@ _MEANING = (
 _NUMBERS = ("ranges", "quantiles")  # what was learned of numbers
 
 
-def grown(old: Features, new: Features) -> Features:
+def grown(old: "Features", new: "Features") -> "Features":
     """``new`` with the categories of ``old`` before the others, in their order.
 
     Raises where ``new`` is not ``old`` with more categories: what was learnt would mean something
@@ -42,10 +44,10 @@ def grown(old: Features, new: Features) -> Features:
                     "there were; categories are added, never taken away"
                 )
     more = {column: _others(wanted[column], known[column]) for column in known}
-    return Features.from_dict(after | {"fitted": _with_more(after["fitted"], known, more)})
+    return type(new).from_dict(after | {"fitted": _with_more(after["fitted"], known, more)})
 
 
-def with_categories(features: Features, more: Mapping[Key, Iterable[Any]]) -> Features:
+def with_categories(features: "Features", more: Mapping[Key, Iterable[Any]]) -> "Features":
     """See ``Features.with_categories``."""
     described = features.to_dict()
     known = dict(described["fitted"]["categories"])
@@ -54,7 +56,7 @@ def with_categories(features: Features, more: Mapping[Key, Iterable[Any]]) -> Fe
             raise wrong("column", column, f"one of the categorical columns {list(known)}")
     new = {column: _others(values, known[column]) for column, values in more.items()}
     fitted = _with_more(described["fitted"], known, new)
-    return Features.from_dict(described | {"fitted": fitted})
+    return type(features).from_dict(described | {"fitted": fitted})
 
 
 def _others(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
@@ -70,7 +72,7 @@ def _with_more(
     return fitted | {"categories": categories}
 
 
-def places_in(old: Features, new: Features) -> Integers:
+def places_in(old: "Features", new: "Features") -> Integers:
     """Returns the place of each feature of ``old`` in ``new``, which is ``old`` grown."""
     widths, narrow = new.widths, old.widths
     starts = dict(zip(widths, np.cumsum([0, *widths.values()]), strict=False))

@@ -44,20 +44,20 @@ class AssumptionWarning(UserWarning):
     """The rewards of a bandit speak against an assumption of its policy or its family."""
 
 
-def outgrown_window(policy: Any, outlived: int) -> list[Broken]:
+def outgrown_window(policy: Any, since_oldest_open: int) -> list[Broken]:
     """Returns that a window in decisions is too short, if it is; no chance is involved.
 
-    ``outlived`` decisions were made after the oldest one whose conversion may still come.
+    ``since_oldest_open`` decisions were made after the oldest one whose conversion may still come.
     """
     window = getattr(policy, "window", None)
-    if window is None or outlived <= window:
+    if window is None or since_oldest_open <= window:
         return []
     name = type(policy).__name__
     return [
         Broken(
             "window",
-            f"{name} takes conversions to come within {window:,} decisions; {outlived:,} were made "
-            "since the oldest one that is still waited for, so its width is too small.",
+            f"{name} takes conversions to come within {window:,} decisions; {since_oldest_open:,} "
+            "were made since the oldest one that is still waited for, so its width is too small.",
             f"Make a bandit of another name with {name}(window=...) of as many decisions as are "
             "made while a window is open, or use the default policy.",
         )

@@ -185,7 +185,7 @@ class Learner:
                 )
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         # Decisions made after the oldest one that is still waited for, as far as a log says.
-        self.outlived = 0
+        self.since_oldest_open = 0
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 
@@ -194,7 +194,7 @@ class Learner:
         """The assumptions that the rewards speak against, as of when their number last doubled."""
         if self.n_observed >= self._next_look:
             self._broken, self._next_look = broken_assumptions(self), 2 * self.n_observed
-        return self._broken + outgrown_window(self.policy, self.outlived)
+        return self._broken + outgrown_window(self.policy, self.since_oldest_open)
 
     @property
     def n_decided(self) -> int:
@@ -277,7 +277,7 @@ class Learner:
         learn_step(self.estimator, self.family, self.state, self.history, rows, values)
 
     def hear(self, rows: Integers, silence: Vector) -> None:
-        """Let these open rows of the history be silent, and no others.
+        """Sets the silence of these open rows, clears that of all others, and refits.
 
         ``silence`` holds the share of rewards that should have come at the age of each.
         """
@@ -287,8 +287,8 @@ class Learner:
         wanted[rows] = silence
         hear_step(*self._to_fold()[1:], wanted)
 
-    def take_back(self, rows: Integers) -> None:
-        """Let the rewards of these rows not have returned; makes the estimate anew."""
+    def unlearn(self, rows: Integers) -> None:
+        """Marks the rewards of these rows as not returned and recomputes the estimate."""
         self.history.y[rows] = np.nan
         self.state.counts[OBSERVED] -= len(rows)
         if len(rows):

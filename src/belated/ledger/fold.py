@@ -18,6 +18,7 @@ import numpy as np
 
 from belated.core.events import Broken
 from belated.core.types import Integers, Matrix
+from belated.core.wording import heard, nothing_learnt
 from belated.features import Features
 from belated.learner import files
 from belated.learner.forgetting import forget_by, reach, weights_at
@@ -26,12 +27,12 @@ from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
 from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
-from belated.ledger.finding import search_row
 from belated.ledger.growth import Earlier
 from belated.ledger.hearing import Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
-from belated.ledger.promotion import NoVectorError, Told, promotion_of, vector_again, zeros
+from belated.ledger.promotion import NoVectorError, ToldSettings, promotion_of, vector_again, zeros
+from belated.ledger.row_table import search_row
 from belated.ledger.spec import Spec
 from belated.ledger.sticky import Begun, Stretches, key_of
 from belated.ledger.vectors import matrix_of, sparse_rows
@@ -40,7 +41,6 @@ from belated.model.state import History
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.histogram import AGES, Histogram
 from belated.monitoring.statistics import Statistics
-from belated.monitoring.words import heard, nothing_learnt
 
 _decided = msgspec.msgpack.Decoder(Decided)
 _change = msgspec.msgpack.Decoder(ActionsChange)
@@ -74,7 +74,7 @@ class Fold:
         self, name: str, spec: Spec, types: Iterable[type] = (), features: Any = None
     ) -> None:
         self.name, self.spec = name, spec
-        self.told = Told()  # what the log says of the settings, see ``ledger/promotion.py``
+        self.told = ToldSettings()  # what the log says of the settings, see ``ledger/promotion.py``
         self.told.first(spec)
         # What another regime had and this one cannot take in, by reason; see ``retraining.py``.
         self.lost: Counter[str] = Counter()
@@ -114,7 +114,7 @@ class Fold:
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
         noted.tell(self.statistics, self.played)
         if self.on_the_fly:
-            self.learner.outlived = self._outlived()
+            self.learner.since_oldest_open = self._since_oldest_open()
         self._look_at_assumptions()
 
     @property
@@ -140,7 +140,7 @@ class Fold:
         """Number of decisions taken in."""
         return len(self.ids) // 16
 
-    def _outlived(self) -> int:
+    def _since_oldest_open(self) -> int:
         """Returns how many decisions were made after the oldest one that is open."""
         oldest = self.pending.oldest_row()
         return 0 if oldest is None else self.n_rows - 1 - oldest
@@ -260,7 +260,7 @@ class Fold:
         self.actions.restore(header["actions"])
         self.listed_since = self.version  # it may be earlier: a snapshot does not say
         self.earlier = Earlier(self.spec.dim, header.get("earlier", ()))
-        self.told = Told.restored(self.spec, header.get("regime"))
+        self.told = ToldSettings.restored(self.spec, header.get("regime"))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
         open_ = msgspec.convert(header.get("stretches", []), list[tuple[bytes, Begun]])
@@ -498,7 +498,7 @@ class Fold:
                 # This depends on the history alone, so it is the same wherever the log is read.
                 learner.take_over(self.learner, self.earlier.grow(old, features))
                 if self.hearing is not None:
-                    self.hearing.hear_again(learner, self.learner)
+                    self.hearing.pass_on_silence(learner, self.learner)
                 self.learner = learner
             self.actions.exchange(features)
 

@@ -142,7 +142,7 @@ class Hearing:
     def _learn(self, learner: Learner, ages: Integers) -> None:
         """Learn rewards that have come; where there are doubts, only of closed decisions."""
         if self.doubts.hold:
-            self._take_back(learner, ages)
+            self._unlearn_open(learner, ages)
         wanted = {
             row: reward
             for row, reward in self.rewards.items()
@@ -158,12 +158,12 @@ class Hearing:
         learner.fold(np.where(known, REVISE, LEARN), nothing, rows, values, later)
         self.rewards = {row: y for row, y in self.rewards.items() if row not in wanted}
 
-    def _take_back(self, learner: Learner, ages: Integers) -> None:
-        """Let open decisions be as if no reward had come: those that have not would be missed."""
+    def _unlearn_open(self, learner: Learner, ages: Integers) -> None:
+        """Unlearns the rewards of open decisions and keeps them until their windows close."""
         y = learner.history.y[: len(ages)]
         rows = np.flatnonzero((ages < self.window) & ~np.isnan(y))
         self.rewards = {int(row): float(y[row]) for row in rows} | self.rewards
-        learner.take_back(rows)
+        learner.unlearn(rows)
 
     def _law(self, seen: Seen) -> DelayLaw:
         n_groups = max(self.actions.values()) + 1
@@ -174,8 +174,8 @@ class Hearing:
         """Returns the assumptions about delays that the log speaks against."""
         return self.doubts.listed()
 
-    def hear_again(self, learner: Learner, old: Learner) -> None:
-        """Let a learner that took over the history of another hear what that one has heard."""
+    def pass_on_silence(self, learner: Learner, old: Learner) -> None:
+        """Gives a learner that took over the history of another the silence of that one."""
         silence = old.history.silence[: old.n_decided]
         rows = np.flatnonzero(silence > 0.0)
         if len(rows):

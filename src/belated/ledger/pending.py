@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from belated.ledger.finding import RowTable
+from belated.ledger.row_table import RowTable
 from belated.monitoring.histogram import AGES, Histogram
 
 ROWS = 4_096  # of a block

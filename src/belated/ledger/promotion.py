@@ -70,7 +70,7 @@ def promotions_of(ledger: Ledger, name: str, end: Position | None = None) -> lis
     return [one for one in told if end is None or one.place <= end]
 
 
-class Told:
+class ToldSettings:
     """The settings of a bandit as its log tells them, for a fold of the regime that began last.
 
     Parameters
@@ -95,7 +95,7 @@ class Told:
             self._features.setdefault(promotion.layout, promotion.spec)
 
     @classmethod
-    def restored(cls, spec: Spec, kept: Sequence[str] | None) -> "Told":
+    def restored(cls, spec: Spec, kept: Sequence[str] | None) -> "ToldSettings":
         """Returns the settings of a fold that goes on from a snapshot, as ``to_keep`` had them."""
         told = cls()
         told.ever = kept is not None

@@ -181,7 +181,10 @@ class Ledger(Protocol):
         """
 
     def base_content(self, base: Base, bandit: str) -> bytes:
-        """Returns the arrays of a bandit at a base; what is there, if another base took over."""
+        """Returns the arrays of a bandit at a base.
+
+        If another base has replaced it, returns what is left of them.
+        """
 
     def carried(self) -> Iterable[Event]:
         """Returns the events before the base that stay at hand, in the order of the log."""

@@ -39,7 +39,7 @@ from belated.ledger.events import (
 )
 from belated.ledger.holdout import is_held_out
 from belated.ledger.ids import Clock, Ids
-from belated.ledger.promotion import Placed, Promotion, Told, promotion_of, promotions_of
+from belated.ledger.promotion import Placed, Promotion, ToldSettings, promotion_of, promotions_of
 from belated.ledger.proposing import NOTHING_SAID, Ask, decide, names_of, others, rank_request
 from belated.ledger.protocol import (
     Accepts,
@@ -68,7 +68,7 @@ Approve = Callable[[Sequence[Outcome]], None]  # raises where nothing must be wr
 Handed = (
     tuple[bytes, float] | tuple[bytes, float, int | None] | tuple[bytes, float, int | None, str]
 )
-Progress = Callable[[int], None]  # called with the number of events taken in
+Progress = Callable[[int], None]  # called with the number of events taken in, or of other steps
 
 
 def system_clock() -> int:
@@ -298,7 +298,7 @@ class Replica:
         self, name: str, first: Event, promotions: Sequence[Placed] | None = None
     ) -> "Fold":
         """Returns the bandit that its first event describes, as of its last promotion."""
-        told = Told(promotions_of(self.ledger, name) if promotions is None else promotions)
+        told = ToldSettings(promotions_of(self.ledger, name) if promotions is None else promotions)
         fold = self.empty_fold(name, told.first(msgspec.json.decode(first.body, type=Spec)))
         fold.told = told
         return fold
@@ -320,7 +320,7 @@ class Replica:
         return not read_later
 
     def swap(self, name: str, fold: "Fold") -> None:
-        """Let a bandit go on as ``fold``, which has taken in what the present one has."""
+        """Replaces a bandit by ``fold``, which must have taken in the same events."""
         fold.actions.count_in(self.unmatched[name])  # another replica may have made it
         self.folds[name] = fold
         self._kept.pop(name, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from belated.core.arguments import shown
-from belated.monitoring.words import counted
+from belated.core.wording import counted
 
 SHOWN = 3  # rows for each reason
 

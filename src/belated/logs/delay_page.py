@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from belated.core.times import utc
+from belated.core.wording import counted
 from belated.logs import delay_words as words
 from belated.logs.delay_figure import captions, draw_curve, draw_groups, draw_periods, png
 from belated.logs.delays import DelayReport
-from belated.monitoring.words import counted
 
 TITLE = "How late rewards come"
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from belated.core.times import SECOND, utc
+from belated.core.wording import counted, duration, moment, percent
 from belated.logs.delays import DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
 from belated.monitoring.delay_fit import DelayFit
 from belated.monitoring.delay_tests import LEAST, UNLIKELY, Difference
-from belated.monitoring.words import counted, duration, moment, percent
 
 Row = dict[str, Any]
 UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))

@@ -20,12 +20,12 @@ import numpy as np
 
 from belated.core.arguments import wrong
 from belated.core.extras import extra
-from belated.core.times import SECOND, duration, microseconds
+from belated.core.times import SECOND, microseconds
 from belated.core.types import Integers, Vector
 from belated.ledger.tools.progress import progress
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Chunk, open_log
-from belated.logs.from_ledger import LedgerRows, is_ledger
+from belated.logs.from_ledger import loop_of
 from belated.logs.log_sample import LogSample, Sampled
 from belated.logs.values import PENDING, empty
 from belated.monitoring import delay_tests
@@ -127,10 +127,7 @@ def delay_report(
     with extra("experiments"):
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
-    if is_ledger(source):
-        settings = LedgerRows(source, bandit)
-        loop, window = loop or settings.loop, window or settings.window
-    loop = loop or "explicit"
+    loop, seconds = loop_of(source, bandit, loop, window)
     if loop not in LOOPS:
         raise wrong("loop", loop, " or ".join(LOOPS))
     if by not in (None, "segment", "action"):
@@ -138,7 +135,7 @@ def delay_report(
     log = open_log(source, columns=columns, format=format, bandit=bandit)
     if by is not None and by not in log.columns:
         raise wrong("by", by, f"a column of it; say --map {by}=COLUMN")
-    rows = _Rows(None if now is None else microseconds("now", now), _seconds(window), by)
+    rows = _Rows(None if now is None else microseconds("now", now), seconds, by)
     bad_rows = BadRows(bad)
     with progress("reading the log", share=log.source.share) as told:
         for chunk in log.chunks(bad_rows, loop=loop):
@@ -147,14 +144,6 @@ def delay_report(
     if strict:
         bad_rows.refuse()
     return rows.report(log.spelled, loop, bad_rows)
-
-
-def _seconds(window: str | float | None) -> float | None:
-    if isinstance(window, str):
-        return duration("window", window) / SECOND
-    if window is not None and not window > 0.0:
-        raise wrong("window", window, "seconds above 0, or a text such as 7d")
-    return window
 
 
 class _Rows:

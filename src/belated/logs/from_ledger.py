@@ -2,10 +2,12 @@
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from belated.core.times import utc
+from belated.core.arguments import wrong
+from belated.core.times import SECOND, duration, utc
 from belated.ledger.tools.joining import JoinedRow, joined
 from belated.ledger.tools.reading import bandits_of, only_bandit, opened
 from belated.ledger.tools.tables import Row
@@ -16,6 +18,20 @@ FIELDS = ("id", "time", "action", "propensity", "reward", "reward_time", "x", "p
 def is_ledger(source: object) -> bool:
     """Return whether a log is the URL of a ledger."""
     return isinstance(source, str) and ("://" in source or source.startswith("env:"))
+
+
+def loop_of(
+    source: Any, bandit: str | None, loop: str | None, window: str | float | None
+) -> tuple[str, float | None]:
+    """Returns the loop of a log and its window in seconds: as given, or as the ledger has them."""
+    if is_ledger(source):
+        settings = LedgerRows(source, bandit)
+        loop, window = loop or settings.loop, window or settings.window
+    if isinstance(window, str):
+        window = duration("window", window) / SECOND
+    if window is not None and not window > 0.0:
+        raise wrong("window", window, "seconds above 0, or a text such as 7d")
+    return loop or "explicit", window
 
 
 class LedgerRows:

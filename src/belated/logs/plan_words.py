@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.wording import counted, duration
 from belated.logs.log_plan import AS_LOGGED, AT_ONCE, DAILY, Plan, to_play
-from belated.monitoring.words import counted, duration
 
 TITLE = "What to play"
 LIFT = "Lift is (earned - uniform) / (best - uniform), in expected rewards."
@@ -95,9 +95,7 @@ def write_plan_page(plan: Plan, name: str, path: Path) -> None:
     body = [
         section("The answer", " ".join([advice(plan), *lateness(plan)]), {}),
         figure(png(draw_lifts(logged)), "Lift up to each decision, mean of all copies."),
-        section(
-            "All candidates", "Lift is (earned - uniform) / (best - uniform).", {"": rows(plan)}
-        ),
+        section("All candidates", LIFT, {"": rows(plan)}),
         section("What was played", assumed(plan), {}),
     ]
     write_body(path, TITLE, f"{name}: what to play, and what lateness costs.", "\n".join(body))

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from belated.core.extras import extra
-from belated.core.times import duration, microseconds
+from belated.core.times import microseconds
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Log, open_log
-from belated.logs.from_ledger import LedgerRows, is_ledger
-from belated.logs.seen_rewards import EXPLICIT
+from belated.logs.from_ledger import loop_of
 from belated.logs.whole_log import WholeLog, gathered
 
 
@@ -63,10 +62,7 @@ def read_whole(
     """
     with extra("experiments"):
         import pyarrow  # noqa: F401
-    if is_ledger(source):
-        settings = LedgerRows(source, bandit)
-        loop, window = loop or settings.loop, window or settings.window
-    loop = loop or EXPLICIT
+    loop, seconds = loop_of(source, bandit, loop, window)
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
     bad_rows = BadRows(bad)
@@ -75,5 +71,4 @@ def read_whole(
         bad_rows.refuse()
     if now is not None:
         log = log.as_of(microseconds("now", now))
-    seconds = duration("window", window) / 1e6 if isinstance(window, str) else window
     return Read(log, loop, seconds, opened, bad_rows)

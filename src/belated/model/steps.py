@@ -1,6 +1,7 @@
 """The steps of a bandit, shared by ``Bandit``, by the fold of a log and by a lane of the engine.
 
-A decision calls ``pick``, then ``record``. A reward calls ``take_reward``; ``catch_up`` follows the
+A decision calls ``pick``, then ``record``; with sparse rows ``play_sparse_step`` does both, from
+the law of scores and without ``pick``. A reward calls ``take_reward``; ``catch_up`` follows the
 last of several.
 """
 

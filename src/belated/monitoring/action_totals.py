@@ -47,7 +47,7 @@ class AllActions:
         self.by_name: dict[str, ActionTotals] = {}
 
     def decided(self, actions: Sequence[str]) -> list[int]:
-        """These were played; returns the place of each among the names."""
+        """Counts actions that were played; returns the place of each among the names."""
         by_name, places = self.by_name, []
         for action in actions:
             if action not in by_name:

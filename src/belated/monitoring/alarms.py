@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from belated.core.types import Vector
+from belated.core.wording import about, counted, duration, grown, moment, percent
 from belated.monitoring.delay_curve import delay_curve
 from belated.monitoring.delay_tests import by_reward
 from belated.monitoring.log_rank import log_rank
 from belated.monitoring.observations import Observations
-from belated.monitoring.words import about, counted, duration, grown, moment, percent
 
 
 class Alarm(NamedTuple):

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import probability, wrong
+from belated.core.arguments import probability
 from belated.core.types import Integers, Matrix, Vector
 from belated.monitoring.delay_curve import checked_delays
 from belated.monitoring.delay_shapes import GAMMA, LOGLOGISTIC, LOGNORMAL, LOMAX, WEIBULL, Law
@@ -139,7 +139,7 @@ class DelayFit:
     def quantile(self, shares: Any) -> Vector:
         """Returns the delay within which each share of the rewards that come at all comes.
 
-        >>> fit_delay("exponential", [1.0, 3.0], [True, True]).quantile([1.0 - math.exp(-1.0)])
+        >>> best_fit([1.0, 3.0], [True, True], ["exponential"]).quantile([1.0 - math.exp(-1.0)])
         array([2.])
         """
         wanted = np.asarray(shares, np.float64)
@@ -156,27 +156,6 @@ def _quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + 0.5 * probability("confidence", confidence))
 
 
-def fit_delay(
-    law: str, delays: Any, returned: Any, some_never_return: bool = False
-) -> DelayFit | None:
-    """The law of this name that makes the delays likeliest.
-
-    None where it cannot be told: no reward has come, or, for a law with a shape, all came after
-    the same delay.
-
-    Examples
-    --------
-    >>> fit = fit_delay("exponential", [1.0, 2.0, 3.0], [True, True, False])
-    >>> round(fit.scale, 6), fit.n_parameters
-    (3.0, 1)
-    >>> round(fit.mean_error, 3)    # 3 / sqrt(2), from two rewards
-    2.121
-    """
-    if law not in LAWS:
-        raise wrong("law", law, f"one of {', '.join(LAWS)}")
-    return _fitted(law, _sample(delays, returned), some_never_return)
-
-
 def all_fits(
     delays: Any,
     returned: Any,
@@ -184,6 +163,9 @@ def all_fits(
     never: Sequence[bool] = (False, True),
 ) -> list[DelayFit]:
     """Returns the fits of several laws, the one with the smallest AIC first.
+
+    A law is left out where it cannot be told: no reward has come, or, for a law with a shape, all
+    came after the same delay.
 
     Parameters
     ----------
@@ -193,6 +175,14 @@ def all_fits(
         Names of ``LAWS``.
     never
         Whether some never return: both are tried.
+
+    Examples
+    --------
+    >>> (fit,) = all_fits([1.0, 2.0, 3.0], [True, True, False], ["exponential"], [False])
+    >>> round(fit.scale, 6), fit.n_parameters
+    (3.0, 1)
+    >>> round(fit.mean_error, 3)    # 3 / sqrt(2), from two rewards
+    2.121
     """
     sample = _sample(delays, returned)
     fits = [_fitted(law, sample, some) for law in laws for some in never]

@@ -55,7 +55,10 @@ class FollowedDecisions:
     def closed(
         self, ids: Sequence[bytes], times_us: Sequence[int], rewards: Sequence[float | None]
     ) -> None:
-        """The rewards of decisions came; None: no longer waited for."""
+        """Records that rewards came.
+
+        A reward of None means that the window closed or the decision was cancelled.
+        """
         for id, time_us, reward in zip(ids, times_us, rewards, strict=True):
             place = self.waiting.pop(id, None)
             if place is not None:

@@ -210,7 +210,7 @@ def _slices(times_us: Sequence[int]) -> dict[int, int]:
 
 
 def _same_length(**sequences: Sequence[Any]) -> None:
-    """Before anything is changed: a batch that is cut short would be counted in part."""
+    """Raises if sequences differ in length, before anything is counted."""
     lengths = {name: len(sequence) for name, sequence in sequences.items()}
     if len(set(lengths.values())) > 1:
         raise wrong("lengths", lengths, "sequences of equal length")

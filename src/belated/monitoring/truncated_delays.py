@@ -130,7 +130,10 @@ def truncated_curve(delays: Any, ages: Any, confidence: float = 0.95) -> Truncat
 
 
 def _at_risk(late: Vector, old: Vector, times: Vector) -> Vector:
-    """Numbers with delay <= x <= age; who is younger than x has a smaller delay, too."""
+    """Returns, for each time x, the number of conversions with delay <= x <= age.
+
+    Conversions of decisions that are younger than x have a smaller delay, too.
+    """
     young = np.searchsorted(old, times, side="left")
     return (np.searchsorted(late, times, side="right") - young).astype(np.float64)
 

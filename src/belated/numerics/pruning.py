@@ -74,7 +74,7 @@ class DecisionSet(NamedTuple):
     work: Coarse  # (4, columns) scratch
     # where every round has the same actions: bounds on x'A_inv x that hold until the cap is renewed
     # at the count that stands last, (columns + 1); else empty
-    known: Vector
+    earlier_squares: Vector
 
 
 @kernel
@@ -258,18 +258,20 @@ def _sharpen(coarse: Coarse, A_inv: Matrix, radius: float, of_square: float, wor
 
 
 @kernel
-def _recall(known: Vector, renew_at: float, radius: float, of_square: float, work: Coarse) -> None:
-    """Lower squares and bounds in ``work`` to what is known; forget what an older cap went with."""
+def _recall(
+    earlier: Vector, renew_at: float, radius: float, of_square: float, work: Coarse
+) -> None:
+    """Lowers squares and bounds in ``work`` to earlier ones; forgets those of an older cap."""
     level, square, bound = work[0], work[1], work[2]
-    n = known.shape[0] - 1
-    if known[n] != renew_at:
+    n = earlier.shape[0] - 1
+    if earlier[n] != renew_at:
         for k in range(n):
-            known[k] = math.inf
-        known[n] = renew_at
+            earlier[k] = math.inf
+        earlier[n] = renew_at
         return
     steep, more = np.float32(radius), np.float32(of_square)
     for k in range(n):
-        square[k] = min(square[k], np.float32(known[k]))
+        square[k] = min(square[k], np.float32(earlier[k]))
         bound[k] = min(bound[k], level[k] + steep * np.sqrt(max(square[k], np.float32(0.0)) + more))
 
 
@@ -342,8 +344,8 @@ def search(
         steep, typical = np.float32(slope), np.float32(m)
         bound_all(actions.coarse, theta, cap[4:], wide, less, steep, typical, actions.work)
         raise_bounds(scale, room * reach, steep, typical, actions.work)
-        if actions.known.shape[0] > 0:
-            _recall(actions.known, cap[RENEW_AT], radius, of_square, actions.work)
+        if actions.earlier_squares.shape[0] > 0:
+            _recall(actions.earlier_squares, cap[RENEW_AT], radius, of_square, actions.work)
             of_bound += room * radius * math.sqrt(longest * across)
         first = highest(bound, K)
     else:  # out of reach of single precision: score all
@@ -357,8 +359,8 @@ def search(
         of_square = room_of_squares(d, longest, across)
         _sharpen(actions.coarse, A_inv, radius, of_square, actions.work)
         of_bound = of_level + room * radius * math.sqrt(longest * across)
-        for k in range(actions.known.shape[0] - 1):
-            actions.known[k] = SLACK * (squares[k] + of_square)
+        for k in range(actions.earlier_squares.shape[0] - 1):
+            actions.earlier_squares[k] = SLACK * (squares[k] + of_square)
         k = highest(bound, K)
         leader = _ahead(scale, theta, A_inv, radius, actions.rows, k, leader, work[0])
     if left > 1:

@@ -38,9 +38,10 @@ from belated.model.protocols import (
     radius,
     sqrt_beta,
 )
-from belated.model.state import OBSERVED, State
+from belated.model.state import State
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.constants import is_logistic, least_slope_of
+from belated.policies.shared.logistic_radius import logistic_gamma
 from belated.policies.shared.optimism import certified_width, optimistic_mean
 
 STEEPEST = 0.25  # slope of the logistic function at zero
@@ -138,12 +139,8 @@ class LogUCB1(NamedTuple):
 
 @sqrt_beta.case(LogUCB1)
 def _sqrt_beta(policy: Any, state: State) -> float:
-    d, n, X = state.theta.shape[0], state.counts[OBSERVED], policy.max_norm
-    S, root = X * policy.m1, math.sqrt(policy.alpha) / X  # of actions scaled to length 1
-    growth = 0.5 * d * math.log1p(n / (4.0 * d * root * root))
-    noise = growth - math.log(policy.delta) + d * math.log(2.0)
-    gamma = root * (S + 0.5) + 2.0 / root * noise
-    return math.sqrt((1.0 + 2.0 * S) / policy.kappa) * gamma
+    S = policy.max_norm * policy.m1  # of actions scaled to length 1
+    return math.sqrt((1.0 + 2.0 * S) / policy.kappa) * logistic_gamma(policy, state, policy.alpha)
 
 
 radius.case(LogUCB1)(certified_width)

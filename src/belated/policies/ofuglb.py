@@ -27,7 +27,7 @@ from belated.model.protocols import (
     set_norm,
     sqrt_beta,
 )
-from belated.model.state import DECIDED, OBSERVED, State
+from belated.model.state import DECIDED, State
 from belated.numerics.lowered.products import dot
 from belated.numerics.pruning import DecisionSet
 from belated.policies.shared.constants import is_logistic, known_horizon
@@ -37,6 +37,7 @@ from belated.policies.shared.likelihood_ratio import (
     ellipsoid_radius,
     log_ratio_bound,
 )
+from belated.policies.shared.logistic_radius import logistic_gamma
 
 
 @deterministic
@@ -217,11 +218,7 @@ def _sqrt_beta(policy: Any, state: State) -> float:
 
 @sqrt_beta.case(OFULogR)
 def _sqrt_beta_logistic(policy: Any, state: State) -> float:
-    d, n = state.theta.shape[0], state.counts[OBSERVED]
-    root = math.sqrt(policy.lam) / policy.max_norm
-    spread = 0.5 * d * math.log(1.0 + n / (4.0 * d * root * root)) + d * math.log(2.0)
-    gamma = root * (policy.m1 * policy.max_norm + 0.5)
-    gamma += 2.0 / root * (spread - math.log(policy.delta))
+    gamma, root = logistic_gamma(policy, state, policy.lam), math.sqrt(policy.lam) / policy.max_norm
     return gamma + gamma * gamma / root
 
 

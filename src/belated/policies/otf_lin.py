@@ -8,7 +8,7 @@ paper (PMLR 119, vernade20a).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -43,8 +43,10 @@ from belated.numerics.lowered.products import dot, matvec, quadratic
 from belated.numerics.pruning import DecisionSet, most_optimistic
 from belated.policies.shared.all_rounds import add_round, all_rounds
 from belated.policies.shared.constants import known_window
+from belated.policies.shared.only_successes import learns_from_successes
 from belated.policies.shared.sampling import SAMPLE, fill_scores
 
+P = TypeVar("P")
 WAITING, REFRESH_AT = 0, 1  # slots of OpenWindows.scalars
 
 
@@ -95,28 +97,38 @@ def _refit(estimator: Any, family: Any, state: State, history: History) -> None:
     matvec(state.memory.V_inv, state.fit.b, state.theta)
 
 
-def _refuses(family: Family) -> str:
-    low, high, integer = family.support
-    fits = low == 0.0 and high == 1.0 and integer
-    return "" if fits else "learns from rewards of 0 or 1 (Bernoulli), of which ones return"
-
-
-def _resolved(policy: Any, family: Family, max_norm: float) -> Any:
-    known_window(policy)
-    policy, least = accepted(policy, family), 1e-9 * max_norm**2
+def _resolve(self: Any, family: Family, dim: int, max_norm: float) -> Any:
+    """Returns the policy; raises where the window is not known."""
+    known_window(self)
+    policy, least = accepted(self, family), 1e-9 * max_norm**2
     if not least <= policy.lam < 1e100:  # outside the matrices are singular before long
         raise wrong("lam", policy.lam, f"a number from {least:g} to 1e100")
     return resolved(policy, max_norm=max_norm)
 
 
-def _new_memory(policy: Any, dim: int) -> OpenWindows:
-    m = known_window(policy)
+def _estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
+    """Ridge regression that counts a reward that has not returned as zero."""
+    return ConversionRidge()
+
+
+def _new_memory(self: Any, dim: int) -> OpenWindows:
+    """Returns the memory before the first decision."""
+    m = known_window(self)
     return OpenWindows(
-        *all_rounds(dim, policy.lam), np.zeros((m, dim)), np.zeros(m), np.array([0.0, 1.0])
+        *all_rounds(dim, self.lam), np.zeros((m, dim)), np.zeros(m), np.array([0.0, 1.0])
     )
 
 
+def _on_the_fly(policy_type: type[P]) -> type[P]:
+    """Class decorator with what both policies have besides their parameters and ``choose``."""
+    made: Any = learns_from_successes(policy_type)
+    made.linear_mean = True  # rewards themselves are regressed on actions
+    made.resolve, made.estimator, made.new_memory = _resolve, _estimator, _new_memory
+    return policy_type
+
+
 @deterministic
+@_on_the_fly
 @derives("max_norm")
 @parameters
 class OTFLinUCB(NamedTuple):
@@ -184,33 +196,8 @@ class OTFLinUCB(NamedTuple):
     width_scale: Positive = 1.0
     exact: Flag = False
 
-    @property
-    def linear_mean(self) -> bool:
-        """True: rewards themselves are regressed on actions."""
-        return True
 
-    @property
-    def feedback(self) -> str:
-        """The feedback: only successes, within a window."""
-        return "conversions"
-
-    def refuses(self, family: Family) -> str:
-        """Returns why it refuses this family; empty where rewards are 0 or 1."""
-        return _refuses(family)
-
-    def resolve(self, family: Family, dim: int, max_norm: float) -> "OTFLinUCB":
-        """Returns the policy; raises where the window is not known."""
-        return _resolved(self, family, max_norm)
-
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """Ridge regression that counts a reward that has not returned as zero."""
-        return ConversionRidge()
-
-    def new_memory(self, dim: int) -> OpenWindows:
-        """Returns the memory before the first decision."""
-        return _new_memory(self, dim)
-
-
+@_on_the_fly
 @derives("max_norm")
 @parameters
 class OTFLinTS(NamedTuple):
@@ -254,32 +241,6 @@ class OTFLinTS(NamedTuple):
     lam: Positive = 1.0
     scale: NotNegative = 1.0
     exact: Flag = False
-
-    @property
-    def linear_mean(self) -> bool:
-        """True: rewards themselves are regressed on actions."""
-        return True
-
-    @property
-    def feedback(self) -> str:
-        """The feedback: only successes, within a window."""
-        return "conversions"
-
-    def refuses(self, family: Family) -> str:
-        """Returns why it refuses this family; empty where rewards are 0 or 1."""
-        return _refuses(family)
-
-    def resolve(self, family: Family, dim: int, max_norm: float) -> "OTFLinTS":
-        """Returns the policy; raises where the window is not known."""
-        return _resolved(self, family, max_norm)
-
-    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
-        """Ridge regression that counts a reward that has not returned as zero."""
-        return ConversionRidge()
-
-    def new_memory(self, dim: int) -> OpenWindows:
-        """Returns the memory before the first decision."""
-        return _new_memory(self, dim)
 
 
 @kernel

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from belated.core.times import iso
 from belated.core.types import Matrix
 from belated.ledger import open_ledger, snapshots
 from belated.ledger.base import version_at_base
@@ -30,7 +30,7 @@ from belated.ledger.standing import ending_of
 from belated.ledger.tools.half_lives import would_forgetting_help
 from belated.ledger.tools.lifting import is_it_worth_it
 from belated.ledger.vectors import dim_of, vector_of
-from belated.service.beside import Beside, TooManyCallsError
+from belated.service.background_process import BackgroundProcess, TooManyCallsError
 from belated.service.http.problems import Problem, ProblemType
 from belated.service.settings import finite
 from belated.wire import (
@@ -107,7 +107,7 @@ class Explaining:
 
     def __init__(self, ledger: Ledger, folder: Path | None, url: str | None) -> None:
         self._ledger, self._folder, self._url = ledger, folder, url
-        self._beside = Beside()
+        self._background = BackgroundProcess()
         self._under_way: dict[Any, asyncio.Task[Any]] = {}
 
     async def explain(self, first: Event) -> Explanation:
@@ -132,7 +132,7 @@ class Explaining:
         async def work() -> Any:
             if self._url is None:
                 return await asyncio.to_thread(view, self._ledger, bandit, about)
-            return await self._beside.call(view, self._url, bandit, about)
+            return await self._background.call(view, self._url, bandit, about)
 
         # Whoever asks about now a moment later is told the same; other questions have their own.
         asked = b"" if isinstance(about, int) else msgspec.json.encode(about)
@@ -152,7 +152,7 @@ class Explaining:
 
     def stop(self) -> None:
         """Give up what is under way."""
-        self._beside.stop()
+        self._background.stop()
 
     def _finished(self, key: Any, task: "asyncio.Task[Any]") -> None:
         del self._under_way[key]
@@ -162,7 +162,7 @@ class Explaining:
     async def _explain(self, first: Event) -> Explanation:
         if self._url is None:
             return await asyncio.to_thread(explanation, self._ledger, self._folder, first)
-        said = await self._beside.call(explanation_of, self._url, self._folder, first.id.hex())
+        said = await self._background.call(explanation_of, self._url, self._folder, first.id.hex())
         return msgspec.convert(said, Explanation)
 
 
@@ -305,8 +305,3 @@ def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:
         except ValueError:
             pass  # the context is gone: the log was told to retain no more than it must
     return [body.action], vector_of(body.x).reshape(1, dim), False
-
-
-def iso(time: int) -> str:
-    """A time as ISO 8601 has it, in UTC."""
-    return datetime.fromtimestamp(time / 1e6, UTC).isoformat().replace("+00:00", "Z")

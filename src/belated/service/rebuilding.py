@@ -20,7 +20,7 @@ from belated.ledger import open_ledger, snapshots
 from belated.ledger.events import Position
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Rebuild, Replica
-from belated.service.beside import Beside, BesideError
+from belated.service.background_process import BackgroundProcess, BackgroundProcessError
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.ledger.fold import Fold
@@ -60,7 +60,7 @@ class Rebuilding:
     ) -> None:
         self.replica, self._ledger, self._url, self._folder = replica, ledger, url, folder
         self._settled, self._prepare = settled, prepare
-        self._beside = Beside()
+        self._background = BackgroundProcess()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def look(self) -> None:
@@ -79,7 +79,7 @@ class Rebuilding:
         """Give up what is under way: a start reads the log anyway."""
         for task in self._tasks.values():
             task.cancel()
-        self._beside.stop()
+        self._background.stop()
 
     async def _rebuild(self, name: str) -> None:
         while (wanted := self.replica.rebuilding.get(name)) is not None:
@@ -101,14 +101,14 @@ class Rebuilding:
         if self._url is not None:
             try:
                 return await self._replayed_beside(self._url, name, end)
-            except (BesideError, OSError) as error:
+            except (BackgroundProcessError, OSError) as error:
                 log.warning("%s is rebuilt in a thread, which takes longer: %s", name, error)
         return await asyncio.to_thread(_from_log, self._ledger, self._folder, name, end)
 
     async def _replayed_beside(self, url: str, name: str, end: Position) -> "Fold":
         target = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="belated-"))
         try:
-            await self._beside.call(rebuild_into, url, self._folder, name, end, target)
+            await self._background.call(rebuild_into, url, self._folder, name, end, target)
             return await asyncio.to_thread(_loaded, self.replica, target)
         finally:  # what is mapped into memory stays
             await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)

@@ -13,8 +13,8 @@ from belated.ledger.events import Kind
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.spec import Spec
 from belated.service.bandits_file import config_drafts, read_limits
+from belated.service.http.accepting import DoorLoop
 from belated.service.http.choosing_protocol import LIMITS, connections_here
-from belated.service.http.door import DoorLoop
 from belated.service.http.limits import Limits, make_room
 from belated.service.http.tls import new_context
 from belated.service.service import Service

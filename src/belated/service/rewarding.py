@@ -28,7 +28,7 @@ FILES = {  # formats by media type
 async def reward(
     service: Service, items: Sequence[wire.RewardItem], bandit: str
 ) -> wire.RewardAnswer:
-    """Each status in turn; ids that cannot be ids are unknown."""
+    """Writes rewards and returns one status per reward; an id that is no UUID is unknown."""
     now = service.replica.clock()
     ids = all_from_texts([item.decision_id for item in items])
     drafts = [
@@ -47,7 +47,7 @@ async def reward(
 async def note_outcomes(
     service: Service, items: Sequence[wire.OutcomeItem], bandit: str
 ) -> wire.RewardAnswer:
-    """The same for guardrail outcomes, from which nothing is learnt."""
+    """Writes guardrail outcomes and returns one status per outcome; nothing is learnt."""
     now = service.replica.clock()
     ids = all_from_texts([item.decision_id for item in items])
     drafts = [

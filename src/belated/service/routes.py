@@ -12,6 +12,7 @@ from belated import wire
 from belated.core.arguments import wrong
 from belated.core.events import Status
 from belated.core.ranking import Ranking
+from belated.core.times import iso
 from belated.ledger import snapshots
 from belated.ledger.base import not_erased, too_old
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind
@@ -23,8 +24,8 @@ from belated.service.dashboard.data import Dashboard
 from belated.service.dashboard.watching import Watch
 from belated.service.deciding import REQUEST_CHANGED, decide, work_of
 from belated.service.deciding_many import decide_many, decide_top
-from belated.service.elsewhere import NOT_SCORABLE, model_document, take_made
-from belated.service.explaining import COMPACTED, TOO_MANY, iso, story_of
+from belated.service.edge_decisions import NOT_SCORABLE, model_document, take_made
+from belated.service.explaining import COMPACTED, TOO_MANY, story_of
 from belated.service.http.access import KEYS_HOLD_AFTER, Gate, Headers, RateLimit, new_key
 from belated.service.http.access_log import DECISION
 from belated.service.http.api import Answer, Api, Call

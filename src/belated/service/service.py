@@ -88,7 +88,7 @@ class Tally:
 
 
 class Service:
-    """See the module.
+    """The bandits of one ledger in a process that serves requests.
 
     Parameters
     ----------

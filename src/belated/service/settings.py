@@ -119,5 +119,5 @@ def state_of(fold: "Fold", now: int) -> BanditState:
 
 
 def finite(number: float) -> float | None:
-    """JSON has no infinite numbers."""
+    """Returns the number, or None if it is infinite or NaN, which JSON cannot hold."""
     return number if isfinite(number) else None

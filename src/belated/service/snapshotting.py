@@ -47,7 +47,7 @@ class Snapshots(threading.Thread):
         self.join(timeout=1.0)  # it may wait for a store that is down: nobody else has to
 
     def run(self) -> None:
-        """Look, and look again."""
+        """Makes snapshots until the service stops, looking every ``LOOK_EVERY`` seconds."""
         ledger: Ledger | None = None
         position: Position | None = None
         wait, told = 0.0, ""

@@ -25,7 +25,10 @@ def sample(environment: Environment, dim: int, rng: np.random.Generator) -> Matr
 
 
 def of_a_run(environment: Environment, dim: int, rng: np.random.Generator) -> Environment:
-    """The same, with its decision set, where that is drawn once for a run."""
+    """Returns the environment of one run.
+
+    If its decision set is drawn once per run, it is drawn now.
+    """
     if isinstance(environment, UnitBallOnce):
         return FixedArms(sample(environment, dim, rng))
     return environment

@@ -23,7 +23,7 @@ from belated.ledger.tools.exporting import Selection, export
 from belated.ledger.tools.importing import import_file
 from belated.ledger.tools.importing_logs import Options
 from belated.ledger.tools.joining import joined
-from belated.ledger.tools.keeping import retain
+from belated.ledger.tools.maintenance import retain
 from belated.ledger.tools.retraining import RefusedError, draft_of, retrain
 from belated.ledger.tools.verifying import verify
 from belated.policies.adaptive_thompson import AdaptiveThompson

@@ -17,8 +17,8 @@ import uvicorn
 from belated.commands.service import serve
 from belated.ledger.stores.memory import MemoryLedger
 from belated.service.app import new_app
+from belated.service.http import accepting
 from belated.service.http import choosing_protocol as protocol
-from belated.service.http import door
 from belated.service.http.connections import EXTRA, Connections
 from belated.service.http.guarded_protocol import MOST_PIPELINED, GuardedProtocol
 from belated.service.http.limits import Limits, make_room
@@ -395,7 +395,7 @@ def test_our_protocol_passes_its_self_test(monkeypatch, caplog):
     assert chosen["http"] == "belated.service.http.choosing_protocol:new_protocol"
     assert chosen["timeout_keep_alive"] == 2
     assert chosen["backlog"] == protocol.BACKLOG
-    assert ("loop" in chosen) == door.IS_POSSIBLE
+    assert ("loop" in chosen) == accepting.IS_POSSIBLE
     assert not caplog.records
 
 
@@ -418,14 +418,14 @@ def test_a_changed_uvicorn_is_noticed(monkeypatch, caplog, changed):
         assert status(answer_to(port, b"GET / HTTP/1.1\r\nx: " + b"a" * 100_000)) in (400, None)
 
 
-@pytest.mark.skipif(not door.IS_POSSIBLE, reason="there are doors on Linux only")
+@pytest.mark.skipif(not accepting.IS_POSSIBLE, reason="there are doors on Linux only")
 def test_an_uvicorn_that_opens_servers_in_another_way_is_noticed(monkeypatch, caplog):
     """Our protocol still serves, on another event loop."""
 
     async def fails(*address, **options):
         raise KeyError("backlog")
 
-    monkeypatch.setattr(door.DoorLoop, "create_server", fails)
+    monkeypatch.setattr(accepting.DoorLoop, "create_server", fails)
     monkeypatch.setenv(protocol.LIMITS, "")  # is put back afterwards
     with caplog.at_level(logging.WARNING):
         options = protocol.http_options(Limits())

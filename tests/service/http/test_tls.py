@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from test_door import Echo, loop, received, run, until  # noqa: F401 - a fixture among them
+from test_accepting import Echo, loop, received, run, until  # noqa: F401 - a fixture among them
 
 from belated.client import AsyncClient, Client
 from belated.edge.scoring import content_of
-from belated.service.http import door
+from belated.service.http import accepting
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
 from belated.service.http.tls import new_context
@@ -22,7 +22,7 @@ from belated.service.serving import ServeSettings, serve
 from support.certificates import new_certificate
 from support.serving import CONFIG, ended, serving
 
-pytestmark = pytest.mark.skipif(not door.IS_POSSIBLE, reason="there is no door here")
+pytestmark = pytest.mark.skipif(not accepting.IS_POSSIBLE, reason="there is no door here")
 
 CROWD = 50
 OPTIONS = ("tls-certificate", "tls-key")
@@ -47,7 +47,7 @@ async def opened(pair, **limits):
     listener.setblocking(False)
     connections = Connections(Limits(**limits))
     running = asyncio.get_running_loop()
-    entrance = door.Door(running, listener, Echo, connections, new_context(*pair))
+    entrance = accepting.Door(running, listener, Echo, connections, new_context(*pair))
     return entrance, listener.getsockname(), connections
 
 
@@ -81,7 +81,10 @@ def test_who_stalls_in_a_handshake_is_counted_and_cut_in_time(loop, pair, first)
             crowd = [stack.enter_context(socket.create_connection(address)) for _ in range(CROWD)]
             for one in crowd:
                 one.sendall(sent)
-            handshakes = lambda: [one for one in connections.open if type(one) is door.Handshake]  # noqa: E731
+
+            def handshakes():
+                return [one for one in connections.open if type(one) is accepting.Handshake]
+
             await until(lambda: len(handshakes()) == CROWD)
             assert len(connections.waiting) == CROWD
             assert await echoed(address, pair) == (b"hello", "service")  # others go on
@@ -104,7 +107,7 @@ def test_in_a_handshake_the_oldest_is_cut_in_favour_of_a_new_one(loop, pair):  #
             for one in crowd:
                 one.sendall(b"\x16")
             kinds = lambda: [type(one) for one in connections.open]  # noqa: E731
-            await until(lambda: kinds() == [door.Handshake] * 3)
+            await until(lambda: kinds() == [accepting.Handshake] * 3)
             assert await echoed(address, pair) == (b"hello", "service")
             assert connections.cut == {"closed in favour of new connections": 1}
             ends = [asyncio.create_task(next_part(one)) for one in crowd]

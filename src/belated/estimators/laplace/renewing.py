@@ -70,7 +70,7 @@ LEAST_PRECISION, MOST_PRECISION = 1e-6, 1e12  # of a prior, in its unit
 
 
 @inlined_kernel
-def known(state: State) -> float:
+def amount_learnt(state: State) -> float:
     """Returns how much has been taken in: rewards, and changes of silence."""
     return state.counts[OBSERVED] + state.fit.scalars[HEARD]
 
@@ -96,7 +96,7 @@ def gradient_at_ref(family: Any, state: State, history: Any) -> None:
             gradient[j] += residual * value
     state.counts[PASSES] += 1
     state.counts[ROWS] += state.counts[OBSERVED]
-    fit.scalars[PASSED] = known(state)
+    fit.scalars[PASSED] = amount_learnt(state)
 
 
 @kernel
@@ -281,7 +281,7 @@ def settle(family: Any, state: State, history: Any, close: float) -> None:
             break
         before = length
     _note_extremes(fit, history, state.counts[DECIDED])
-    fit.scalars[RENEWED] = known(state)
+    fit.scalars[RENEWED] = amount_learnt(state)
 
 
 @refit_exactly.case(Laplace)

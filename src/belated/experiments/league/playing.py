@@ -49,7 +49,10 @@ class Match(NamedTuple):
 
     @property
     def work(self) -> float:
-        """The same for all, so that they are played as planned: ``run`` starts with the largest."""
+        """Returns 1: all matches count alike, so that they are played in the planned order.
+
+        ``run`` starts with the largest.
+        """
         return 1.0
 
 

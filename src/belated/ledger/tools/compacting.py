@@ -11,9 +11,9 @@ from belated.core.times import duration, iso, utc
 from belated.ledger import Ledger, LedgerError
 from belated.ledger.base import as_carried, based, digest_of, is_carried, load, packed, start_of
 from belated.ledger.events import NOBODY, START, Event, Kind, Position
-from belated.ledger.replica import system_clock
+from belated.ledger.replica import Progress, system_clock
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import CHUNK, Rebuilding, Told, opened
+from belated.ledger.tools.reading import CHUNK, Rebuilding, opened
 from belated.ledger.upkeep import Base
 
 
@@ -74,7 +74,7 @@ def compacted(ledger: Ledger, before: int, *, dry_run: bool = False) -> dict[str
 
 
 def _folded(
-    ledger: Ledger, base: Base | None, before: int, told: Told
+    ledger: Ledger, base: Base | None, before: int, told: Progress
 ) -> tuple[Rebuilding, Old, Position]:
     """Fold the transactions at the beginning of the log all of whose events are old.
 

@@ -14,11 +14,12 @@ from belated.core.times import utc
 from belated.ledger import Ledger, LedgerError
 from belated.ledger.base import described
 from belated.ledger.events import START, Decided, Event, Kind
+from belated.ledger.replica import Progress
 from belated.ledger.tools import event_files, joining
 from belated.ledger.tools.event_files import EventRow, row_of, write_events
 from belated.ledger.tools.joining import joined, write_joined
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import Told, events_of
+from belated.ledger.tools.reading import events_of
 
 _decided = msgspec.msgpack.Decoder(Decided)
 
@@ -62,14 +63,19 @@ def export(
 
 
 def _write(
-    to: IO[bytes], ledger: Ledger, suffix: str, selection: Selection, as_joined: bool, told: Told
+    to: IO[bytes],
+    ledger: Ledger,
+    suffix: str,
+    selection: Selection,
+    as_joined: bool,
+    told: Progress,
 ) -> int:
     if as_joined:
         return write_joined(to, suffix, joined(ledger, selection.wants, told))
     return write_events(to, suffix, _rows(ledger, selection, told))
 
 
-def _rows(ledger: Ledger, selection: Selection, told: Told) -> Iterator[EventRow]:
+def _rows(ledger: Ledger, selection: Selection, told: Progress) -> Iterator[EventRow]:
     for event in events_of(ledger, told):
         if selection.wants(event):
             yield row_of(event, request_digest(ledger, event))

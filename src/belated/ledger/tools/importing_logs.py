@@ -14,10 +14,10 @@ from belated.core.events import Status
 from belated.ledger import Ledger
 from belated.ledger.events import Draft, Kind
 from belated.ledger.protocol import Importer
-from belated.ledger.replica import system_clock
+from belated.ledger.replica import Progress, system_clock
 from belated.ledger.tools.mapping import Bad, Imported, Mapping, Translator
 from belated.ledger.tools.progress import Share, progress
-from belated.ledger.tools.reading import Told, bandits_of, only_bandit
+from belated.ledger.tools.reading import bandits_of, only_bandit
 from belated.ledger.tools.showing import NOT_SHOWN
 from belated.ledger.tools.tables import columns_of, format_of, rows_of
 from belated.ledger.tools.writing import without_collector, written_behind
@@ -49,7 +49,7 @@ class LogFile(NamedTuple):
     mapping: Mapping
 
     def chunks(
-        self, translator: Translator, told: Told, share: Share
+        self, translator: Translator, told: Progress, share: Share
     ) -> Iterator[tuple[list[Imported], list[Bad]]]:
         """Yields decisions and bad rows, some thousand rows at a time."""
         rows = rows_of(self.path, self.format, self.mapping.texts(), share)
@@ -149,7 +149,7 @@ class Checked:
             else:
                 self._file.truncate(0)
 
-    def chunks(self, told: Told, share: Share) -> Iterator[list[Imported]]:
+    def chunks(self, told: Progress, share: Share) -> Iterator[list[Imported]]:
         """Yields what was added; ``share`` tells from then on what part has been read."""
         size, done = max(1, self._file.tell()), 0
         share.position = lambda: done / size
@@ -162,7 +162,7 @@ class Checked:
 
 
 def _check_log(
-    file: LogFile, translator: Translator, told: Told, share: Share, checked: Checked
+    file: LogFile, translator: Translator, told: Progress, share: Share, checked: Checked
 ) -> tuple[int, Refusal]:
     """Read the whole file; returns the number of decisions, and the rows that are refused."""
     ok, n_bad, seen = 0, 0, _Seen()

@@ -26,10 +26,10 @@ from belated.ledger.events import (
     Kind,
     Position,
 )
-from belated.ledger.finding import search_row
 from belated.ledger.fold import Fold
 from belated.ledger.ids import time_of
 from belated.ledger.promotion import promotion_of
+from belated.ledger.row_table import search_row
 from belated.ledger.rules import WRITTEN, Known, as_written, handed_in, judge, misdated
 from belated.ledger.spec import Spec
 from belated.ledger.upkeep import Base

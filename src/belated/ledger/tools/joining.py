@@ -11,9 +11,10 @@ from belated.core.times import iso
 from belated.ledger import Ledger
 from belated.ledger.events import Decided, Event, Kind
 from belated.ledger.ids import to_text
+from belated.ledger.replica import Progress
 from belated.ledger.standing import Ending
 from belated.ledger.tools.parquet import arrow, write_rows
-from belated.ledger.tools.reading import Bandit, Told, bandits_at_base, configure, events_of
+from belated.ledger.tools.reading import Bandit, bandits_at_base, configure, events_of
 from belated.ledger.vectors import vector_of
 
 SUFFIXES = (".jsonl", ".parquet", ".csv")
@@ -43,7 +44,7 @@ class JoinedRow(msgspec.Struct, gc=False):
     repeats: str | None  # id of the decision whose action was played again
 
 
-def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Told) -> Iterator[JoinedRow]:
+def joined(ledger: Ledger, wanted: Callable[[Event], bool], told: Progress) -> Iterator[JoinedRow]:
     """Yields the wanted decisions in the order of the log, without the erased ones.
 
     The ending of a decision may come much later than the decision, so the log is read twice.

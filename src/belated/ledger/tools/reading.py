@@ -1,7 +1,7 @@
 """Reading a ledger from the first event to the last."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,10 @@ from belated.ledger.events import ActionsChange, Event, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.growth import Earlier
 from belated.ledger.promotion import promotion_of, promotions_of
-from belated.ledger.replica import Replica
+from belated.ledger.replica import Progress, Replica
 from belated.ledger.spec import Spec
 
 CHUNK = 20_000  # events in memory at once
-Told = Callable[[int], None]  # called with the number of steps made
 
 
 def is_new(url: str) -> bool:
@@ -40,7 +39,7 @@ def opened(url: str) -> Iterator[Ledger]:
         yield ledger
 
 
-def events_of(ledger: Ledger, told: Told = lambda steps: None) -> Iterator[Event]:
+def events_of(ledger: Ledger, told: Progress = lambda steps: None) -> Iterator[Event]:
     """Yields the whole log, in its order; a compacted one from its base on."""
     position = start_of(ledger)
     while True:
@@ -58,7 +57,7 @@ class Bandit:
     spec: Spec
     actions: Actions
     earlier: Earlier
-    told: promotion.Told
+    told: promotion.ToldSettings
 
     def change(self, event: Event) -> None:
         """Take in further settings, as ``Fold`` does."""
@@ -79,7 +78,7 @@ def configure(bandits: dict[str, Bandit], event: Event, ledger: Ledger) -> None:
     if event.bandit in bandits:
         bandits[event.bandit].change(event)
     else:
-        told = promotion.Told(promotions_of(ledger, event.bandit))
+        told = promotion.ToldSettings(promotions_of(ledger, event.bandit))
         spec = told.first(msgspec.json.decode(event.body, type=Spec))
         actions = Actions(spec.dim, spec.feature_map(NoFeatures.for_spec(spec)))
         bandits[event.bandit] = Bandit(spec, actions, Earlier(spec.dim), told)
@@ -92,7 +91,7 @@ def bandits_at_base(ledger: Ledger) -> dict[str, Bandit]:
         header, spec = json.loads(bandit.header), spec_of(bandit)
         actions = Actions(spec.dim, spec.feature_map(NoFeatures.for_spec(spec)))
         actions.restore(header["actions"])
-        told = promotion.Told.restored(spec, header.get("regime"))
+        told = promotion.ToldSettings.restored(spec, header.get("regime"))
         earlier = Earlier(spec.dim, header.get("earlier", ()))
         bandits[bandit.name] = Bandit(spec, actions, earlier, told)
     return bandits
@@ -148,7 +147,7 @@ class Rebuilding(Replica):
         return Fold(name, spec, self._types, NoFeatures.for_spec(spec))
 
 
-def rebuilt(ledger: Ledger, told: Told) -> Rebuilding:
+def rebuilt(ledger: Ledger, told: Progress) -> Rebuilding:
     """Rebuild all bandits of a ledger from zero, or from its base if it was compacted."""
     replica = Rebuilding(ledger)
     replica.catch_up(told)

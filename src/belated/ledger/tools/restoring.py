@@ -20,11 +20,12 @@ from belated.core.files import sync_folder, unfinished_file
 from belated.core.times import iso, utc
 from belated.ledger import Ledger, LedgerError, open_ledger
 from belated.ledger.events import START, Draft, Event, KeyChange, Kind, Position
+from belated.ledger.replica import Progress
 from belated.ledger.tools.exporting import request_digest
 from belated.ledger.tools.importing_events import check_written, draft_again
-from belated.ledger.tools.keeping import without_password
+from belated.ledger.tools.maintenance import without_password
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import Told, events_of, opened
+from belated.ledger.tools.reading import events_of, opened
 from belated.ledger.tools.verifying import verify
 from belated.ledger.tools.writing import without_collector, written_behind
 
@@ -73,12 +74,12 @@ def restore(url: str, target: str, until: int, *, dry_run: bool) -> dict[str, An
     return {**report, **found, "events": end.events, "written": found["sound"]}
 
 
-def _transactions(source: Ledger, told: Told) -> Iterator[list[Event]]:
+def _transactions(source: Ledger, told: Progress) -> Iterator[list[Event]]:
     for _, events in groupby(events_of(source, told), attrgetter("tx")):
         yield list(events)
 
 
-def _end(source: Ledger, until: int, told: Told) -> _End:
+def _end(source: Ledger, until: int, told: Progress) -> _End:
     end = _End()
     for events in _transactions(source, told):
         if any(event.written > until for event in events):
@@ -102,7 +103,7 @@ def _key(event: Event) -> KeyChange:
 def _copy(source: Ledger, copy: Ledger, end: _End, revocations: list[Draft]) -> None:
     """Write the log transaction by transaction: rewards that came together stay together."""
 
-    def batches(told: Told) -> Iterator[list[list[Draft]]]:
+    def batches(told: Progress) -> Iterator[list[list[Draft]]]:
         left = end.events
         transactions = _transactions(source, told)
         while left:

@@ -14,8 +14,8 @@ import numpy as np
 from belated import registry
 from belated.core.arguments import NotNegative, checked, not_negative, parameters, wrong, wrong_type
 from belated.core.types import Integers, Matrix, Vector
-from belated.model.protocols import Family
 from belated.policies.shared.arms import ArmPlayer, least_known, poisson_index
+from belated.policies.shared.only_successes import learns_from_successes
 
 FOR_EVER = 1e300  # rounds
 
@@ -41,12 +41,7 @@ def _ready(policy: Any) -> Any:
     return checked(policy)
 
 
-def _refuses(family: Family) -> str:
-    low, high, integer = family.support
-    fits = low == 0.0 and high == 1.0 and integer
-    return "" if fits else f"learns from rewards of 0 or 1, not from {family.support}"
-
-
+@learns_from_successes
 @parameters
 class ConversionsUCB(NamedTuple):
     """UCB where only successes return, after a delay of known law; arms are rows.
@@ -97,20 +92,12 @@ class ConversionsUCB(NamedTuple):
     window: Annotated[float, _window] | None = None
     eps: NotNegative = 0.1
 
-    @property
-    def feedback(self) -> str:
-        """The feedback: successes only."""
-        return "conversions"
-
-    def refuses(self, family: Family) -> str:
-        """Returns why it refuses this family: rewards must be 0 or 1."""
-        return _refuses(family)
-
     def start(self, dim: int, rng: np.random.Generator) -> "ConversionsPlayer":
         """Returns a player that knows nothing yet."""
         return ConversionsPlayer(_ready(self), rng, _ucb)
 
 
+@learns_from_successes
 @parameters
 class ConversionsKLUCB(NamedTuple):
     """KL-UCB where only successes return, after a delay of known law; arms are rows.
@@ -145,15 +132,6 @@ class ConversionsKLUCB(NamedTuple):
     delay: Annotated[Any, _law] | None = None
     window: Annotated[float, _window] | None = None
     eps: NotNegative = 0.1
-
-    @property
-    def feedback(self) -> str:
-        """The feedback: successes only."""
-        return "conversions"
-
-    def refuses(self, family: Family) -> str:
-        """Returns why it refuses this family: rewards must be 0 or 1."""
-        return _refuses(family)
 
     def start(self, dim: int, rng: np.random.Generator) -> "ConversionsPlayer":
         """Returns a player that knows nothing yet."""

@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from belated.core.types import Vector
+from belated.core.wording import duration, percent
 from belated.monitoring.delay_curve import delay_curve, thinned
 from belated.monitoring.delay_fit import DelayFit, best_fit
 from belated.monitoring.health import find_alarms, pending_by_age
 from belated.monitoring.statistics import DECIDED, RETURNED, Statistics
-from belated.monitoring.words import duration, percent
 from belated.service.dashboard import data
 
 HALF_HOUR, MINUTE = 180, 6  # in slices of ten seconds
@@ -187,5 +187,5 @@ def _times(times: Vector) -> list[float]:
 
 
 def _numbers(values: Vector) -> list[float]:
-    """Six digits: a page needs no more, and the answer stays small."""
+    """Returns the values rounded to six digits, to keep the answer small."""
     return [float(f"{value:.6g}") for value in values]

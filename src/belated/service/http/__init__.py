@@ -1,1 +1,4 @@
-"""The HTTP toolkit of the service. It knows nothing of bandits."""
+"""The HTTP toolkit of the service.
+
+It imports no bandit; keys, paths and log lines name bandits and subjects.
+"""

@@ -36,10 +36,10 @@ class NewKey(NamedTuple):
 
 
 def hash_secret(secret: str) -> str:
-    """SHA-256, and no slow password hash.
+    """Returns the SHA-256 of a secret.
 
-    A slow hash makes guessing likely passwords dear. The secret is 256 random bits: there are no
-    likely ones, and a hash of milliseconds would be paid with every request.
+    A slow password hash makes guessing likely passwords dear. The secret is 256 random bits: there
+    are no likely ones, and a hash of milliseconds would be paid with every request.
     """
     return sha256(secret.encode(errors="replace")).hexdigest()
 

@@ -78,7 +78,7 @@ class Call(NamedTuple):
 
 
 async def _at_once() -> None:
-    """Wait for nothing."""
+    """Returns at once: the default of ``settled``."""
 
 
 class Api:

@@ -1,8 +1,8 @@
 """Chooses the HTTP protocol and the event loop: our own if they pass a self-test, else uvicorn's.
 
-Our protocol is a subclass of one of uvicorn's classes, and our event loop (``door.py``) expects of
-uvicorn how it opens a server; uvicorn promises nothing of either. Another version of uvicorn may
-break them, and must then not break the service.
+Our protocol is a subclass of one of uvicorn's classes, and our event loop (``accepting.py``)
+expects of uvicorn how it opens a server; uvicorn promises nothing of either. Another version of
+uvicorn may break them, and must then not break the service.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from belated.service.http import door
+from belated.service.http import accepting
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
 
@@ -64,7 +64,7 @@ def http_options(limits: Limits) -> dict[str, Any]:
         }
     os.environ[LIMITS] = msgspec.json.encode(limits).decode()
     named = {"http": f"{__name__}:{new_protocol.__name__}"}
-    if door.IS_POSSIBLE and _doors_open(limits):
+    if accepting.IS_POSSIBLE and _doors_open(limits):
         named["loop"] = f"{__name__}:{new_loop.__name__}"
     return {**shared, **named}
 
@@ -73,7 +73,7 @@ def _doors_open(limits: Limits) -> bool:
     """Return whether uvicorn serves by our event loop; says so where it does not."""
     connections = Connections(limits)
     try:
-        with asyncio.Runner(loop_factory=partial(door.DoorLoop, connections)) as runner:
+        with asyncio.Runner(loop_factory=partial(accepting.DoorLoop, connections)) as runner:
             runner.run(_test_door(connections))
     except Exception as error:
         log.warning(
@@ -104,7 +104,7 @@ def new_protocol(
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """Make the event loop of a process; called by uvicorn, which knows it by its name."""
-    return door.DoorLoop(connections_here())
+    return accepting.DoorLoop(connections_here())
 
 
 @cache
@@ -177,7 +177,7 @@ async def _test_door(connections: Connections) -> None:
             try:
                 while not connections.open:
                     await asyncio.sleep(0.001)
-                _expect([door.Visitor], [type(one) for one in connections.open])
+                _expect([accepting.Visitor], [type(one) for one in connections.open])
                 writer.write(TEST_REQUESTS)
                 await reader.readuntil(b"POST /two body")
                 await server.shutdown(sockets=[listener])

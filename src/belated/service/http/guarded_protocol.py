@@ -139,12 +139,12 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._refuse(self._too_large())
 
     def pause_writing(self) -> None:
-        """The client does not take what is written."""
+        """Called when the client reads too slowly: from now on it is the client's turn."""
         super().pause_writing()
         self._all.wait_for(self)
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Called when the client reads again: looks whose turn it is now."""
         super().resume_writing()
         self._look_whose_turn()
 

@@ -23,14 +23,14 @@ NICER = 10  # than the service: where cores are short, decisions come first
 
 
 class TooManyCallsError(RuntimeError):
-    """So many calls wait for their turn that another one is not taken."""
+    """Raised when so many calls wait for their turn that another one is not taken."""
 
 
-class BesideError(RuntimeError):
+class BackgroundProcessError(RuntimeError):
     """The process failed, or the function that it called."""
 
 
-class Beside:
+class BackgroundProcess:
     """A process that calls functions of this package; what it is given and returns is JSON."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Beside:
         if self._waiting >= MOST_WAITING:
             raise TooManyCallsError(f"{self._waiting} calls wait already")
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "beside")
+            self._thread = ThreadPoolExecutor(1, "background")
         name = f"{function.__module__}:{function.__name__}"
         line = json.dumps([name, arguments], default=str).encode() + b"\n"  # a Path as text
         self._waiting += 1
@@ -55,7 +55,7 @@ class Beside:
             self._waiting -= 1
         answer, error = json.loads(said)
         if error is not None:
-            raise BesideError(error)
+            raise BackgroundProcessError(error)
         return answer
 
     def stop(self) -> None:
@@ -88,8 +88,8 @@ class Beside:
             self._process = None
             process.communicate()
             if process.returncode != 0:
-                raise BesideError(f"the process ended with code {process.returncode}")
-        raise BesideError("the process ended")
+                raise BackgroundProcessError(f"the process ended with code {process.returncode}")
+        raise BackgroundProcessError("the process ended")
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is None:

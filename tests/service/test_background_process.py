@@ -7,8 +7,12 @@ import sys
 import pytest
 
 from belated.ledger import open_ledger
-from belated.service import beside
-from belated.service.beside import Beside, BesideError, TooManyCallsError
+from belated.service import background_process
+from belated.service.background_process import (
+    BackgroundProcess,
+    BackgroundProcessError,
+    TooManyCallsError,
+)
 from support.event_loop import decide, decision, in_process, make_shop
 from support.live_server import LiveServer
 
@@ -51,7 +55,7 @@ def test_one_explanation_for_all_who_ask_and_not_too_many():
                 "complete": True,
             }
 
-        service.explaining._beside.call = call
+        service.explaining._background.call = call
         paths = [f"/v1/decisions/{id}?explain=true" for id in (ids[0], ids[0], ids[1])]
         waiting = [asyncio.create_task(http.get(path)) for path in paths]
         while len(asked) < 2:
@@ -66,19 +70,19 @@ def test_one_explanation_for_all_who_ask_and_not_too_many():
 
 
 def test_a_process_beside_ends_when_idle_and_comes_back(monkeypatch):
-    monkeypatch.setattr(beside, "MOST_WAITING", 1)
+    monkeypatch.setattr(background_process, "MOST_WAITING", 1)
 
     async def use():
-        process = Beside()
+        process = BackgroundProcess()
         try:
             pid, _ = await process.call(with_pid)
             assert await process.call(with_pid, "ends") == [pid, ["ends"]]
             process._process.wait()
             assert (await process.call(with_pid, 1))[1] == [1]
-            with pytest.raises(BesideError, match="ValueError: no"):
+            with pytest.raises(BackgroundProcessError, match="ValueError: no"):
                 await process.call(fails)
             process._process.kill()
-            with pytest.raises(BesideError, match="ended with code -9"):
+            with pytest.raises(BackgroundProcessError, match="ended with code -9"):
                 await process.call(with_pid)
             both = await asyncio.gather(
                 process.call(with_pid), process.call(with_pid), return_exceptions=True

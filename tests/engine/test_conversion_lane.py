@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, simulate
+from belated.engine.conversion_lane import Served
 from belated.engine.lanes import RECORD
 from belated.engine.reference import Rounds, draw_world, play
-from belated.engine.served import Served
 from belated.engine.worlds import Lane, WorldSettings, play_world, seed_of_run
 from belated.experiments.labels import policies_by_label
 from belated.policies import AdaptiveThompson, DelayedOFUGLM, Thompson

@@ -44,8 +44,8 @@ _ONLY_HERE = (
 )
 
 
-class Durable:
-    """One bandit of a ledger in this process; see ``Backend``.
+class Logged:
+    """One bandit in this process over a log, of a ledger or in memory; see ``Backend``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far the estimate is from the mode, and what is done where that is too far.
+"""The refit: a step to the mode, how far it is from it, and what is done where that is too far.
 
 Let H be the Hessian at center, D a bound on |x'(ref - center)| and |x'(theta - center)| for all
 returned rows x, and ``|mu''| <= M mu'`` as far as that reaches. Every slope between ref and
@@ -38,7 +38,7 @@ from belated.estimators.laplace.fit import (
     LaplaceFit,
     far,
 )
-from belated.estimators.laplace.renewing import LONGEST_STEP, known, move_ref, renew
+from belated.estimators.laplace.renewing import LONGEST_STEP, amount_learnt, move_ref, renew
 from belated.model.protocols import RARE, refit, remake, self_concordance
 from belated.model.state import ERROR, SLACK, State
 
@@ -100,7 +100,7 @@ def _remake(estimator: Laplace, family: Any, state: State, history: Any) -> None
 
 @refit.case(Laplace)
 def _refit(estimator: Laplace, family: Any, state: State, history: Any) -> None:
-    fit, n = state.fit, known(state)
+    fit, n = state.fit, amount_learnt(state)
     error, cut = _land(family, state)
     if _has_grown(n, fit.scalars[RENEWED], EARLY_GROWTH if cut else RENEWAL_GROWTH):
         error = _land_anew(estimator, family, state, history)

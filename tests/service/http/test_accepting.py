@@ -8,14 +8,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from belated.service.http import choosing_protocol, door
+from belated.service.http import accepting, choosing_protocol
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
 from support.live_server import LiveServer
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no door here")
 
-LOOPS = {"asyncio": asyncio.SelectorEventLoop, "uvloop": door.Loop}
+LOOPS = {"asyncio": asyncio.SelectorEventLoop, "uvloop": accepting.Loop}
 CROWD = 200
 
 
@@ -42,7 +42,7 @@ async def opened(limits=Limits(), listener=None):  # noqa: B008 - it is frozen
     listener = listener or socket.create_server(("127.0.0.1", 0), backlog=CROWD)
     listener.setblocking(False)
     connections = Connections(limits)
-    entrance = door.Door(asyncio.get_running_loop(), listener, Echo, connections)
+    entrance = accepting.Door(asyncio.get_running_loop(), listener, Echo, connections)
     return entrance, listener.getsockname(), connections
 
 
@@ -82,10 +82,10 @@ def test_a_turn_of_the_event_loop_accepts_some(loop):
     async def use():
         entrance, address, connections = await opened()
         with ExitStack() as stack:
-            for _ in range(3 * door.AT_ONCE):
+            for _ in range(3 * accepting.AT_ONCE):
                 stack.enter_context(socket.create_connection(address))
             entrance._accept()
-            assert len(connections.open) == door.AT_ONCE
+            assert len(connections.open) == accepting.AT_ONCE
             entrance.close()
 
     run(loop, use())
@@ -159,7 +159,7 @@ class Failing(socket.socket):
 
 def test_an_accept_that_fails(loop, monkeypatch):
     """Who has gone is passed over; without files the door is shut for a while, and says so."""
-    monkeypatch.setattr(door, "ACCEPT_AGAIN", 0.05)
+    monkeypatch.setattr(accepting, "ACCEPT_AGAIN", 0.05)
 
     async def use():
         said = []
@@ -195,5 +195,5 @@ def test_the_service_has_one(monkeypatch):
 
 def test_where_there_can_be_none_the_event_loop_accepts(monkeypatch):
     monkeypatch.setenv(choosing_protocol.LIMITS, "")
-    monkeypatch.setattr(door, "IS_POSSIBLE", False)
+    monkeypatch.setattr(accepting, "IS_POSSIBLE", False)
     assert "loop" not in choosing_protocol.http_options(Limits())

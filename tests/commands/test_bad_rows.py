@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from belated import Bandit
 from belated.commands.main import app
 
 COMMANDS = {
@@ -100,3 +101,33 @@ def test_where_no_row_is_good_the_reasons_are_said(command, tmp_path):
     (tmp_path / "log.csv").write_text((tmp_path / "log.csv").read_text().splitlines()[0] + "\n")
     refused = called(command, tmp_path / "log.csv")
     assert str(refused.exception) == "log: expected decisions, and it has no rows"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["log.csv", "./log.csv", "link.csv", "hard.csv"])
+def test_the_log_is_not_replaced_by_its_bad_rows(command, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "log.csv"
+    FORMS["csv"](rows_with_bad_ones(), path)
+    before = path.read_bytes()
+    (tmp_path / "link.csv").symlink_to(path)
+    (tmp_path / "hard.csv").hardlink_to(path)
+    for option in {"delays": ("--bad", "--law", "--page"), "plan": ("--bad", "--page")}.get(
+        command, ("--bad",)
+    ):
+        refused = called(command, path, option, name)
+        assert f"{option} = " in str(refused.exception)
+        assert "a file other than the log" in str(refused.exception)
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("by", ["sqlite:///{}", "env:THE_LEDGER"])
+def test_nor_is_a_ledger(by, tmp_path, monkeypatch):
+    path = tmp_path / "shop.db"
+    bandit = Bandit(2, family="bernoulli", ledger=f"sqlite:///{path}", seed=1)
+    bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    bandit.close()
+    monkeypatch.setenv("THE_LEDGER", f"sqlite:///{path}")
+    refused = called("delays", by.format(path), "--bad", path)
+    assert "a file other than the log" in str(refused.exception)
+    assert path.stat().st_size > 0

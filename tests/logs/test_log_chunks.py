@@ -291,23 +291,27 @@ def test_a_row_group_of_a_whole_file_streams(tmp_path, monkeypatch):
 
 
 def test_strict_names_the_rows_and_the_file(tmp_path):
-    bad = BadRows(tmp_path / "bad.csv")
+    aside = tmp_path / "bad.csv"
+    aside.write_text("of another log\n")
+    bad = BadRows(aside)
     bad.refuse()
+    bad.finish()
+    assert aside.read_text() == "of another log\n"  # no bad row, no file
     bad.add([9, 4], "no time", [None, "soon"])
     bad.flush()
+    assert aside.read_text() == "of another log\n"
+    bad.finish()
     with pytest.raises(
         ValueError, match=r"2 bad rows, the first in line 4 \(no time: 2\); they are"
     ):
         bad.refuse()
-    assert (tmp_path / "bad.csv").read_text().split() == [
+    assert aside.read_text().split() == [
         "line,reason,value",
         "4,no",
         "time,'soon'",
         "9,no",
         "time,",
     ]
-    BadRows(tmp_path / "bad.csv")  # the side file is of the last log
-    assert not (tmp_path / "bad.csv").exists()
 
 
 def test_ids_as_a_set_finds_them():

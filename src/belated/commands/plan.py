@@ -47,11 +47,14 @@ def plan(
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
+    from belated.logs.bad_rows import refuse_the_log
     from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
     from belated.logs.reading_whole import read_whole
 
+    if page is not None:
+        refuse_the_log("--page", page, log)
     names = [name.strip() for name in context.split(",") if name.strip()]
     read = read_whole(
         log, needs=("action", "time", "reward-time"), columns=columns, context=names, loop=loop,

@@ -1,12 +1,16 @@
 """Rows of a log that cannot be used: counted by reason, shown with their lines, put aside."""
 
 import csv
+import io
+import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from belated.core.arguments import shown
+from belated.core.arguments import shown, wrong
+from belated.core.files import replacing
 from belated.monitoring.words import counted
 
 SHOWN = 3  # rows for each reason
@@ -26,16 +30,21 @@ class BadRows:
     Parameters
     ----------
     aside
-        The CSV file in which all of them are written, anew with every log; None for no file.
+        The CSV file in which all of them are written; None for no file. It takes its place
+        when the log has been read, and only where there are bad rows.
+    source
+        The log, which ``aside`` must not be.
     """
 
-    def __init__(self, aside: Path | None = None) -> None:
+    def __init__(self, aside: Path | None = None, source: Any = None) -> None:
+        if aside is not None:
+            refuse_the_log("--bad", aside, source)
         self.aside = aside
         self.counts: Counter[str] = Counter()  # rows by reason
         self.first: list[Bad] = []  # of each reason the first few
         self._new: list[Bad] = []
-        if aside is not None:
-            aside.unlink(missing_ok=True)
+        self._writer: Any = None  # of the side file, which has its name only when it is whole
+        self._open = ExitStack()
 
     def add(self, lines: Iterable[int], reason: str, values: Iterable[Any]) -> None:
         """Take in rows that are bad for one reason; ``values`` are the cells to blame."""
@@ -48,15 +57,21 @@ class BadRows:
         self._new += bad
 
     def flush(self) -> None:
-        """Write the rows that were added since the last call into the side file, by line."""
+        """Write down the rows that were added since the last call, by line."""
         if self._new and self.aside is not None:
-            is_new = not self.aside.exists()
-            with self.aside.open("a", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
-                if is_new:
-                    writer.writerow(Bad._fields)
-                writer.writerows(sorted(self._new))
+            if self._writer is None:
+                file = self._open.enter_context(replacing(self.aside))
+                text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+                self._open.callback(text.detach)  # which flushes; the file has further steps to go
+                self._writer = csv.writer(text)
+                self._writer.writerow(Bad._fields)
+            self._writer.writerows(sorted(self._new))
         self._new = []
+
+    def finish(self) -> None:
+        """Put the side file in its place: no more of the log is read."""
+        self._open.close()
+        self._writer = None
 
     @property
     def total(self) -> int:
@@ -90,3 +105,15 @@ class BadRows:
             raise ValueError(
                 f"{counted(self.total, 'bad row')}, the first in line {line:,} ({reasons}){where}"
             )
+
+
+def refuse_the_log(option: str, path: Path, source: Any) -> None:
+    """Raises where a file that is to be written is the log itself, by whatever name."""
+    if not isinstance(source, str | Path):
+        return
+    url = str(source)
+    if url.startswith("env:"):
+        url = os.environ.get(url.removeprefix("env:"), "")
+    log = Path(url.removeprefix("sqlite:///"))
+    if path.exists() and log.is_file() and path.samefile(log):
+        raise wrong(option, str(path), "a file other than the log, which it would replace")

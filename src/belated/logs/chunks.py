@@ -74,10 +74,13 @@ class Log(NamedTuple):
         read = (column for field, column in self.columns.items() if field != UNREAD)
         wanted = list(dict.fromkeys([*read, *context]))
         check = _Check(self.columns, self.needs, bad, loop)
-        for batch in self.source.batches(wanted):
-            chunk = check.chunk(batch, context)
-            bad.flush()
-            yield chunk
+        try:
+            for batch in self.source.batches(wanted):
+                chunk = check.chunk(batch, context)
+                bad.flush()
+                yield chunk
+        finally:
+            bad.finish()
 
 
 def open_log(

@@ -139,7 +139,7 @@ def delay_report(
     if by is not None and by not in log.columns:
         raise wrong("by", by, f"a column of it; say --map {by}=COLUMN")
     rows = _Rows(None if now is None else microseconds("now", now), _seconds(window), by)
-    bad_rows = BadRows(bad)
+    bad_rows = BadRows(bad, source)
     with progress("reading the log", share=log.source.share) as told:
         for chunk in log.chunks(bad_rows, loop=loop):
             rows.add(chunk)

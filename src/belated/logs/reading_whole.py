@@ -69,7 +69,7 @@ def read_whole(
     loop = loop or EXPLICIT
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
-    bad_rows = BadRows(bad)
+    bad_rows = BadRows(bad, source)
     log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
     if strict:
         bad_rows.refuse()

@@ -269,3 +269,18 @@ def test_a_log_of_conversions_alone_is_not_taken_for_explicit():
     ones = log._replace(reward=np.where(log.reward > 0.0, 1.0, np.nan))
     with pytest.raises(ValueError, match="all that came are 1; where only conversions report, say"):
         seen_rewards(ones, "explicit")
+
+
+def test_a_log_whose_actions_alternate():
+    """A and B by turns: what b earns, 0.5, is inside the interval of every estimate."""
+    rng, n = np.random.default_rng(11), 4_000
+    action = np.arange(n) % 2
+    reward = (rng.random(n) < np.where(action == 1, 0.5, 0.3)).astype(float)
+    decided = NOW + np.arange(n) * 60_000_000
+    half = np.full(n, 0.5)
+    log = WholeLog(decided, decided, reward, half, action, ["a", "b"], {}, int(decided[-1]))
+    found = policy_values(log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options())[1]
+    assert len(found.estimates) == 6
+    for line in found.estimates:
+        assert line.low <= 0.5 <= line.high, line
+        assert line.high - line.low < 0.08

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from belated.evaluation.anytime import least_reach
 from belated.evaluation.confidence import normal_interval
 from belated.evaluation.off_policy import (
     estimate,
@@ -12,7 +13,7 @@ from belated.evaluation.off_policy import (
     self_normalised,
 )
 from belated.evaluation.shares_seen import strata_of
-from belated.logs.policy_values import Options, policy_values
+from belated.logs.policy_values import INTERVALS, Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
@@ -284,3 +285,40 @@ def test_a_log_whose_actions_alternate():
     for line in found.estimates:
         assert line.low <= 0.5 <= line.high, line
         assert line.high - line.low < 0.08
+
+
+def constant_log(earned, n=200):
+    """A and b by turns, each of which earns the same every time."""
+    action = np.arange(n) % 2
+    decided = NOW + np.arange(n) * 60_000_000
+    half, reward = np.full(n, 0.5), np.array(earned)[action]
+    return WholeLog(decided, decided, reward, half, action, ["a", "b"], {}, int(decided[-1]))
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_no_interval_has_width_zero(interval):
+    log = constant_log([0.0, 1.0])
+    answers = policy_values(
+        log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options(interval)
+    )
+    for line in answers[1].estimates:
+        if line.low is not None:
+            reach = least_reach(100, 1.0, 0.95)
+            assert line.low <= line.value - reach < line.value + reach <= line.high, line
+    log = constant_log([1.0, 1.0])  # not even the gain is certain
+    answers = policy_values(
+        log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options(interval)
+    )
+    assert answers[0].estimates[0].low in (None, 1.0 - least_reach(200, 1.0, 0.95))
+    snips = next(line for line in answers[1].estimates if line.estimator == "SNIPS")
+    assert snips.gain == 0.0
+    if snips.gain_low is not None:
+        assert snips.gain_low < -0.04 < 0.04 < snips.gain_high
+
+
+def test_rewards_that_are_all_alike_and_of_no_known_range():
+    log = constant_log([5.0, 5.0])
+    for answer in policy_values(
+        log, seen_rewards(log, "explicit"), ["uniform"], "action", Options()
+    ):
+        assert "All rewards that came are alike" in answer.refusals[0]

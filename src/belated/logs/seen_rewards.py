@@ -45,6 +45,22 @@ class SeenRewards(NamedTuple):
         weighted = explicit_rewards if self.window is None else conversion_rewards
         return weighted(self.reward, shares)
 
+    @property
+    def said(self) -> Vector:
+        """How much each row says of its reward.
+
+        Silence says the more of a conversion, the more of them are seen at its age.
+        """
+        return self.rewards.counted if self.window is None else self.shares
+
+    @property
+    def range(self) -> float:
+        """By how much two rewards can differ, as far as the log tells; 0 if it does not."""
+        came = self.reward[~np.isnan(self.reward)]
+        if np.isin(came, (0.0, 1.0)).all():
+            return 1.0
+        return float(np.ptp(came if self.window is None else np.append(came, 0.0)))
+
     def widest(self, weight: Any) -> float:
         """Returns the width of the interval in which the term of any row is, by its weight."""
         rewards = np.append(self.reward[~np.isnan(self.reward)], 0.0)

@@ -89,7 +89,7 @@ def test_bad_rows_are_shown_and_put_aside(path, tmp_path):
     assert "the propensity is not in (0, 1]" in result.output
     assert "3,000 decisions" in result.output
     aside = csv.reader((tmp_path / "worse.csv.bad.csv").read_text().splitlines())
-    assert [row[0] for row in aside] == ["line", "3002", "3003"]
+    assert [row[0] for row in aside] == ["bad_line", "3002", "3003"]
     strict = call(worse, *RULE, "--strict")
     assert isinstance(strict.exception, ValueError)
     assert "2 bad rows" in str(strict.exception)

@@ -189,8 +189,8 @@ def test_no_reward_has_come():
     assert (report.all.best, report.periods, report.groups) == (None, [], {})
     with pytest.raises(ValueError, match="--law: no law could be fitted"):
         write_law(report, "nowhere.json")
-    nothing = delay_report(frame[:0])
-    assert nothing.n_rows == 0
+    with pytest.raises(ValueError, match="log: expected decisions, and it has no rows"):
+        delay_report(frame[:0])
 
 
 @pytest.mark.parametrize(

@@ -135,12 +135,16 @@ def test_as_rows_that_are_read_one_by_one(form, tmp_path, monkeypatch):
     assert bad.total == 1000 - len(good) == sum(counts.values())
     aside = list(csv.DictReader((tmp_path / "bad.csv").read_text().splitlines()))
     assert len(aside) == bad.total
-    lines = [int(row["line"]) for row in aside]
+    lines = [int(row["bad_line"]) for row in aside]
     assert lines == sorted(lines)
     first = 2 if form == "csv" else 1  # an editor counts the header
     kept = np.concatenate([chunk.line for chunk in chunks]).tolist()
     assert sorted(kept + lines) == list(range(first, 1000 + first))
     assert [rows[line - first]["id"] for line in kept] == [row["id"] for row in good]
+    assert bad.n_good == len(good)
+    for row, line in zip(aside, lines, strict=True):  # each is there whole
+        for name, cell in rows[line - first].items():
+            assert row[name] == ("" if cell is None else str(cell)), (name, line)
 
 
 def read(text, tmp_path, columns="", loop="explicit", **options):
@@ -306,7 +310,7 @@ def test_strict_names_the_rows_and_the_file(tmp_path):
     ):
         bad.refuse()
     assert aside.read_text().split() == [
-        "line,reason,value",
+        "bad_line,bad_reason,bad_value",
         "4,no",
         "time,'soon'",
         "9,no",
@@ -360,6 +364,6 @@ def test_what_is_no_log(tmp_path):
         open_log("nowhere.csv")
     with pytest.raises(ValueError, match="log = 17: expected a file"):
         open_log(17)
-    (tmp_path / "log.txt").write_text("")
+    (tmp_path / "log.txt").write_text("time\n")
     with pytest.raises(ValueError, match=r"--format = 'log.txt'"):
         open_log(tmp_path / "log.txt")

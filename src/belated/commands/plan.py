@@ -69,6 +69,8 @@ def plan(
     if as_json:
         show({"advice": answer, "assumed": assumed(made), "candidates": rows(made), **how}, True)
     else:
+        if how["warning"]:
+            typer.echo(f"careful: {how['warning']}")
         show({"columns": how["columns"], **of_bad_rows(how)}, False)
         typer.echo("\n".join(answer))
         show({"candidates": rows(made)}, False)

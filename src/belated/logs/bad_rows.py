@@ -4,16 +4,20 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from belated.core.arguments import shown, wrong
 from belated.core.files import replacing
 from belated.monitoring.words import counted
 
 SHOWN = 3  # rows for each reason
+NO_ROWS = "log: expected decisions, and it has no rows"
+OURS = ("bad_line", "bad_reason", "bad_value")  # columns of the side file before those of the log
 
 
 class Bad(NamedTuple):
@@ -30,7 +34,7 @@ class BadRows:
     Parameters
     ----------
     aside
-        The CSV file in which all of them are written; None for no file. It takes its place
+        The CSV file in which all of them are written, whole; None for no file. It takes its place
         when the log has been read, and only where there are bad rows.
     source
         The log, which ``aside`` must not be.
@@ -41,6 +45,7 @@ class BadRows:
             refuse_the_log("--bad", aside, source)
         self.aside = aside
         self.counts: Counter[str] = Counter()  # rows by reason
+        self.n_good = 0  # rows that were not left out
         self.first: list[Bad] = []  # of each reason the first few
         self._new: list[Bad] = []
         self._writer: Any = None  # of the side file, which has its name only when it is whole
@@ -56,16 +61,34 @@ class BadRows:
         self.counts[reason] += len(bad)
         self._new += bad
 
-    def flush(self) -> None:
-        """Write down the rows that were added since the last call, by line."""
+    def flush(
+        self,
+        columns: Sequence[str] = (),
+        whole: Callable[[list[int]], Sequence[Sequence[Any]]] | None = None,
+    ) -> None:
+        """Write down the rows that were added since the last call, by line.
+
+        Parameters
+        ----------
+        columns
+            Those of the log.
+        whole
+            Gets lines and returns all cells of these rows, so that they can be mended.
+        """
         if self._new and self.aside is not None:
             if self._writer is None:
                 file = self._open.enter_context(replacing(self.aside))
                 text = io.TextIOWrapper(file, encoding="utf-8", newline="")
                 self._open.callback(text.detach)  # which flushes; the file has further steps to go
                 self._writer = csv.writer(text)
-                self._writer.writerow(Bad._fields)
-            self._writer.writerows(sorted(self._new))
+                self._writer.writerow([*OURS, *columns])
+            bad = sorted(self._new)
+            rows: Sequence[Sequence[Any]] = [()] * len(bad)
+            if whole is not None:
+                rows = whole([row.line for row in bad])
+            self._writer.writerows(
+                [*why, *map(_written, cells)] for why, cells in zip(bad, rows, strict=True)
+            )
         self._new = []
 
     def finish(self) -> None:
@@ -79,6 +102,17 @@ class BadRows:
         return self.counts.total()
 
     @property
+    def warning(self) -> str:
+        """Returns a sentence where most of the log was left out; else ""."""
+        if self.total <= self.n_good:
+            return ""
+        rows = self.total + self.n_good
+        return (
+            f"Most of the log was left out: {self.total:,} of {counted(rows, 'row')}. What follows "
+            f"is of the other {self.n_good:,}."
+        )
+
+    @property
     def words(self) -> str:
         """Returns how many rows were left out, for which reasons, and where they are."""
         if not self.total:
@@ -90,6 +124,7 @@ class BadRows:
     def facts(self) -> dict[str, Any]:
         """Returns the same as data, with the first rows of each reason."""
         return {
+            "warning": self.warning,
             "rows_left_out": self.words,
             "bad_rows": dict(self.counts),
             "first_bad_rows": [bad._asdict() for bad in sorted(self.first)],
@@ -105,6 +140,13 @@ class BadRows:
             raise ValueError(
                 f"{counted(self.total, 'bad row')}, the first in line {line:,} ({reasons}){where}"
             )
+
+
+def _written(cell: Any) -> Any:
+    """Returns a cell as it is written into a CSV file, from which it can be read again."""
+    if isinstance(cell, list | dict):
+        return msgspec.json.encode(cell, enc_hook=str).decode()
+    return cell
 
 
 def refuse_the_log(option: str, path: Path, source: Any) -> None:

@@ -77,7 +77,8 @@ class Log(NamedTuple):
         try:
             for batch in self.source.batches(wanted):
                 chunk = check.chunk(batch, context)
-                bad.flush()
+                bad.n_good += chunk.line.size
+                bad.flush(self.source.names, batch.whole)
                 yield chunk
         finally:
             bad.finish()

@@ -209,7 +209,9 @@ def sample_words(report: DelayReport) -> str:
 def summary(name: str, report: DelayReport) -> Row:
     """Returns the whole answer, to be shown as lines and tables."""
     left = f" {report.n_after_now:,} later decisions were left out." if report.n_after_now else ""
+    careful = {"careful": report.bad.warning} if report.bad.warning else {}
     return {
+        **careful,
         "log": name,
         "columns": f"--map {report.columns}",
         "meaning": meaning(report),

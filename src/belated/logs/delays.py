@@ -20,10 +20,10 @@ import numpy as np
 
 from belated.core.arguments import wrong
 from belated.core.extras import extra
-from belated.core.times import SECOND, duration, microseconds
+from belated.core.times import LATEST, SECOND, duration, iso, microseconds
 from belated.core.types import Integers, Vector
 from belated.ledger.tools.progress import progress
-from belated.logs.bad_rows import BadRows
+from belated.logs.bad_rows import NO_ROWS, BadRows
 from belated.logs.chunks import Chunk, open_log
 from belated.logs.from_ledger import LedgerRows, is_ledger
 from belated.logs.log_sample import LogSample, Sampled
@@ -144,8 +144,12 @@ def delay_report(
         for chunk in log.chunks(bad_rows, loop=loop):
             rows.add(chunk)
             told(chunk.decided.size)
-    if strict:
+    if strict or not bad_rows.n_good:
         bad_rows.refuse()
+    if not bad_rows.n_good:
+        raise ValueError(NO_ROWS)
+    if not rows.counts.decisions:
+        raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
     return rows.report(log.spelled, loop, bad_rows)
 
 
@@ -162,7 +166,7 @@ class _Rows:
 
     def __init__(self, now: int | None, window: float | None, by: str | None) -> None:
         self.now, self.window, self.by = now, window, by
-        self.latest = 0
+        self.latest, self.earliest = 0, int(LATEST)
         self.n_after_now = self.n_late = 0
         self.counts = Counts()
         self.by_group: dict[str, Counts] = {}
@@ -170,6 +174,7 @@ class _Rows:
 
     def add(self, chunk: Chunk) -> None:
         """Take in the rows of a chunk."""
+        self.earliest = int(chunk.decided.min(initial=self.earliest))
         if self.now is not None:
             chunk = self._as_of(chunk, self.now)
         if not chunk.decided.size:

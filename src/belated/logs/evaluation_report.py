@@ -97,6 +97,7 @@ def lines_before(said: dict[str, Any]) -> list[str]:
     silent = said.get("pending", said.get("silent", 0))
     word = "pending" if "pending" in said else "silent so far"
     lines = [
+        *([f"careful: {said['warning']}"] if said["warning"] else []),
         f"columns: {said['columns']}",
         f"{said['rows']:,} decisions, {silent:,} of them {word}, as of {said['now']}",
         f"loop: {said['loop']}: {said['meaning']}",

@@ -4,12 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from belated.core.arguments import wrong
 from belated.core.extras import extra
 from belated.core.times import duration, microseconds
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Log, open_log
 from belated.logs.from_ledger import LedgerRows, is_ledger
-from belated.logs.seen_rewards import EXPLICIT
+from belated.logs.seen_rewards import CONVERSION, EXPLICIT
 from belated.logs.whole_log import WholeLog, gathered
 
 
@@ -65,8 +66,15 @@ def read_whole(
         import pyarrow  # noqa: F401
     if is_ledger(source):
         settings = LedgerRows(source, bandit)
-        loop, window = loop or settings.loop, window or settings.window
+        loop = loop or settings.loop
+        window = window or (settings.window if loop == CONVERSION else None)
     loop = loop or EXPLICIT
+    if window is not None and loop == EXPLICIT:
+        raise wrong(
+            "--window",
+            window,
+            "--loop conversion with it: in an explicit loop a reward counts however late it comes",
+        )
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
     bad_rows = BadRows(bad, source)

@@ -8,7 +8,7 @@ import numpy as np
 from belated.core.arguments import wrong
 from belated.core.times import iso
 from belated.core.types import Integers, Matrix, Vector
-from belated.logs.bad_rows import BadRows
+from belated.logs.bad_rows import NO_ROWS, BadRows
 from belated.logs.chunks import Chunk
 from belated.logs.values import PENDING
 
@@ -67,7 +67,7 @@ def gathered(chunks: Iterable[Chunk], bad: BadRows) -> WholeLog:
         columns.append(chunk.context)
     if not known:
         bad.refuse()
-        raise ValueError("log: expected decisions, and it has no rows")
+        raise ValueError(NO_ROWS)
     names = sorted(known)
     places = {name: place for place, name in enumerate(names)}
     place = np.array([places[name] for name in known])  # of the k-th name that was met

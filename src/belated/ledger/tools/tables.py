@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -27,6 +27,7 @@ class Row(NamedTuple):
     line: int
     cells: dict[str, Any]
     problem: str = ""
+    found: Sequence[str] = ()  # where there is a problem: what stands in the file
 
 
 def format_of(path: Path, given: str | None) -> str:
@@ -97,7 +98,7 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
                 continue
             if len(values) != len(names):
                 said = f"{len(values)} cells: expected {len(names)}, as in the first line"
-                yield Row(line, {}, said)
+                yield Row(line, {}, said, values)
                 continue
             read = [reads(text) for reads, text in zip(readers, values, strict=True)]
             yield Row(line, dict(zip(names, read, strict=True)))
@@ -156,7 +157,7 @@ def _json_rows(file: IO[bytes], flat: bool) -> Iterator[Row]:
             cells = decode(line)
             yield Row(number, _cells_of_dsjson(cells) if flat else cells)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-            yield Row(number, {}, str(error))
+            yield Row(number, {}, str(error), [line.decode(errors="replace").rstrip("\r\n")])
 
 
 def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from belated.evaluation.shares_seen import LEAST_SEEN
 from belated.logs.bad_rows import BadRows
 from belated.logs.policy_values import Answer, Estimated, Options
 from belated.logs.seen_rewards import CONVERSION, SeenRewards
+from belated.logs.targets import learns
 
 MEANING = {
     "explicit": "every decision gets a reward some day, or has lost it for ever; a pending reward "
@@ -15,6 +16,17 @@ MEANING = {
     "conversion": "only conversions report, and silence becomes 0 when the window closes; until "
     "then a conversion counts for those of its age that are still to come",
 }
+OF_ESTIMATOR = {
+    "direct method": "The direct method is right only if rewards are linear in the context for "
+    "each action; doubly robust estimates need that or the propensities.",
+    "clipped IPS": "Clipped IPS is too low for rewards above 0 wherever a weight was clipped.",
+}
+OF_LEARNERS = (
+    "A policy that learns was replayed on the rows in which it chose what was played: its traffic "
+    "is thinned, and late rewards hurt it less than at full traffic, which `belated plan` plays. "
+    "Its interval is for the rows that it kept; on another log like this one it might have "
+    "learnt something else, and that luck is not in the interval."
+)
 OF_INTERVAL = {
     "normal": "Intervals are normal, with the uncertainty of the estimated delays in them.",
     "bootstrap": "Intervals are percentiles of a bootstrap in which delays are estimated anew; the "
@@ -25,8 +37,9 @@ OF_INTERVAL = {
 }
 
 
-def assumptions(seen: SeenRewards, options: Options) -> list[str]:
+def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) -> list[str]:
     """Returns what the estimates rest on, one sentence each."""
+    computed = {line.estimator for answer in answers for line in answer.estimates}
     said = [
         "The log's propensities are those with which its actions were played.",
         "Every action of the log could be played in every row.",
@@ -39,13 +52,10 @@ def assumptions(seen: SeenRewards, options: Options) -> list[str]:
             f"How late a {kind} comes depends on the action at most: not on its size, on the "
             "context, or on when the decision was made. `belated delays` tests that.",
         ]
-    said += [
-        "The direct method is right only if rewards are linear in the context for each action; "
-        "doubly robust estimates need that or the propensities.",
-        "Clipped IPS is too low for rewards above 0 wherever a weight was clipped.",
-        OF_INTERVAL[options.interval],
-    ]
-    return said
+    said += [sentence for name, sentence in OF_ESTIMATOR.items() if name in computed]
+    if any(learns(answer.policy) for answer in answers):
+        said.append(OF_LEARNERS)
+    return [*said, OF_INTERVAL[options.interval]]
 
 
 def report(
@@ -83,7 +93,7 @@ def report(
             }
             for answer in answers
         ],
-        "assumptions": assumptions(seen, options),
+        "assumptions": assumptions(seen, answers, options),
     }
 
 

@@ -27,7 +27,7 @@ from belated.evaluation.overlap import (
     too_young,
 )
 from belated.evaluation.reward_model import CrossFitted
-from belated.logs.learning_targets import kept_rows
+from belated.logs.learning_targets import Player
 from belated.logs.seen_rewards import SeenRewards
 from belated.logs.targets import Target, learns, policy_name, target_of
 from belated.logs.whole_log import WholeLog, context_features
@@ -109,9 +109,21 @@ def policy_values(
     if reasons:
         names = ["as played", *map(policy_name, policies)]
         return [Answer(name, "not evaluated", [], [], reasons) for name in names]
+    # all are made before any is played: a wrong name at the end must not cost the other answers
+    targets = [
+        Player(log, policy, seen.window, options.seed)
+        if learns(policy)
+        else target_of(policy, log.names, column, options.scores)
+        for policy in policies
+    ]
     return [
         _as_played(seen, options),
-        *(_answer(log, seen, policy, column, options) for policy in policies),
+        *(
+            _of_learner(seen, policy, target, options)
+            if isinstance(target, Player)
+            else _answer(log, seen, policy_name(policy), target, options)
+            for policy, target in zip(policies, targets, strict=True)
+        ),
     ]
 
 
@@ -126,11 +138,9 @@ def _mean_reward(seen: SeenRewards) -> _Candidate:
     return _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
 
 
-def _answer(log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options) -> Answer:
-    if learns(policy):
-        return _of_learner(log, seen, policy, options)
-    target = target_of(policy, log.names, column, options.scores)
-    name = policy_name(policy)
+def _answer(
+    log: WholeLog, seen: SeenRewards, name: str, target: Target, options: Options
+) -> Answer:
     played = _Played(log, seen, target)
     weight = played.chance / log.propensity[seen.used]
     found = overlap(
@@ -192,13 +202,13 @@ def _candidates(
     return result
 
 
-def _of_learner(log: WholeLog, seen: SeenRewards, text: str, options: Options) -> Answer:
-    kept = np.zeros(len(log.action))
-    kept[kept_rows(log, text, seen.window, options.seed)] = 1.0
+def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) -> Answer:
+    kept = np.zeros(seen.n_rows)
+    kept[player.kept_rows()] = 1.0
     matches = kept[seen.used]
     words = (
         f"learns as it goes, from rewards when they came: its first {int(matches.sum()):,} "
-        "decisions, by replay with rejection"
+        "decisions, by replay with rejection; the interval does not hold the luck of its own path"
     )
     rewards = seen.rewards
     reasons = refusals([], matches, rewards.counted, rewards.earned)

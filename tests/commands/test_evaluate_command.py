@@ -1,6 +1,7 @@
 """``belated evaluate``: tables, JSON, bad rows, refusals and errors."""
 
 import csv
+import gzip
 import json
 
 import numpy as np
@@ -123,3 +124,42 @@ def test_only_what_was_computed_is_spoken_of(path):
     assert not any("direct method" in said or "Clipped" in said for said in alone)
     fixed = json.loads(call(path, "--policy", "uniform", "--json").output)["assumptions"]
     assert not any("belated plan" in said for said in fixed)
+
+
+def test_errors_are_said_in_words(path, tmp_path):
+    wrong = call(path, "--policy", "uniform", "--context", "kind,nosuch")
+    assert str(wrong.exception).startswith("--context = 'nosuch': expected one of the columns time")
+    rule = tmp_path / "rule.py"
+    rule.write_text("def broken(context, actions):\n    return context['nosuch']\n")
+    said = str(call(path, "--policy", f"{rule}:broken").exception)
+    assert said == f"--policy {rule}:broken: it raised KeyError: 'nosuch' ({rule}, line 2)"
+    early = path.read_text().splitlines()[1:]
+    first = min(line.partition(",")[0] for line in early)
+    said = str(call(path, "--policy", "uniform", "--now", first).exception)
+    assert said.startswith("log: expected rewards, and none has come by 2025-")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("l.csv", lambda raw: raw.replace(b"tent", b"t\xf6nt"), "expected text in UTF-8"),
+        (
+            "u.csv",
+            lambda raw: raw.decode().encode("utf-16"),
+            "u.csv, line 1: expected text in UTF-8",
+        ),
+        ("s.csv", lambda raw: raw.replace(b",", b";"), "s.csv: expected commas between columns"),
+        ("t.csv", lambda raw: raw.replace(b",", b"\t"), "t.csv: expected commas between columns"),
+        ("log.csv.gz", gzip.compress, "log.csv.gz: it is compressed; unpack it first"),
+    ],
+)
+def test_files_of_other_kinds(name, change, said, path, tmp_path):
+    (tmp_path / name).write_bytes(change(path.read_bytes()))
+    error = str(call(tmp_path / name, *RULE).exception)
+    assert said in error
+    assert name in error
+
+
+def test_columns_that_are_not_used_are_listed(path):
+    assert "columns not used: kind\n" in call(path, "--policy", "uniform").output
+    assert "columns not used: none\n" in call(path, *RULE).output

@@ -8,7 +8,12 @@ import typer
 
 Log = Annotated[str, typer.Argument(help="CSV, Parquet, JSON lines, or the URL of a ledger.")]
 Columns = Annotated[
-    str, typer.Option("--map", help="time=...,reward=...,reward-time=...; the rest is guessed.")
+    str,
+    typer.Option(
+        "--map",
+        help="FIELD=COLUMN,...: id, time, action, reward, reward-time, propensity, subject or "
+        "segment; those not named are guessed.",
+    ),
 ]
 Format = Annotated[
     str | None, typer.Option(help="csv, parquet, jsonl or dsjson; default by the name.")

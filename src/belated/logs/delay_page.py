@@ -52,6 +52,7 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
     settings = {
         "A missing reward": words.meaning(report),
         "Columns": f"--map {report.columns}",
+        "Columns not used": ", ".join(report.unused) or "none",
         "Curves, laws, tests": f"of {words.sample_words(report)}",
     }
     parts += [section("How it was read", "", {}), listing(settings)]

@@ -214,6 +214,7 @@ def summary(name: str, report: DelayReport) -> Row:
         **careful,
         "log": name,
         "columns": f"--map {report.columns}",
+        "columns_not_used": ", ".join(report.unused) or "none",
         "meaning": meaning(report),
         "now": f"{utc(report.now)}.{left}",
         "curves_fits_and_tests_are_of": sample_words(report),

@@ -24,7 +24,7 @@ from belated.core.times import LATEST, SECOND, duration, iso, microseconds
 from belated.core.types import Integers, Vector
 from belated.ledger.tools.progress import progress
 from belated.logs.bad_rows import NO_ROWS, BadRows
-from belated.logs.chunks import Chunk, open_log
+from belated.logs.chunks import Chunk, Log, open_log
 from belated.logs.from_ledger import LedgerRows, is_ledger
 from belated.logs.log_sample import LogSample, Sampled
 from belated.logs.values import PENDING, empty
@@ -68,6 +68,7 @@ class DelayReport:
     """The answer of ``delay_report``. Delays are in seconds, times in microseconds since 1970."""
 
     columns: str  # as --map would say them
+    unused: list[str]  # columns that were not read
     loop: str
     window: float | None  # seconds
     now: int
@@ -150,7 +151,7 @@ def delay_report(
         raise ValueError(NO_ROWS)
     if not rows.counts.decisions:
         raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
-    return rows.report(log.spelled, loop, bad_rows)
+    return rows.report(log, loop, bad_rows)
 
 
 def _seconds(window: str | float | None) -> float | None:
@@ -216,7 +217,7 @@ class _Rows:
         ):
             yield name, int(decisions), int(returned)
 
-    def report(self, columns: str, loop: str, bad: BadRows) -> DelayReport:
+    def report(self, log: Log, loop: str, bad: BadRows) -> DelayReport:
         """Returns the answer."""
         now = self.latest if self.now is None else self.now
         rows = self.sample.rows()
@@ -225,7 +226,8 @@ class _Rows:
         best = everything.best
         few = sample.first(TESTED)
         return DelayReport(
-            columns=columns,
+            columns=log.spelled,
+            unused=log.unused(),
             loop=loop,
             window=self.window,
             now=now,

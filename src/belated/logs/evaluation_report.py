@@ -60,6 +60,7 @@ def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) 
 
 def report(
     columns: str,
+    unused: list[str],
     bad: BadRows,
     seen: SeenRewards,
     now: int,
@@ -70,6 +71,7 @@ def report(
     loop = "explicit" if seen.window is None else CONVERSION
     return {
         "columns": columns,
+        "columns_not_used": unused,
         "rows": seen.n_rows,
         **bad.facts(),
         "loop": loop,
@@ -109,6 +111,7 @@ def lines_before(said: dict[str, Any]) -> list[str]:
     lines = [
         *([f"careful: {said['warning']}"] if said["warning"] else []),
         f"columns: {said['columns']}",
+        f"columns not used: {', '.join(said['columns_not_used']) or 'none'}",
         f"{said['rows']:,} decisions, {silent:,} of them {word}, as of {said['now']}",
         f"loop: {said['loop']}: {said['meaning']}",
     ]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import positive, wrong
+from belated.core.times import utc
 from belated.core.types import Integers, Vector
 from belated.evaluation.off_policy import Rewards, conversion_rewards, explicit_rewards
 from belated.evaluation.shares_seen import (
@@ -23,6 +24,7 @@ from belated.evaluation.shares_seen import (
     strata_of,
 )
 from belated.logs.whole_log import WholeLog
+from belated.monitoring.words import duration
 
 EXPLICIT = "explicit"
 CONVERSION = "conversion"
@@ -94,6 +96,8 @@ def _explicit(log: WholeLog) -> SeenRewards:
     came, age, waited = ~np.isnan(log.reward), log.age, log.waited
     if came.all():
         return _used(log, np.ones(len(came), bool), AllSeen(len(came), len(came)), None, came)
+    if not came.any():
+        raise ValueError(f"log: expected rewards, and none has come by {utc(log.now)}")
     if not log.decided.any() or (log.returned[came] == log.decided[came]).all():
         raise ValueError(
             "rewards are missing, and the log does not say when the others came: expected columns "
@@ -112,9 +116,9 @@ def _of_conversions(log: WholeLog, window: float) -> SeenRewards:
     if age.max() < window:
         raise wrong(
             "--window",
-            f"{window:g}s",
-            f"at most the age of the oldest decision, {age.max():g}s: nobody has seen how many "
-            "conversions come later",
+            duration(window),
+            f"at most the age of the oldest decision, {duration(age.max())}: nobody has seen how "
+            "many conversions come later",
         )
     came = ~np.isnan(log.reward) & (waited <= window)
     strata, capped = strata_of(log.action, came), np.minimum(age, window)

@@ -131,8 +131,11 @@ def _never(fit: DelayFit) -> str:
     """Returns the share that never returns with its standard error and its interval."""
     if not fit.has_never:
         return "–"
-    shares = (fit.never, fit.never_error, *fit.never_interval())
+    least, most = fit.never_interval()
+    shares = (fit.never, fit.never_error, least, most)
     never, error, low, high = (f"{100.0 * share:.3g}" for share in shares)
+    if least == 0.0:
+        return f"none seen (at most {high} %)" if fit.never < 1e-6 else f"{never} % (0 to {high})"
     return f"{never} ± {error} % ({low} to {high})"
 
 

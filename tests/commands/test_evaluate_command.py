@@ -44,6 +44,7 @@ def call(*args):
     return CliRunner().invoke(app, ["evaluate", *map(str, args)])
 
 
+UNIFORM = ("--policy", "uniform")
 RULE = ("--policy", "support.logged:target", "--context", "kind", "--now", iso(NOW))
 
 
@@ -163,3 +164,19 @@ def test_files_of_other_kinds(name, change, said, path, tmp_path):
 def test_columns_that_are_not_used_are_listed(path):
     assert "columns not used: kind\n" in call(path, "--policy", "uniform").output
     assert "columns not used: none\n" in call(path, *RULE).output
+
+
+def test_the_answer_begins_with_a_sentence(path):
+    first, second, *_ = call(path, *RULE, "--policy", "uniform").output.splitlines()
+    assert first.startswith("The policy of the log earned 0.3")
+    assert second.startswith("support.logged:target would have earned 0.4")
+    assert ", by doubly robust: 0.1" in second
+    assert " more than what was played (0." in second
+    uniform = json.loads(call(path, *UNIFORM, "--level", "0.99999", "--json").output)["headlines"][
+        1
+    ]
+    assert uniform.endswith("no difference to what was played that luck could not make.")
+    boots = json.loads(call(path, "--policy", "fixed:boots", "--json").output)["headlines"][1]
+    assert " less than what was played (0." in boots
+    wide = json.loads(call(path, *RULE, "--interval", "bernstein", "--json").output)["headlines"]
+    assert wide[1].endswith("), by IPS.")

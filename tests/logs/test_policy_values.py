@@ -326,3 +326,44 @@ def test_rewards_that_are_all_alike_and_of_no_known_range():
         log, seen_rewards(log, "explicit"), ["uniform"], "action", Options()
     ):
         assert "All rewards that came are alike" in answer.refusals[0]
+
+
+def nightly_log(read_at):
+    """Conversions of an hour, handed in at 06:00 of the next day; three in ten convert."""
+    rng, n, day, hour = np.random.default_rng(12), 4_000, 86_400.0, 3_600.0
+    begin = NOW / 1e6 // day * day
+    now = begin + 5 * day + read_at * hour
+    decided = begin + np.sort(rng.uniform(0.0, now - begin, n))
+    happened = decided + rng.exponential(hour, n)
+    handed_in = (np.floor((happened - 6 * hour) / day) + 1) * day + 6 * hour
+    came = (rng.random(n) < 0.3) & (handed_in <= now)
+    micro = 1_000_000
+    return WholeLog(
+        (decided * micro).astype(np.int64),
+        np.where(came, happened * micro, PENDING).astype(np.int64),
+        np.where(came, 1.0, np.nan),
+        *(np.ones(n), np.zeros(n, np.int64), ["a"], {}, int(now * micro)),
+    )
+
+
+def test_rewards_that_are_handed_in_at_night():
+    """At 05:00 those of 23 hours are missing. As of the last delivery, nothing is."""
+    log = nightly_log(read_at=5.0)
+    played = policy_values(log, seen_rewards(log, "conversion", 86_400.0), [], "a", Options())[0]
+    assert played.estimates[0].high < 0.3
+    assert "no reward has come in the last 23 hours, and " in log.silent_end()
+    delivery = int((log.now / 3_600e6 - 23.0) * 3_600e6)  # 06:00 of the day before
+    then = log.as_of(delivery)
+    assert then.silent_end() == ""
+    played = policy_values(then, seen_rewards(then, "conversion", 86_400.0), [], "a", Options())[0]
+    assert played.estimates[0].low < 0.3 < played.estimates[0].high
+
+
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+def test_other_logs_do_not_end_in_silence(loop, pending):
+    log = LOGS[loop][0](np.random.default_rng(13), 3_000, pending)
+    came = log.returned[log.returned != PENDING]
+    assert log._replace(now=int(came.max())).silent_end() == ""
+    if pending:
+        assert log.silent_end() == ""

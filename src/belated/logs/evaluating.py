@@ -62,7 +62,8 @@ def evaluate_log(
     answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
     opened = read.opened
     return report(
-        *(opened.spelled, opened.unused(context), read.bad, seen, read.log.now, answers, options)
+        *(opened.spelled, opened.unused(context), read.bad, read.log.silent_end()),
+        *(seen, read.log.now, answers, options),
     )
 
 

@@ -58,10 +58,40 @@ def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) 
     return [*said, OF_INTERVAL[options.interval]]
 
 
+BEST_FIRST = (
+    *("doubly robust", "SNIPS", "replay", "IPS", "clipped IPS", "direct method"),
+    "mean reward",
+)
+
+
+def headline(answer: Answer) -> str:
+    """Returns what a policy would have earned, and whether that is more than what was played."""
+    if answer.refusals:
+        return f"{answer.policy}: no answer. {answer.refusals[0]}"
+    best_first = sorted(answer.estimates, key=lambda line: BEST_FIRST.index(line.estimator))
+    line = next((line for line in best_first if line.low is not None), best_first[0])
+    name, ends = line.estimator, ""
+    if line.low is not None:
+        ends = f" ({line.low:.3g} to {line.high:.3g})"
+    earned = f"{line.value:.3g} per decision{ends}"
+    if name == "mean reward":
+        return f"The policy of the log earned {earned}."
+    said = f"{answer.policy} would have earned {earned}, by {name}"
+    if line.gain_low is None or line.gain_high is None:
+        return f"{said}."
+    low, high = line.gain_low, line.gain_high
+    if low <= 0.0 <= high:
+        return f"{said}: no difference to what was played that luck could not make."
+    if low > 0.0:
+        return f"{said}: {line.gain:.3g} more than what was played ({low:.3g} to {high:.3g})."
+    return f"{said}: {-line.gain:.3g} less than what was played ({-high:.3g} to {-low:.3g})."
+
+
 def report(
     columns: str,
     unused: list[str],
     bad: BadRows,
+    silent_end: str,
     seen: SeenRewards,
     now: int,
     answers: Sequence[Answer],
@@ -70,6 +100,8 @@ def report(
     """Returns all that is known as plain data."""
     loop = "explicit" if seen.window is None else CONVERSION
     return {
+        "headlines": [headline(answer) for answer in answers],
+        "silent_end": silent_end,
         "columns": columns,
         "columns_not_used": unused,
         "rows": seen.n_rows,
@@ -109,7 +141,9 @@ def lines_before(said: dict[str, Any]) -> list[str]:
     silent = said.get("pending", said.get("silent", 0))
     word = "pending" if "pending" in said else "silent so far"
     lines = [
-        *([f"careful: {said['warning']}"] if said["warning"] else []),
+        *(f"careful: {said[name]}" for name in ("warning", "silent_end") if said[name]),
+        *said["headlines"],
+        "",
         f"columns: {said['columns']}",
         f"columns not used: {', '.join(said['columns_not_used']) or 'none'}",
         f"{said['rows']:,} decisions, {silent:,} of them {word}, as of {said['now']}",

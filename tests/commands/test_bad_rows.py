@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from belated import Bandit
 from belated.commands.main import app
 
 COMMANDS = {
@@ -59,9 +60,9 @@ def test_strict_counts_them_and_writes_them_down(form, command, tmp_path):
     assert f"they are in {path}.bad.csv" in str(refused.exception)
     with (tmp_path / f"log.{form}.bad.csv").open(newline="") as file:
         aside = list(csv.DictReader(file))
-    assert [int(row["line"]) - first for row in aside] == [2, 3, 4, 5, 6, 7]
+    assert [int(row["bad_line"]) - first for row in aside] == [2, 3, 4, 5, 6, 7]
     no_number = "the row cannot be read" if form == "jsonl" else "the reward is not a finite number"
-    assert [row["reason"] for row in aside] == [
+    assert [row["bad_reason"] for row in aside] == [
         "the reward is before the decision",
         no_number,  # JSON has no NaN
         "the id was met before",
@@ -89,7 +90,7 @@ def test_all_commands_say_what_they_left_out(command, tmp_path):
     assert found["bad_file"] == f"{path}.bad.csv"
 
 
-@pytest.mark.parametrize("command", ["evaluate", "plan"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_where_no_row_is_good_the_reasons_are_said(command, tmp_path):
     rows = [row | {"propensity": 2.0} for row in rows_with_bad_ones()[8:20]]
     FORMS["csv"](rows, tmp_path / "log.csv")
@@ -100,3 +101,103 @@ def test_where_no_row_is_good_the_reasons_are_said(command, tmp_path):
     (tmp_path / "log.csv").write_text((tmp_path / "log.csv").read_text().splitlines()[0] + "\n")
     refused = called(command, tmp_path / "log.csv")
     assert str(refused.exception) == "log: expected decisions, and it has no rows"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["log.csv", "./log.csv", "link.csv", "hard.csv"])
+def test_the_log_is_not_replaced_by_its_bad_rows(command, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "log.csv"
+    FORMS["csv"](rows_with_bad_ones(), path)
+    before = path.read_bytes()
+    (tmp_path / "link.csv").symlink_to(path)
+    (tmp_path / "hard.csv").hardlink_to(path)
+    for option in {"delays": ("--bad", "--law", "--page"), "plan": ("--bad", "--page")}.get(
+        command, ("--bad",)
+    ):
+        refused = called(command, path, option, name)
+        assert f"{option} = " in str(refused.exception)
+        assert "a file other than the log" in str(refused.exception)
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("by", ["sqlite:///{}", "env:THE_LEDGER"])
+def test_nor_is_a_ledger(by, tmp_path, monkeypatch):
+    path = tmp_path / "shop.db"
+    bandit = Bandit(2, family="bernoulli", ledger=f"sqlite:///{path}", seed=1)
+    bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    bandit.close()
+    monkeypatch.setenv("THE_LEDGER", f"sqlite:///{path}")
+    refused = called("delays", by.format(path), "--bad", path)
+    assert "a file other than the log" in str(refused.exception)
+    assert path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_are_put_aside_whole_and_can_be_mended_and_read(form, tmp_path):
+    path, aside = tmp_path / f"log.{form}", tmp_path / f"log.{form}.bad.csv"
+    rows = [row | {"note": "to one, two\nand all"} for row in rows_with_bad_ones()]
+    FORMS[form](rows, path)
+    called("delays", path)
+    text = aside.read_text()
+    assert text.splitlines()[0] == (
+        "bad_line,bad_reason,bad_value,id,time,action,propensity,reward,reward_time,note"
+    )
+    if form == "jsonl":  # a line that is no JSON is there as it was
+        assert "NaN" in text
+        return
+    found = pd.read_csv(aside)
+    assert (found["note"] == "to one, two\nand all").all()
+    mended = found.assign(propensity=0.5, reward=1.0, id=[f"e{k}" for k in range(6)])
+    mended["time"] = "2026-03-01T00:00:00Z"
+    mended["reward_time"] = "2026-03-01T01:00:00Z"
+    mended.to_csv(aside, index=False)
+    again = json.loads(called("delays", aside, "--json").stdout)
+    assert (again["rows"], again["bad_rows"]) == (6, {})
+
+
+@pytest.mark.parametrize(
+    "command", ["delays", "evaluate", pytest.param("plan", marks=pytest.mark.slow)]
+)
+def test_that_most_rows_were_left_out_is_said_first(command, tmp_path):
+    rows = rows_with_bad_ones()
+    worse = rows + [row | {"id": f"f{k}", "propensity": 2.0} for k, row in enumerate(rows)]
+    FORMS["csv"](worse, tmp_path / "log.csv")
+    said = called(command, tmp_path / "log.csv").output
+    assert said.startswith(
+        "careful: Most of the log was left out: 306 of 600 rows. What follows is of the other 294."
+    )
+
+
+CARRIAGE = "log.csv: its lines end with carriage returns alone"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lambda text: "", "log.csv: the file is empty"),
+        (lambda text: text.replace("\n", "\r"), CARRIAGE),
+    ],
+)
+def test_files_without_rows(command, content, said, tmp_path):
+    path = tmp_path / "log.csv"
+    FORMS["csv"](rows_with_bad_ones(), path)
+    path.write_bytes(content(path.read_text()).encode())
+    assert said in str(called(command, path).exception)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_a_window_is_of_conversions(command, tmp_path):
+    FORMS["csv"](rows_with_bad_ones(), tmp_path / "log.csv")
+    said = str(called(command, tmp_path / "log.csv", "--window", "7d").exception)
+    assert said.startswith("--window = '7d': expected --loop conversion with it")
+
+
+def test_a_time_before_the_first_decision(tmp_path):
+    FORMS["csv"](rows_with_bad_ones(), tmp_path / "log.csv")
+    said = str(called("delays", tmp_path / "log.csv", "--now", "2026-01-01T00:00:00Z").exception)
+    assert said == (
+        "--now = '2026-01-01T00:00:00Z': expected a time after the first decision, "
+        "2026-03-01T00:00:00.000000Z"
+    )

@@ -1,6 +1,7 @@
 """``belated evaluate``: tables, JSON, bad rows, refusals and errors."""
 
 import csv
+import gzip
 import json
 
 import numpy as np
@@ -43,6 +44,7 @@ def call(*args):
     return CliRunner().invoke(app, ["evaluate", *map(str, args)])
 
 
+UNIFORM = ("--policy", "uniform")
 RULE = ("--policy", "support.logged:target", "--context", "kind", "--now", iso(NOW))
 
 
@@ -89,7 +91,7 @@ def test_bad_rows_are_shown_and_put_aside(path, tmp_path):
     assert "the propensity is not in (0, 1]" in result.output
     assert "3,000 decisions" in result.output
     aside = csv.reader((tmp_path / "worse.csv.bad.csv").read_text().splitlines())
-    assert [row[0] for row in aside] == ["line", "3002", "3003"]
+    assert [row[0] for row in aside] == ["bad_line", "3002", "3003"]
     strict = call(worse, *RULE, "--strict")
     assert isinstance(strict.exception, ValueError)
     assert "2 bad rows" in str(strict.exception)
@@ -111,3 +113,70 @@ def test_a_log_that_cannot_answer(path, tmp_path):
     assert not target["answered"]
     assert target["estimates"] == []
     assert "No answer. " in call(few, *RULE).output
+
+
+def test_only_what_was_computed_is_spoken_of(path):
+    """And a policy that learns is played by `belated plan`, too, at full traffic."""
+    learner = call(path, "--policy", "uniform", "--policy", "linucb").output
+    assert "The direct method is right only if" in learner
+    assert "which `belated plan` plays" in learner
+    assert "the luck of its own path" in learner
+    alone = json.loads(call(path, "--policy", "linucb", "--json").output)["assumptions"]
+    assert not any("direct method" in said or "Clipped" in said for said in alone)
+    fixed = json.loads(call(path, "--policy", "uniform", "--json").output)["assumptions"]
+    assert not any("belated plan" in said for said in fixed)
+
+
+def test_errors_are_said_in_words(path, tmp_path):
+    wrong = call(path, "--policy", "uniform", "--context", "kind,nosuch")
+    assert str(wrong.exception).startswith("--context = 'nosuch': expected one of the columns time")
+    rule = tmp_path / "rule.py"
+    rule.write_text("def broken(context, actions):\n    return context['nosuch']\n")
+    said = str(call(path, "--policy", f"{rule}:broken").exception)
+    assert said == f"--policy {rule}:broken: it raised KeyError: 'nosuch' ({rule}, line 2)"
+    early = path.read_text().splitlines()[1:]
+    first = min(line.partition(",")[0] for line in early)
+    said = str(call(path, "--policy", "uniform", "--now", first).exception)
+    assert said.startswith("log: expected rewards, and none has come by 2025-")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("l.csv", lambda raw: raw.replace(b"tent", b"t\xf6nt"), "expected text in UTF-8"),
+        (
+            "u.csv",
+            lambda raw: raw.decode().encode("utf-16"),
+            "u.csv, line 1: expected text in UTF-8",
+        ),
+        ("s.csv", lambda raw: raw.replace(b",", b";"), "s.csv: expected commas between columns"),
+        ("t.csv", lambda raw: raw.replace(b",", b"\t"), "t.csv: expected commas between columns"),
+        ("log.csv.gz", gzip.compress, "log.csv.gz: it is compressed; unpack it first"),
+    ],
+)
+def test_files_of_other_kinds(name, change, said, path, tmp_path):
+    (tmp_path / name).write_bytes(change(path.read_bytes()))
+    error = str(call(tmp_path / name, *RULE).exception)
+    assert said in error
+    assert name in error
+
+
+def test_columns_that_are_not_used_are_listed(path):
+    assert "columns not used: kind\n" in call(path, "--policy", "uniform").output
+    assert "columns not used: none\n" in call(path, *RULE).output
+
+
+def test_the_answer_begins_with_a_sentence(path):
+    first, second, *_ = call(path, *RULE, "--policy", "uniform").output.splitlines()
+    assert first.startswith("The policy of the log earned 0.3")
+    assert second.startswith("support.logged:target would have earned 0.4")
+    assert ", by doubly robust: 0.1" in second
+    assert " more than what was played (0." in second
+    uniform = json.loads(call(path, *UNIFORM, "--level", "0.99999", "--json").output)["headlines"][
+        1
+    ]
+    assert uniform.endswith("no difference to what was played that luck could not make.")
+    boots = json.loads(call(path, "--policy", "fixed:boots", "--json").output)["headlines"][1]
+    assert " less than what was played (0." in boots
+    wide = json.loads(call(path, *RULE, "--interval", "bernstein", "--json").output)["headlines"]
+    assert wide[1].endswith("), by IPS.")

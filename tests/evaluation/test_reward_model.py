@@ -91,3 +91,15 @@ def test_the_direct_method_moves_as_its_slopes_say(weighted):
         by_difference = (mean_of_target(row, 1e-5) - mean_of_target(row, -1e-5)) / 2e-5
         ours = found.direct[row] - own[row] + moved.mean() / n
         assert ours == pytest.approx(by_difference, abs=1e-9)
+
+
+def test_both_halves_have_every_action_of_a_log_whose_actions_alternate():
+    n = 4_000
+    action = np.arange(n) % 2
+    reward = (np.random.default_rng(6).random(n) < np.where(action == 1, 0.5, 0.3)).astype(float)
+    model = CrossFitted(np.ones((n, 1)), action, 2, explicit_rewards(reward, np.ones(n)))
+    for fitted in model.models:
+        assert fitted.of_actions(np.ones((2, 1)), np.arange(2)) == pytest.approx(
+            [0.3, 0.5], abs=0.06
+        )
+    assert np.bincount(model.fold).tolist() == [n // 2, n // 2]

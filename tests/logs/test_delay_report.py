@@ -12,7 +12,7 @@ from belated.logs import log_sample
 from belated.logs.delay_facts import facts
 from belated.logs.delays import delay_report
 from belated.logs.law_file import law_delays, write_law
-from belated.worlds.delays import Empirical
+from belated.worlds.delays import Empirical, read_law
 from support.command import belated
 
 BEGIN, DAY = 1_750_000_000.0, 86_400.0
@@ -166,7 +166,7 @@ def test_the_law_of_a_log_is_the_law_behind_it(loop, tmp_path):
     for level in (0.1, 0.5, 0.9):
         assert np.quantile(delays[returning], level) == pytest.approx(law.ppf(level), rel=0.06)
     write_law(report, tmp_path / "law.json")
-    read = Empirical(tmp_path / "law.json")  # in hours
+    read = read_law(tmp_path / "law.json", "hours")
     assert read.values == pytest.approx(delays / 3600.0, rel=1e-6)
     write_law(report, tmp_path / "law.json", "rounds")
     read = Empirical(str(tmp_path / "law.json"))
@@ -189,8 +189,8 @@ def test_no_reward_has_come():
     assert (report.all.best, report.periods, report.groups) == (None, [], {})
     with pytest.raises(ValueError, match="--law: no law could be fitted"):
         write_law(report, "nowhere.json")
-    nothing = delay_report(frame[:0])
-    assert nothing.n_rows == 0
+    with pytest.raises(ValueError, match="log: expected decisions, and it has no rows"):
+        delay_report(frame[:0])
 
 
 @pytest.mark.parametrize(
@@ -250,3 +250,13 @@ def test_the_command(tmp_path):
     options = ["--per-day", "50", "--dim", "2", "--days", "2", "--runs", "2"]
     cost = belated("delay-cost", law, *options, "--out", str(tmp_path / "cost.png"))
     assert "In 2 days of 50 decisions" in cost.stdout
+    refused = belated("simulate", "--delay", law, check=False)
+    assert "expected delays in rounds, and the file has hours: `belated delays" in refused.stderr
+    rounds = tmp_path / "rounds.json"
+    belated("delays", str(log), "--law", str(rounds), "--law-unit", "rounds")
+    few = ["--dim", "2", "--horizon", "50", "--runs", "2", "--family", "bernoulli"]
+    for feedback in (["identified"], ["conversions:window=100", "--policy", "otf-lin-ucb"]):
+        out = ["--out", str(tmp_path / feedback[0].partition(":")[0])]
+        belated(
+            *("simulate", *few, "--delay", f"empirical:{rounds}", "--feedback", *feedback, *out)
+        )

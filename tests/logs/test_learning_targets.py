@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from belated.logs.learning_targets import family_of, features_of, kept_rows
+from belated.logs.learning_targets import Player, family_of, features_of
 from belated.logs.policy_values import Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
@@ -19,6 +19,10 @@ from support.logged import (
 def small_log(rng, n, pending=0.0):
     """A log without context: plain Python decides slowly."""
     return explicit_log(rng, n, pending)._replace(context={})
+
+
+def kept_rows(log, policy, window, seed):
+    return Player(log, policy, window, seed).kept_rows()
 
 
 def without_failures(log):
@@ -91,4 +95,36 @@ def test_features_and_family_are_those_of_the_log():
         f"action={name}" for name in NAMES
     ]
     assert family_of(log.reward) == "bernoulli"
-    assert family_of(np.array([0.0, 2.5, np.nan])) == "gaussian"
+    assert family_of(np.array([0.0, 3.0, np.nan])) == "gaussian:1.5"
+
+
+def test_a_policy_that_asks_for_a_horizon():
+    log = small_log(np.random.default_rng(7), 600)
+    (_, found) = policy_values(
+        log, seen_rewards(log, "explicit"), ["linucb"], "action", Options(seed=4)
+    )
+    assert not found.refusals
+    assert Player(log, "linucb", None, 4).bandit.policy.horizon == 200
+
+
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_amounts_are_on_the_scale_of_the_log(window):
+    """Sales of 60 against 20, with noise of 10: at sd = 1 the first reward would decide."""
+    rng = np.random.default_rng(8)
+    log = small_log(rng, 600)
+    log = log._replace(reward=np.where(log.action == 2, 60.0, 20.0) + rng.normal(0.0, 10.0, 600))
+    bandit = Player(log, "adaptive-thompson", window, 4).bandit
+    assert bandit.family.sd == pytest.approx(log.reward.std())
+    sold = without_failures(log._replace(reward=np.where(rng.random(600) < 0.1, 50.0, 0.0)))
+    if window is not None:  # alike, but for those that do not buy
+        assert Player(sold, "adaptive-thompson", window, 4).bandit.family.sd > 10.0
+
+
+def test_all_names_are_read_before_anything_is_played(monkeypatch):
+    log = small_log(np.random.default_rng(9), 200)
+    monkeypatch.setattr(Player, "kept_rows", lambda self: pytest.fail("it was played"))
+    for wrong in ("fixed:nothing", "thompson:size=2", "nowhere:rule"):
+        with pytest.raises(ValueError, match=r"size|nothing|nowhere"):
+            policy_values(
+                log, seen_rewards(log, "explicit"), ["greedy", wrong], "action", Options()
+            )

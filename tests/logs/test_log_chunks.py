@@ -135,12 +135,16 @@ def test_as_rows_that_are_read_one_by_one(form, tmp_path, monkeypatch):
     assert bad.total == 1000 - len(good) == sum(counts.values())
     aside = list(csv.DictReader((tmp_path / "bad.csv").read_text().splitlines()))
     assert len(aside) == bad.total
-    lines = [int(row["line"]) for row in aside]
+    lines = [int(row["bad_line"]) for row in aside]
     assert lines == sorted(lines)
     first = 2 if form == "csv" else 1  # an editor counts the header
     kept = np.concatenate([chunk.line for chunk in chunks]).tolist()
     assert sorted(kept + lines) == list(range(first, 1000 + first))
     assert [rows[line - first]["id"] for line in kept] == [row["id"] for row in good]
+    assert bad.n_good == len(good)
+    for row, line in zip(aside, lines, strict=True):  # each is there whole
+        for name, cell in rows[line - first].items():
+            assert row[name] == ("" if cell is None else str(cell)), (name, line)
 
 
 def read(text, tmp_path, columns="", loop="explicit", **options):
@@ -291,23 +295,27 @@ def test_a_row_group_of_a_whole_file_streams(tmp_path, monkeypatch):
 
 
 def test_strict_names_the_rows_and_the_file(tmp_path):
-    bad = BadRows(tmp_path / "bad.csv")
+    aside = tmp_path / "bad.csv"
+    aside.write_text("of another log\n")
+    bad = BadRows(aside)
     bad.refuse()
+    bad.finish()
+    assert aside.read_text() == "of another log\n"  # no bad row, no file
     bad.add([9, 4], "no time", [None, "soon"])
     bad.flush()
+    assert aside.read_text() == "of another log\n"
+    bad.finish()
     with pytest.raises(
         ValueError, match=r"2 bad rows, the first in line 4 \(no time: 2\); they are"
     ):
         bad.refuse()
-    assert (tmp_path / "bad.csv").read_text().split() == [
-        "line,reason,value",
+    assert aside.read_text().split() == [
+        "bad_line,bad_reason,bad_value",
         "4,no",
         "time,'soon'",
         "9,no",
         "time,",
     ]
-    BadRows(tmp_path / "bad.csv")  # the side file is of the last log
-    assert not (tmp_path / "bad.csv").exists()
 
 
 def test_ids_as_a_set_finds_them():
@@ -356,6 +364,6 @@ def test_what_is_no_log(tmp_path):
         open_log("nowhere.csv")
     with pytest.raises(ValueError, match="log = 17: expected a file"):
         open_log(17)
-    (tmp_path / "log.txt").write_text("")
+    (tmp_path / "log.txt").write_text("time\n")
     with pytest.raises(ValueError, match=r"--format = 'log.txt'"):
         open_log(tmp_path / "log.txt")

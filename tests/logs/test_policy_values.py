@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from belated.evaluation.anytime import least_reach
 from belated.evaluation.confidence import normal_interval
 from belated.evaluation.off_policy import (
     estimate,
@@ -12,7 +13,7 @@ from belated.evaluation.off_policy import (
     self_normalised,
 )
 from belated.evaluation.shares_seen import strata_of
-from belated.logs.policy_values import Options, policy_values
+from belated.logs.policy_values import INTERVALS, Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
@@ -203,7 +204,11 @@ def test_rare_actions_have_the_law_of_all():
     [
         ("sometimes", None, "--loop = 'sometimes': expected explicit or conversion"),
         ("conversion", None, "--window = None: expected how long"),
-        ("conversion", 30 * 86_400.0, "--window = '2.592e\\+06s': expected at most the age of the"),
+        (
+            "conversion",
+            30 * 86_400.0,
+            "--window = '30 days': expected at most the age of the oldest decision, 4 d",
+        ),
     ],
 )
 def test_loops_that_cannot_be(loop, window, said):
@@ -269,3 +274,96 @@ def test_a_log_of_conversions_alone_is_not_taken_for_explicit():
     ones = log._replace(reward=np.where(log.reward > 0.0, 1.0, np.nan))
     with pytest.raises(ValueError, match="all that came are 1; where only conversions report, say"):
         seen_rewards(ones, "explicit")
+
+
+def test_a_log_whose_actions_alternate():
+    """A and B by turns: what b earns, 0.5, is inside the interval of every estimate."""
+    rng, n = np.random.default_rng(11), 4_000
+    action = np.arange(n) % 2
+    reward = (rng.random(n) < np.where(action == 1, 0.5, 0.3)).astype(float)
+    decided = NOW + np.arange(n) * 60_000_000
+    half = np.full(n, 0.5)
+    log = WholeLog(decided, decided, reward, half, action, ["a", "b"], {}, int(decided[-1]))
+    found = policy_values(log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options())[1]
+    assert len(found.estimates) == 6
+    for line in found.estimates:
+        assert line.low <= 0.5 <= line.high, line
+        assert line.high - line.low < 0.08
+
+
+def constant_log(earned, n=200):
+    """A and b by turns, each of which earns the same every time."""
+    action = np.arange(n) % 2
+    decided = NOW + np.arange(n) * 60_000_000
+    half, reward = np.full(n, 0.5), np.array(earned)[action]
+    return WholeLog(decided, decided, reward, half, action, ["a", "b"], {}, int(decided[-1]))
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_no_interval_has_width_zero(interval):
+    log = constant_log([0.0, 1.0])
+    answers = policy_values(
+        log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options(interval)
+    )
+    for line in answers[1].estimates:
+        if line.low is not None:
+            reach = least_reach(100, 1.0, 0.95)
+            assert line.low <= line.value - reach < line.value + reach <= line.high, line
+    log = constant_log([1.0, 1.0])  # not even the gain is certain
+    answers = policy_values(
+        log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options(interval)
+    )
+    assert answers[0].estimates[0].low in (None, 1.0 - least_reach(200, 1.0, 0.95))
+    snips = next(line for line in answers[1].estimates if line.estimator == "SNIPS")
+    assert snips.gain == 0.0
+    if snips.gain_low is not None:
+        assert snips.gain_low < -0.04 < 0.04 < snips.gain_high
+
+
+def test_rewards_that_are_all_alike_and_of_no_known_range():
+    log = constant_log([5.0, 5.0])
+    for answer in policy_values(
+        log, seen_rewards(log, "explicit"), ["uniform"], "action", Options()
+    ):
+        assert "All rewards that came are alike" in answer.refusals[0]
+
+
+def nightly_log(read_at):
+    """Conversions of an hour, handed in at 06:00 of the next day; three in ten convert."""
+    rng, n, day, hour = np.random.default_rng(12), 4_000, 86_400.0, 3_600.0
+    begin = NOW / 1e6 // day * day
+    now = begin + 5 * day + read_at * hour
+    decided = begin + np.sort(rng.uniform(0.0, now - begin, n))
+    happened = decided + rng.exponential(hour, n)
+    handed_in = (np.floor((happened - 6 * hour) / day) + 1) * day + 6 * hour
+    came = (rng.random(n) < 0.3) & (handed_in <= now)
+    micro = 1_000_000
+    return WholeLog(
+        (decided * micro).astype(np.int64),
+        np.where(came, happened * micro, PENDING).astype(np.int64),
+        np.where(came, 1.0, np.nan),
+        *(np.ones(n), np.zeros(n, np.int64), ["a"], {}, int(now * micro)),
+    )
+
+
+def test_rewards_that_are_handed_in_at_night():
+    """At 05:00 those of 23 hours are missing. As of the last delivery, nothing is."""
+    log = nightly_log(read_at=5.0)
+    played = policy_values(log, seen_rewards(log, "conversion", 86_400.0), [], "a", Options())[0]
+    assert played.estimates[0].high < 0.3
+    assert "no reward has come in the last 23 hours, and " in log.silent_end()
+    delivery = int((log.now / 3_600e6 - 23.0) * 3_600e6)  # 06:00 of the day before
+    then = log.as_of(delivery)
+    assert then.silent_end() == ""
+    played = policy_values(then, seen_rewards(then, "conversion", 86_400.0), [], "a", Options())[0]
+    assert played.estimates[0].low < 0.3 < played.estimates[0].high
+
+
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+def test_other_logs_do_not_end_in_silence(loop, pending):
+    log = LOGS[loop][0](np.random.default_rng(13), 3_000, pending)
+    came = log.returned[log.returned != PENDING]
+    assert log._replace(now=int(came.max())).silent_end() == ""
+    if pending:
+        assert log.silent_end() == ""

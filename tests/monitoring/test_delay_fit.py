@@ -240,3 +240,39 @@ def test_edges():
         assert math.isfinite(fit.log_likelihood)
     with pytest.raises(ValueError, match=r"delays\[0\] = -1.0"):
         best_fit([-1.0], [True])
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_where_all_have_come_the_share_of_never_has_an_upper_end(law):
+    """n rewards and nothing that waits: with a share s of never they have likelihood (1 - s)^n."""
+    delays = np.random.default_rng(11).gamma(2.0, 3600.0, 500)
+    fit = fit_delay(law, delays, np.ones(500, bool), some_never_return=True)
+    low, high = fit.never_interval()
+    assert (fit.never, low) == (pytest.approx(0.0, abs=1e-6), 0.0)
+    assert high == pytest.approx(-math.expm1(-0.5 * 1.959964**2 / 500), rel=1e-2)
+
+
+def test_an_upper_end_where_some_still_wait():
+    """One in twenty never comes, and three have waited for a mean delay: nobody can tell."""
+    fit = fit_delay("exponential", [1.0] * 57 + [2.0] * 3, [True] * 57 + [False] * 3, True)
+    low, high = fit.never_interval()
+    assert low == 0.0
+    assert 0.02 < high < 0.2
+    far = fit_delay("exponential", [1.0] * 57 + [50.0] * 3, [True] * 57 + [False] * 3, True)
+    low, high = far.never_interval()
+    assert 0.0 < low < 0.05 < high < 0.2  # none of them will come
+
+
+def test_intervals_of_a_small_share_hold():
+    """One reward in a hundred never comes: 40 logs, of which two may be outside."""
+    outside, at_zero = 0, 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        age, delay = rng.uniform(0.0, 10.0, 300), rng.exponential(1.0, 300)
+        came = (rng.random(300) < 0.99) & (delay <= age)
+        fit = fit_delay("exponential", np.where(came, delay, age), came, True)
+        low, high = fit.never_interval()
+        outside += not low <= 0.01 <= high
+        at_zero += low == 0.0
+    assert stats.binom.sf(outside - 1, 40, 0.05) > 1e-2, outside
+    assert 3 < at_zero < 37  # both kinds of interval are met

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from belated import registry
-from belated.worlds.delays import Empirical
+from belated.theory.planning import delay_cost
+from belated.worlds.delays import Empirical, read_law
 
 
 def test_a_file_is_named_where_a_delay_is(tmp_path):
@@ -33,3 +34,28 @@ def test_a_file_with_impossible_delays(tmp_path):
     (tmp_path / "law.json").write_text('{"values": [-1.0], "never": 0}')
     with pytest.raises(ValueError, match="expected one or more delays, 0 or more"):
         Empirical(tmp_path / "law.json")
+
+
+def test_units_are_those_that_are_asked_for(tmp_path):
+    path = tmp_path / "law.json"
+    path.write_text(json.dumps({"unit": "hours", "values": [12.0, 48.0], "never": 1}))
+    assert read_law(path, "days").values.tolist() == [0.5, 2.0, np.inf]
+    assert read_law(path, "rounds", per_day=100.0).values.tolist() == [50.0, 200.0, np.inf]
+    said = r"law.json': expected delays in rounds, and the file has hours: .* --law-unit rounds"
+    for read in (Empirical, read_law):
+        with pytest.raises(ValueError, match=said):
+            read(path)
+
+
+def test_what_lateness_costs_does_not_depend_on_the_unit_of_the_file(tmp_path):
+    costs = []
+    for unit, length in (("hours", 1.0), ("days", 24.0), ("rounds", 24.0 / 50.0)):
+        path = tmp_path / f"{unit}.json"
+        delays = [6.0 / length, 12.0 / length]
+        path.write_text(json.dumps({"unit": unit, "values": delays, "never": 0}))
+        found = delay_cost(
+            f"empirical:{path}", dim=2, per_day=50, days=2, n_actions=3, runs=2, policy="greedy"
+        )
+        costs.append(found.cost)
+        assert found.hours == pytest.approx(9.0)
+    assert costs == pytest.approx([costs[0]] * 3)

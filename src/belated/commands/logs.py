@@ -10,7 +10,12 @@ from belated.commands.ledger import AsJson
 
 Log = Annotated[str, typer.Argument(help="CSV, Parquet, JSON lines, or the URL of a ledger.")]
 Columns = Annotated[
-    str, typer.Option("--map", help="time=...,reward=...,reward-time=...; the rest is guessed.")
+    str,
+    typer.Option(
+        "--map",
+        help="FIELD=COLUMN,...: id, time, action, reward, reward-time, propensity, subject or "
+        "segment; those not named are guessed.",
+    ),
 ]
 Context = Annotated[str, typer.Option(help="Columns of the context, with commas.")]
 Format = Annotated[
@@ -71,10 +76,14 @@ def delays(
 ) -> None:
     """Say how late the rewards of a log are, which law fits, and what may be taken for granted."""
     from belated.ledger.tools.showing import show
+    from belated.logs.bad_rows import refuse_the_log
     from belated.logs.delay_words import summary
     from belated.logs.delays import delay_report
     from belated.logs.law_file import write_law
 
+    for option, path in (("--law", law), ("--page", page)):
+        if path is not None:
+            refuse_the_log(option, path, log)
     report = delay_report(
         log,
         columns=columns,

@@ -50,11 +50,14 @@ def plan(
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
+    from belated.logs.bad_rows import refuse_the_log
     from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
     from belated.logs.reading_whole import read_whole
 
+    if page is not None:
+        refuse_the_log("--page", page, log)
     read = read_whole(
         log, needs=("action", "time", "reward-time"), columns=columns, context=named_in(context),
         loop=loop, window=window, now=now, bandit=bandit, format=format, bad=bad_file(log, bad),
@@ -69,6 +72,8 @@ def plan(
     if as_json:
         show({"advice": answer, "assumed": assumed(made), "candidates": rows(made), **how}, True)
     else:
+        if how["warning"]:
+            typer.echo(f"careful: {how['warning']}")
         show({"columns": how["columns"], **of_bad_rows(how)}, False)
         typer.echo("\n".join(answer))
         show({"candidates": rows(made)}, False)

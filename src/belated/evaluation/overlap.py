@@ -61,6 +61,16 @@ def too_young(old: float) -> list[str]:
     ]
 
 
+def all_alike(range: float) -> list[str]:
+    """Returns a reason where all rewards are alike, and nothing says by how much others differ."""
+    if range > 0.0:
+        return []
+    return [
+        "All rewards that came are alike, and are neither 0 nor 1: nobody knows by how much the "
+        "next may differ."
+    ]
+
+
 def refusals(found: list[Overlap], weight: Vector, counted: Vector, earned: Vector) -> list[str]:
     """Returns the reasons why the log cannot answer, each as a sentence; none if it can.
 

@@ -22,6 +22,7 @@ from belated.core.types import Integers, Matrix, Vector
 from belated.evaluation.off_policy import Rewards
 
 RIDGE = 1.0
+SEED = 1  # of the halves, so that the same log has the same answer
 
 
 class RidgeByAction(NamedTuple):
@@ -76,7 +77,8 @@ class CrossFitted:
 
     def __init__(self, x: Matrix, action: Integers, n_actions: int, rewards: Rewards) -> None:
         self.x, self.action, self.rewards = x, action, rewards
-        self.fold = np.arange(len(x)) % 2
+        # drawn: of a log whose actions alternate, every second row is of one action alone
+        self.fold = np.random.default_rng(SEED).permutation(len(x)) % 2
         self.mean = float(rewards.earned.sum() / max(rewards.counted.sum(), 1e-300))
         self.models = [self._fitted(1, n_actions), self._fitted(0, n_actions)]  # for fold 0, 1
         self.q_action = self._predicted(self.fold)

@@ -1,15 +1,23 @@
 """Rows of a log that cannot be used: counted by reason, shown with their lines, put aside."""
 
 import csv
+import io
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from belated.core.arguments import shown
+import msgspec
+
+from belated.core.arguments import shown, wrong
+from belated.core.files import replacing
 from belated.core.wording import counted
 
 SHOWN = 3  # rows for each reason
+NO_ROWS = "log: expected decisions, and it has no rows"
+OURS = ("bad_line", "bad_reason", "bad_value")  # columns of the side file before those of the log
 
 
 class Bad(NamedTuple):
@@ -26,16 +34,22 @@ class BadRows:
     Parameters
     ----------
     aside
-        The CSV file in which all of them are written, anew with every log; None for no file.
+        The CSV file in which all of them are written, whole; None for no file. It takes its place
+        when the log has been read, and only where there are bad rows.
+    source
+        The log, which ``aside`` must not be.
     """
 
-    def __init__(self, aside: Path | None = None) -> None:
+    def __init__(self, aside: Path | None = None, source: Any = None) -> None:
+        if aside is not None:
+            refuse_the_log("--bad", aside, source)
         self.aside = aside
         self.counts: Counter[str] = Counter()  # rows by reason
+        self.n_good = 0  # rows that were not left out
         self.first: list[Bad] = []  # of each reason the first few
         self._new: list[Bad] = []
-        if aside is not None:
-            aside.unlink(missing_ok=True)
+        self._writer: Any = None  # of the side file, which has its name only when it is whole
+        self._open = ExitStack()
 
     def add(self, lines: Iterable[int], reason: str, values: Iterable[Any]) -> None:
         """Take in rows that are bad for one reason; ``values`` are the cells to blame."""
@@ -47,21 +61,56 @@ class BadRows:
         self.counts[reason] += len(bad)
         self._new += bad
 
-    def flush(self) -> None:
-        """Write the rows that were added since the last call into the side file, by line."""
+    def flush(
+        self,
+        columns: Sequence[str] = (),
+        whole: Callable[[list[int]], Sequence[Sequence[Any]]] | None = None,
+    ) -> None:
+        """Write down the rows that were added since the last call, by line.
+
+        Parameters
+        ----------
+        columns
+            Those of the log.
+        whole
+            Gets lines and returns all cells of these rows, so that they can be mended.
+        """
         if self._new and self.aside is not None:
-            is_new = not self.aside.exists()
-            with self.aside.open("a", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
-                if is_new:
-                    writer.writerow(Bad._fields)
-                writer.writerows(sorted(self._new))
+            if self._writer is None:
+                file = self._open.enter_context(replacing(self.aside))
+                text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+                self._open.callback(text.detach)  # which flushes; the file has further steps to go
+                self._writer = csv.writer(text)
+                self._writer.writerow([*OURS, *columns])
+            bad = sorted(self._new)
+            rows: Sequence[Sequence[Any]] = [()] * len(bad)
+            if whole is not None:
+                rows = whole([row.line for row in bad])
+            self._writer.writerows(
+                [*why, *map(_written, cells)] for why, cells in zip(bad, rows, strict=True)
+            )
         self._new = []
+
+    def finish(self) -> None:
+        """Put the side file in its place: no more of the log is read."""
+        self._open.close()
+        self._writer = None
 
     @property
     def total(self) -> int:
         """Returns the number of bad rows."""
         return self.counts.total()
+
+    @property
+    def warning(self) -> str:
+        """Returns a sentence where most of the log was left out; else ""."""
+        if self.total <= self.n_good:
+            return ""
+        rows = self.total + self.n_good
+        return (
+            f"Most of the log was left out: {self.total:,} of {counted(rows, 'row')}. What follows "
+            f"is of the other {self.n_good:,}."
+        )
 
     @property
     def words(self) -> str:
@@ -75,6 +124,7 @@ class BadRows:
     def facts(self) -> dict[str, Any]:
         """Returns the same as data, with the first rows of each reason."""
         return {
+            "warning": self.warning,
             "rows_left_out": self.words,
             "bad_rows": dict(self.counts),
             "first_bad_rows": [bad._asdict() for bad in sorted(self.first)],
@@ -90,3 +140,22 @@ class BadRows:
             raise ValueError(
                 f"{counted(self.total, 'bad row')}, the first in line {line:,} ({reasons}){where}"
             )
+
+
+def _written(cell: Any) -> Any:
+    """Returns a cell as it is written into a CSV file, from which it can be read again."""
+    if isinstance(cell, list | dict):
+        return msgspec.json.encode(cell, enc_hook=str).decode()
+    return cell
+
+
+def refuse_the_log(option: str, path: Path, source: Any) -> None:
+    """Raises where a file that is to be written is the log itself, by whatever name."""
+    if not isinstance(source, str | Path):
+        return
+    url = str(source)
+    if url.startswith("env:"):
+        url = os.environ.get(url.removeprefix("env:"), "")
+    log = Path(url.removeprefix("sqlite:///"))
+    if path.exists() and log.is_file() and path.samefile(log):
+        raise wrong(option, str(path), "a file other than the log, which it would replace")

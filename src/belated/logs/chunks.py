@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from belated.core.arguments import wrong
 from belated.core.times import DAY, OLDEST
 from belated.core.types import Integers, Vector
 from belated.ledger.replica import system_clock
 from belated.logs import values
-from belated.logs.bad_rows import BadRows
+from belated.logs.bad_rows import OURS, BadRows
 from belated.logs.column_names import guessed_columns, spelled
 from belated.logs.hashes import hashed
 from belated.logs.seen_ids import SeenIds
@@ -57,6 +58,11 @@ class Log(NamedTuple):
         """Returns the columns in the words of ``--map``."""
         return spelled(self.columns)
 
+    def unused(self, context: Sequence[str] = ()) -> list[str]:
+        """Returns the columns that are not read."""
+        read = {column for field, column in self.columns.items() if field != UNREAD}
+        return [name for name in self.source.names if name not in read | {*context, *OURS}]
+
     def chunks(
         self, bad: BadRows, *, loop: str = "explicit", context: Sequence[str] = ()
     ) -> Iterator[Chunk]:
@@ -71,13 +77,21 @@ class Log(NamedTuple):
         context
             Names of further columns.
         """
+        for name in context:
+            if name not in self.source.names:
+                columns = f"one of the columns {', '.join(self.source.names)}"
+                raise wrong("--context", name, columns)
         read = (column for field, column in self.columns.items() if field != UNREAD)
         wanted = list(dict.fromkeys([*read, *context]))
         check = _Check(self.columns, self.needs, bad, loop)
-        for batch in self.source.batches(wanted):
-            chunk = check.chunk(batch, context)
-            bad.flush()
-            yield chunk
+        try:
+            for batch in self.source.batches(wanted):
+                chunk = check.chunk(batch, context)
+                bad.n_good += chunk.line.size
+                bad.flush(self.source.names, batch.whole)
+                yield chunk
+        finally:
+            bad.finish()
 
 
 def open_log(

@@ -14,6 +14,7 @@ def facts(report: DelayReport) -> dict[str, Any]:
     """Returns the answer as JSON can hold it; None stands for what is infinite or not known."""
     return {
         "columns": report.columns,
+        "columns_not_used": report.unused,
         "loop": report.loop,
         "window": report.window,
         "now": report.now,

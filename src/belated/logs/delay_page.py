@@ -17,9 +17,9 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
 
     texts = captions(report)
     introduction = (
-        f"{name}: {counted(report.all.counts.decisions, 'decision')}, "
+        f"{report.bad.warning} {name}: {counted(report.all.counts.decisions, 'decision')}, "
         f"{report.all.counts.returned:,} with a reward, known on {utc(report.now)}."
-    )
+    ).strip()
     parts = [section("The answer", words.curve_words(report.all), {})]
     if report.all.curve.times.size:
         parts.append(figure(png(draw_curve(report)), texts["all"]))
@@ -52,6 +52,7 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
     settings = {
         "A missing reward": words.meaning(report),
         "Columns": f"--map {report.columns}",
+        "Columns not used": ", ".join(report.unused) or "none",
         "Curves, laws, tests": f"of {words.sample_words(report)}",
     }
     parts += [section("How it was read", "", {}), listing(settings)]

@@ -131,8 +131,11 @@ def _never(fit: DelayFit) -> str:
     """Returns the share that never returns with its standard error and its interval."""
     if not fit.has_never:
         return "–"
-    shares = (fit.never, fit.never_error, *fit.never_interval())
+    least, most = fit.never_interval()
+    shares = (fit.never, fit.never_error, least, most)
     never, error, low, high = (f"{100.0 * share:.3g}" for share in shares)
+    if least == 0.0:
+        return f"none seen (at most {high} %)" if fit.never < 1e-6 else f"{never} % (0 to {high})"
     return f"{never} ± {error} % ({low} to {high})"
 
 
@@ -209,9 +212,12 @@ def sample_words(report: DelayReport) -> str:
 def summary(name: str, report: DelayReport) -> Row:
     """Returns the whole answer, to be shown as lines and tables."""
     left = f" {report.n_after_now:,} later decisions were left out." if report.n_after_now else ""
+    careful = {"careful": report.bad.warning} if report.bad.warning else {}
     return {
+        **careful,
         "log": name,
         "columns": f"--map {report.columns}",
+        "columns_not_used": ", ".join(report.unused) or "none",
         "meaning": meaning(report),
         "now": f"{utc(report.now)}.{left}",
         "curves_fits_and_tests_are_of": sample_words(report),

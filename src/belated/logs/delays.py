@@ -20,11 +20,11 @@ import numpy as np
 
 from belated.core.arguments import wrong
 from belated.core.extras import extra
-from belated.core.times import SECOND, microseconds
+from belated.core.times import LATEST, SECOND, iso, microseconds
 from belated.core.types import Integers, Vector
 from belated.ledger.tools.progress import progress
-from belated.logs.bad_rows import BadRows
-from belated.logs.chunks import Chunk, open_log
+from belated.logs.bad_rows import NO_ROWS, BadRows
+from belated.logs.chunks import Chunk, Log, open_log
 from belated.logs.from_ledger import loop_of
 from belated.logs.log_sample import LogSample, Sampled
 from belated.logs.values import PENDING, empty
@@ -68,6 +68,7 @@ class DelayReport:
     """The answer of ``delay_report``. Delays are in seconds, times in microseconds since 1970."""
 
     columns: str  # as --map would say them
+    unused: list[str]  # columns that were not read
     loop: str
     window: float | None  # seconds
     now: int
@@ -136,14 +137,18 @@ def delay_report(
     if by is not None and by not in log.columns:
         raise wrong("by", by, f"a column of it; say --map {by}=COLUMN")
     rows = _Rows(None if now is None else microseconds("now", now), seconds, by)
-    bad_rows = BadRows(bad)
+    bad_rows = BadRows(bad, source)
     with progress("reading the log", share=log.source.share) as told:
         for chunk in log.chunks(bad_rows, loop=loop):
             rows.add(chunk)
             told(chunk.decided.size)
-    if strict:
+    if strict or not bad_rows.n_good:
         bad_rows.refuse()
-    return rows.report(log.spelled, loop, bad_rows)
+    if not bad_rows.n_good:
+        raise ValueError(NO_ROWS)
+    if not rows.counts.decisions:
+        raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
+    return rows.report(log, loop, bad_rows)
 
 
 class _Rows:
@@ -151,7 +156,7 @@ class _Rows:
 
     def __init__(self, now: int | None, window: float | None, by: str | None) -> None:
         self.now, self.window, self.by = now, window, by
-        self.latest = 0
+        self.latest, self.earliest = 0, int(LATEST)
         self.n_after_now = self.n_late = 0
         self.counts = Counts()
         self.by_group: dict[str, Counts] = {}
@@ -159,6 +164,7 @@ class _Rows:
 
     def add(self, chunk: Chunk) -> None:
         """Take in the rows of a chunk."""
+        self.earliest = int(chunk.decided.min(initial=self.earliest))
         if self.now is not None:
             chunk = self._as_of(chunk, self.now)
         if not chunk.decided.size:
@@ -200,7 +206,7 @@ class _Rows:
         ):
             yield name, int(decisions), int(returned)
 
-    def report(self, columns: str, loop: str, bad: BadRows) -> DelayReport:
+    def report(self, log: Log, loop: str, bad: BadRows) -> DelayReport:
         """Returns the answer."""
         now = self.latest if self.now is None else self.now
         rows = self.sample.rows()
@@ -209,7 +215,8 @@ class _Rows:
         best = everything.best
         few = sample.first(TESTED)
         return DelayReport(
-            columns=columns,
+            columns=log.spelled,
+            unused=log.unused(),
             loop=loop,
             window=self.window,
             now=now,

@@ -60,7 +60,11 @@ def evaluate_log(
     )
     seen = seen_rewards(read.log, read.loop, read.window)
     answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
-    return report(read.opened.spelled, read.bad, seen, read.log.now, answers, options)
+    opened = read.opened
+    return report(
+        *(opened.spelled, opened.unused(context), read.bad, read.log.silent_end()),
+        *(seen, read.log.now, answers, options),
+    )
 
 
 def _with_propensities(log: Log) -> Log:

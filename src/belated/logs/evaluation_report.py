@@ -8,6 +8,7 @@ from belated.evaluation.shares_seen import LEAST_SEEN
 from belated.logs.bad_rows import BadRows
 from belated.logs.policy_values import Answer, Estimated, Options
 from belated.logs.seen_rewards import CONVERSION, SeenRewards
+from belated.logs.targets import learns
 
 MEANING = {
     "explicit": "every decision gets a reward some day, or has lost it for ever; a pending reward "
@@ -15,6 +16,17 @@ MEANING = {
     "conversion": "only conversions report, and silence becomes 0 when the window closes; until "
     "then a conversion counts for those of its age that are still to come",
 }
+OF_ESTIMATOR = {
+    "direct method": "The direct method is right only if rewards are linear in the context for "
+    "each action; doubly robust estimates need that or the propensities.",
+    "clipped IPS": "Clipped IPS is too low for rewards above 0 wherever a weight was clipped.",
+}
+OF_LEARNERS = (
+    "A policy that learns was replayed on the rows in which it chose what was played: its traffic "
+    "is thinned, and late rewards hurt it less than at full traffic, which `belated plan` plays. "
+    "Its interval is for the rows that it kept; on another log like this one it might have "
+    "learnt something else, and that luck is not in the interval."
+)
 OF_INTERVAL = {
     "normal": "Intervals are normal, with the uncertainty of the estimated delays in them.",
     "bootstrap": "Intervals are percentiles of a bootstrap in which delays are estimated anew; the "
@@ -25,8 +37,9 @@ OF_INTERVAL = {
 }
 
 
-def assumptions(seen: SeenRewards, options: Options) -> list[str]:
+def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) -> list[str]:
     """Returns what the estimates rest on, one sentence each."""
+    computed = {line.estimator for answer in answers for line in answer.estimates}
     said = [
         "The log's propensities are those with which its actions were played.",
         "Every action of the log could be played in every row.",
@@ -39,18 +52,46 @@ def assumptions(seen: SeenRewards, options: Options) -> list[str]:
             f"How late a {kind} comes depends on the action at most: not on its size, on the "
             "context, or on when the decision was made. `belated delays` tests that.",
         ]
-    said += [
-        "The direct method is right only if rewards are linear in the context for each action; "
-        "doubly robust estimates need that or the propensities.",
-        "Clipped IPS is too low for rewards above 0 wherever a weight was clipped.",
-        OF_INTERVAL[options.interval],
-    ]
-    return said
+    said += [sentence for name, sentence in OF_ESTIMATOR.items() if name in computed]
+    if any(learns(answer.policy) for answer in answers):
+        said.append(OF_LEARNERS)
+    return [*said, OF_INTERVAL[options.interval]]
+
+
+BEST_FIRST = (
+    *("doubly robust", "SNIPS", "replay", "IPS", "clipped IPS", "direct method"),
+    "mean reward",
+)
+
+
+def headline(answer: Answer) -> str:
+    """Returns what a policy would have earned, and whether that is more than what was played."""
+    if answer.refusals:
+        return f"{answer.policy}: no answer. {answer.refusals[0]}"
+    best_first = sorted(answer.estimates, key=lambda line: BEST_FIRST.index(line.estimator))
+    line = next((line for line in best_first if line.low is not None), best_first[0])
+    name, ends = line.estimator, ""
+    if line.low is not None:
+        ends = f" ({line.low:.3g} to {line.high:.3g})"
+    earned = f"{line.value:.3g} per decision{ends}"
+    if name == "mean reward":
+        return f"The policy of the log earned {earned}."
+    said = f"{answer.policy} would have earned {earned}, by {name}"
+    if line.gain_low is None or line.gain_high is None:
+        return f"{said}."
+    low, high = line.gain_low, line.gain_high
+    if low <= 0.0 <= high:
+        return f"{said}: no difference to what was played that luck could not make."
+    if low > 0.0:
+        return f"{said}: {line.gain:.3g} more than what was played ({low:.3g} to {high:.3g})."
+    return f"{said}: {-line.gain:.3g} less than what was played ({-high:.3g} to {-low:.3g})."
 
 
 def report(
     columns: str,
+    unused: list[str],
     bad: BadRows,
+    silent_end: str,
     seen: SeenRewards,
     now: int,
     answers: Sequence[Answer],
@@ -59,7 +100,10 @@ def report(
     """Returns all that is known as plain data."""
     loop = "explicit" if seen.window is None else CONVERSION
     return {
+        "headlines": [headline(answer) for answer in answers],
+        "silent_end": silent_end,
         "columns": columns,
+        "columns_not_used": unused,
         "rows": seen.n_rows,
         **bad.facts(),
         "loop": loop,
@@ -83,7 +127,7 @@ def report(
             }
             for answer in answers
         ],
-        "assumptions": assumptions(seen, options),
+        "assumptions": assumptions(seen, answers, options),
     }
 
 
@@ -97,7 +141,11 @@ def lines_before(said: dict[str, Any]) -> list[str]:
     silent = said.get("pending", said.get("silent", 0))
     word = "pending" if "pending" in said else "silent so far"
     lines = [
+        *(f"careful: {said[name]}" for name in ("warning", "silent_end") if said[name]),
+        *said["headlines"],
+        "",
         f"columns: {said['columns']}",
+        f"columns not used: {', '.join(said['columns_not_used']) or 'none'}",
         f"{said['rows']:,} decisions, {silent:,} of them {word}, as of {said['now']}",
         f"loop: {said['loop']}: {said['meaning']}",
     ]

@@ -17,9 +17,9 @@ from belated.core.arguments import wrong
 from belated.core.types import Vector
 from belated.logs.delays import DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
+from belated.worlds.delays.laws import SECONDS
 
 POINTS = 1000
-SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86_400.0}
 UNITS = (*SECONDS, "rounds")
 
 
@@ -33,8 +33,8 @@ def write_law(report: DelayReport, path: str | Path, unit: str = "hours") -> Non
     path
         The file, of JSON.
     unit
-        ``"hours"``, for ``delay-cost``; ``"rounds"``, for ``simulate``: decisions of the log, at
-        the rate at which it has them; or seconds, minutes or days.
+        ``"rounds"``, for ``simulate``: decisions of the log, at the rate at which it has them; or
+        seconds, minutes, hours or days. ``delay-cost`` takes all of them.
     """
     if unit not in UNITS:
         raise wrong("--law-unit", unit, f"one of {', '.join(UNITS)}")

@@ -29,39 +29,32 @@ from belated.core.types import Integers, Vector
 from belated.features import Features
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
+from belated.model.protocols import with_horizon
+from belated.registry import POLICIES, parse
 
 FITTED = 100_000  # rows that numbers are scaled by
 COLUMN = "action"
 
 
-def kept_rows(log: WholeLog, policy: str, window: float | None, seed: int) -> Integers:
-    """Returns the rows that the policy keeps, in the order of time.
+class Player:
+    """A bandit that decides at the times of the log and gets rewards when they came.
 
     Parameters
     ----------
     log
         The log; it has times and propensities.
     policy
-        Name and parameters of a registered policy.
+        Name and parameters of a registered policy. One that asks for a horizon gets the number of
+        rows over the number of actions.
     window
         Of a conversion loop, in seconds: silence becomes 0 when it closes. None: every decision
         gets a reward, and nothing is learnt from those that are pending.
     seed
         Of the rejections and of the policy.
     """
-    rng = np.random.default_rng(seed)
-    order = np.argsort(log.decided, kind="stable")
-    coins = rng.random(len(order))
-    offered = order[coins < log.propensity.min() / log.propensity[order]]
-    player = _Player(log, policy, window, seed)
-    return np.array([row for row in offered.tolist() if player.keeps(row)], np.int64)
-
-
-class _Player:
-    """A bandit that decides at the times of the log and gets rewards when they came."""
 
     def __init__(self, log: WholeLog, policy: str, window: float | None, seed: int) -> None:
-        self.log, self.rng = log, np.random.default_rng((seed, 1))
+        self.log, self.seed, self.rng = log, seed, np.random.default_rng((seed, 1))
         self.longest = np.inf if window is None else window * 1e6  # later conversions do not count
         self.actions = [{COLUMN: name} for name in log.names]
         self.now = int(log.decided.min())
@@ -69,16 +62,24 @@ class _Player:
         loop: dict[str, Any] = {}
         if window is not None:
             loop = {"window": window, "default_reward": 0.0}
+        horizon = max(1, len(log.action) // len(log.names))
         self.bandit = Bandit(
-            family=family_of(log.reward),
-            policy=policy,
+            family=family_of(log.reward if window is None else np.nan_to_num(log.reward)),
+            policy=with_horizon(parse(POLICIES, policy), horizon),
             features=features_of(log),
             seed=seed,
             clock=lambda: self.now / 1e6,
             **loop,
         )
 
-    def keeps(self, row: int) -> bool:
+    def kept_rows(self) -> Integers:
+        """Returns the rows that the policy keeps, in the order of time."""
+        order = np.argsort(self.log.decided, kind="stable")
+        coins = np.random.default_rng(self.seed).random(len(order))
+        offered = order[coins < self.log.propensity.min() / self.log.propensity[order]]
+        return np.array([row for row in offered.tolist() if self._keeps(row)], np.int64)
+
+    def _keeps(self, row: int) -> bool:
         """Returns whether the bandit chooses the action of the row, and if so takes it in."""
         self._learn_until(int(self.log.decided[row]))
         context = {name: plain_cell(column[row]) for name, column in self.log.context.items()}
@@ -105,9 +106,15 @@ def plain_cell(cell: Any) -> Any:
 
 
 def family_of(rewards: Vector) -> str:
-    """Returns the law of the reward: bernoulli where all are 0 or 1, else gaussian."""
+    """Returns the law of the reward: bernoulli where all are 0 or 1, else gaussian.
+
+    >>> family_of(np.array([0.0, 1.0, np.nan])), family_of(np.array([20.0, 60.0]))
+    ('bernoulli', 'gaussian:20.0')
+    """
     came = rewards[~np.isnan(rewards)]
-    return "bernoulli" if np.isin(came, (0.0, 1.0)).all() else "gaussian"
+    if np.isin(came, (0.0, 1.0)).all():
+        return "bernoulli"
+    return f"gaussian:{float(came.std()) or 1.0!r}"
 
 
 def features_of(log: WholeLog) -> Features:

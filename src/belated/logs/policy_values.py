@@ -8,7 +8,7 @@ import numpy as np
 from belated.core.arguments import positive, probability, wrong
 from belated.core.types import Vector
 from belated.evaluation import off_policy
-from belated.evaluation.anytime import Known, anytime_interval
+from belated.evaluation.anytime import ROUNDING, Known, anytime_interval, least_reach
 from belated.evaluation.confidence import (
     bernstein_interval,
     bootstrap_values,
@@ -18,9 +18,16 @@ from belated.evaluation.confidence import (
     standard_error,
 )
 from belated.evaluation.off_policy import Terms
-from belated.evaluation.overlap import Overlap, effective_rows, overlap, refusals, too_young
+from belated.evaluation.overlap import (
+    Overlap,
+    all_alike,
+    effective_rows,
+    overlap,
+    refusals,
+    too_young,
+)
 from belated.evaluation.reward_model import CrossFitted
-from belated.logs.learning_targets import kept_rows
+from belated.logs.learning_targets import Player
 from belated.logs.seen_rewards import SeenRewards
 from belated.logs.targets import Target, learns, policy_name, target_of
 from belated.logs.whole_log import WholeLog, context_features
@@ -98,18 +105,31 @@ def policy_values(
     options
         Further choices.
     """
-    reasons = too_young(len(seen.used) / seen.n_rows)
+    reasons = too_young(len(seen.used) / seen.n_rows) or all_alike(seen.range)
     if reasons:
         names = ["as played", *map(policy_name, policies)]
         return [Answer(name, "not evaluated", [], [], reasons) for name in names]
+    # all are made before any is played: a wrong name at the end must not cost the other answers
+    targets = [
+        Player(log, policy, seen.window, options.seed)
+        if learns(policy)
+        else target_of(policy, log.names, column, options.scores)
+        for policy in policies
+    ]
     return [
         _as_played(seen, options),
-        *(_answer(log, seen, policy, column, options) for policy in policies),
+        *(
+            _of_learner(seen, policy, target, options)
+            if isinstance(target, Player)
+            else _answer(log, seen, policy_name(policy), target, options)
+            for policy, target in zip(policies, targets, strict=True)
+        ),
     ]
 
 
 def _as_played(seen: SeenRewards, options: Options) -> Answer:
-    estimates = _with_intervals([_mean_reward(seen)], seen, options)
+    mean = _mean_reward(seen)
+    estimates = _with_intervals([mean], np.ones(len(seen.used)), seen, options)
     return Answer("as played", "the policy of the log", estimates, [], [])
 
 
@@ -118,11 +138,9 @@ def _mean_reward(seen: SeenRewards) -> _Candidate:
     return _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
 
 
-def _answer(log: WholeLog, seen: SeenRewards, policy: Any, column: str, options: Options) -> Answer:
-    if learns(policy):
-        return _of_learner(log, seen, policy, options)
-    target = target_of(policy, log.names, column, options.scores)
-    name = policy_name(policy)
+def _answer(
+    log: WholeLog, seen: SeenRewards, name: str, target: Target, options: Options
+) -> Answer:
     played = _Played(log, seen, target)
     weight = played.chance / log.propensity[seen.used]
     found = overlap(
@@ -133,7 +151,8 @@ def _answer(log: WholeLog, seen: SeenRewards, policy: Any, column: str, options:
     if reasons:
         return Answer(name, target.words, [], found, reasons)
     candidates = _candidates(log, seen, played, weight, options.clip)
-    return Answer(name, target.words, _with_intervals(candidates, seen, options), found, [])
+    estimates = _with_intervals(candidates, weight, seen, options)
+    return Answer(name, target.words, estimates, found, [])
 
 
 class _Played:
@@ -183,26 +202,30 @@ def _candidates(
     return result
 
 
-def _of_learner(log: WholeLog, seen: SeenRewards, text: str, options: Options) -> Answer:
-    kept = np.zeros(len(log.action))
-    kept[kept_rows(log, text, seen.window, options.seed)] = 1.0
+def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) -> Answer:
+    kept = np.zeros(seen.n_rows)
+    kept[player.kept_rows()] = 1.0
     matches = kept[seen.used]
     words = (
         f"learns as it goes, from rewards when they came: its first {int(matches.sum()):,} "
-        "decisions, by replay with rejection"
+        "decisions, by replay with rejection; the interval does not hold the luck of its own path"
     )
     rewards = seen.rewards
     reasons = refusals([], matches, rewards.counted, rewards.earned)
     if reasons:
         return Answer(text, words, [], [], reasons)
     replay = _Candidate("replay", off_policy.self_normalised(matches), matches, False)
-    return Answer(text, words, _with_intervals([replay], seen, options), [], [])
+    return Answer(text, words, _with_intervals([replay], matches, seen, options), [], [])
 
 
 def _with_intervals(
-    candidates: Sequence[_Candidate], seen: SeenRewards, options: Options
+    candidates: Sequence[_Candidate], weight: Vector, seen: SeenRewards, options: Options
 ) -> list[Estimated]:
-    """Returns the estimates of the candidates, and of their gains over the policy of the log."""
+    """Returns the estimates of the candidates, and of their gains over the policy of the log.
+
+    Rows that are all alike have no standard error, and yet the next one may differ: no interval is
+    shorter than that of as many such rows as the weights of the target are worth.
+    """
     played = _mean_reward(seen)
     drawn = np.empty((0, len(candidates) + 1))
     if options.interval == "bootstrap":
@@ -210,6 +233,7 @@ def _with_intervals(
         drawn = _bootstrapped(terms, seen, options.seed)
     *replicates, mean_replicates = drawn.T
     mean, mean_slopes = _estimated(played, seen)
+    floor, floor_of_gain = _floors(weight, seen, options.level)
     result = []
     for candidate, values in zip(candidates, replicates, strict=True):
         value, by_row = _estimated(candidate, seen)
@@ -217,10 +241,32 @@ def _with_intervals(
         gain = value - mean
         of_gain = gain, by_row - mean_slopes, values - mean_replicates
         gain_bounds = _interval(candidate._replace(bounded=False), *of_gain, seen, options)
-        weight = candidate.weight
-        rows = None if weight is None else effective_rows(weight * seen.rewards.counted)
-        result.append(Estimated(candidate.name, value, *bounds, rows, gain, *gain_bounds))
+        if standard_error(of_gain[1]) <= ROUNDING * max(abs(value), abs(mean)):
+            gain_bounds = _at_least(floor_of_gain, gain, *gain_bounds)
+        own = candidate.weight
+        rows = None if own is None else effective_rows(own * seen.rewards.counted)
+        ends = _at_least(floor, value, *bounds)
+        result.append(Estimated(candidate.name, value, *ends, rows, gain, *gain_bounds))
     return result
+
+
+def _floors(weight: Vector, seen: SeenRewards, level: float) -> tuple[float, float]:
+    """Returns how far a value may be from rows that are all alike, and how far a gain may be."""
+    target, log = effective_rows(weight * seen.said), effective_rows(seen.said)
+    floor = least_reach(target, seen.range, level)
+    if np.ptp(weight) == 0.0:  # the target is the policy of the log, and there is no gain
+        return floor, 0.0
+    both = (least_reach(rows, seen.range, 0.5 + 0.5 * level) for rows in (target, log))
+    return floor, sum(both)
+
+
+def _at_least(
+    reach: float, value: float, low: float | None, high: float | None
+) -> tuple[float | None, float | None]:
+    """Returns both ends of an interval that reaches so far to both sides, or further."""
+    if low is None or high is None:
+        return low, high
+    return min(low, value - reach), max(high, value + reach)
 
 
 def _estimated(candidate: _Candidate, seen: SeenRewards) -> tuple[float, Vector]:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from belated.core.arguments import wrong
 from belated.core.extras import extra
 from belated.core.times import microseconds
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Log, open_log
 from belated.logs.from_ledger import loop_of
+from belated.logs.seen_rewards import EXPLICIT
 from belated.logs.whole_log import WholeLog, gathered
 
 
@@ -63,9 +65,17 @@ def read_whole(
     with extra("experiments"):
         import pyarrow  # noqa: F401
     loop, seconds = loop_of(source, bandit, loop, window)
+    if loop == EXPLICIT:
+        if window is not None:
+            raise wrong(
+                "--window",
+                window,
+                "--loop conversion with it: in an explicit loop a reward counts however late it is",
+            )
+        seconds = None  # a ledger may have one, by which rewards are late
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
-    bad_rows = BadRows(bad)
+    bad_rows = BadRows(bad, source)
     log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
     if strict:
         bad_rows.refuse()

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import positive, wrong
+from belated.core.times import utc
 from belated.core.types import Integers, Vector
+from belated.core.wording import duration
 from belated.evaluation.off_policy import Rewards, conversion_rewards, explicit_rewards
 from belated.evaluation.shares_seen import (
     LEAST_SEEN,
@@ -44,6 +46,22 @@ class SeenRewards(NamedTuple):
         """Returns the rewards as they would be weighted by other shares."""
         weighted = explicit_rewards if self.window is None else conversion_rewards
         return weighted(self.reward, shares)
+
+    @property
+    def said(self) -> Vector:
+        """How much each row says of its reward.
+
+        Silence says the more of a conversion, the more of them are seen at its age.
+        """
+        return self.rewards.counted if self.window is None else self.shares
+
+    @property
+    def range(self) -> float:
+        """By how much two rewards can differ, as far as the log tells; 0 if it does not."""
+        came = self.reward[~np.isnan(self.reward)]
+        if np.isin(came, (0.0, 1.0)).all():
+            return 1.0
+        return float(np.ptp(came if self.window is None else np.append(came, 0.0)))
 
     def widest(self, weight: Any) -> float:
         """Returns the width of the interval in which the term of any row is, by its weight."""
@@ -78,6 +96,8 @@ def _explicit(log: WholeLog) -> SeenRewards:
     came, age, waited = ~np.isnan(log.reward), log.age, log.waited
     if came.all():
         return _used(log, np.ones(len(came), bool), AllSeen(len(came), len(came)), None, came)
+    if not came.any():
+        raise ValueError(f"log: expected rewards, and none has come by {utc(log.now)}")
     if not log.decided.any() or (log.returned[came] == log.decided[came]).all():
         raise ValueError(
             "rewards are missing, and the log does not say when the others came: expected columns "
@@ -96,9 +116,9 @@ def _of_conversions(log: WholeLog, window: float) -> SeenRewards:
     if age.max() < window:
         raise wrong(
             "--window",
-            f"{window:g}s",
-            f"at most the age of the oldest decision, {age.max():g}s: nobody has seen how many "
-            "conversions come later",
+            duration(window),
+            f"at most the age of the oldest decision, {duration(age.max())}: nobody has seen how "
+            "many conversions come later",
         )
     came = ~np.isnan(log.reward) & (waited <= window)
     strata, capped = strata_of(log.action, came), np.minimum(age, window)

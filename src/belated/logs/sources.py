@@ -4,8 +4,9 @@ A batch is a table of Arrow and the line of each of its rows. 100 million rows s
 in memory at a time.
 """
 
+import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -33,6 +34,7 @@ class Batch(NamedTuple):
 
     lines: Integers  # as an editor counts them; in Parquet, frames and ledgers numbers from 1
     table: Any
+    whole: Callable[[Sequence[int]], list[Sequence[Any]]]  # all cells of the rows with these lines
     broken: Sequence[tuple[int, str]] = ()  # lines that are no rows, and why
 
 
@@ -54,6 +56,8 @@ def open_source(source: Any, format: str | None = None, bandit: str | None = Non
         path = Path(source)
         if not path.is_file():
             raise FileNotFoundError(f"log = {str(source)!r}: there is no such file")
+        if not path.stat().st_size:
+            raise ValueError(f"{path}: the file is empty")
         kind = format_of(path, format)
         if kind == "csv":
             return _Csv(path)
@@ -73,6 +77,11 @@ class _Csv:
         with self.path.open("rb") as file:
             self.share.position = part_read(self.path, file)
             header = _whole_rows(file, file.readline())
+            if b"\r" in header.rstrip(b"\r\n") and b'"' not in header:
+                raise ValueError(
+                    f"{self.path}: its lines end with carriage returns alone, expected line feeds; "
+                    "tr '\\r' '\\n' < OLD > NEW changes that"
+                )
             line = 1 + _count_lines(header)
             while block := file.read(BLOCK):
                 block = _whole_rows(file, block + file.readline())
@@ -83,25 +92,36 @@ class _Csv:
     def _batch(self, header: bytes, block: bytes, lines: range, wanted: Sequence[str]) -> Batch:
         """Returns the rows of a block, by Arrow; by Python where a row is not one line."""
         pa, _ = arrow()
-        from pyarrow import csv
+        from pyarrow import csv as arrow_csv
 
-        reading = csv.ReadOptions(column_names=self.names)
-        converting = csv.ConvertOptions(
+        reading = arrow_csv.ReadOptions(column_names=self.names)
+        converting = arrow_csv.ConvertOptions(
             include_columns=wanted,
             column_types=dict.fromkeys(wanted, pa.string()),
             strings_can_be_null=True,
             null_values=NOTHING,
         )
         try:
-            table = csv.read_csv(pa.BufferReader(block), reading, convert_options=converting)
+            table = arrow_csv.read_csv(pa.BufferReader(block), reading, convert_options=converting)
         except pa.ArrowInvalid:  # a row has too many cells, or too few, or a cell has several lines
             table = None
         if table is not None and table.num_rows == len(lines):
-            return Batch(np.arange(lines.start, lines.stop), table)
+            return Batch(
+                np.arange(lines.start, lines.stop),
+                table,
+                lambda wanted_lines: _cells(block, [line - lines.start for line in wanted_lines]),
+            )
         moved = lines.start - 1 - _count_lines(header)
         name = f"{self.path}, counted from line {moved + 1:,}" if moved else str(self.path)
         rows = rows_in(io.BytesIO(header + block), name, "csv", self.names)
-        return _batch_of([row._replace(line=row.line + moved) for row in rows], wanted)
+        moved_rows = [row._replace(line=row.line + moved) for row in rows]
+        return _batch_of(moved_rows, wanted, self.names)
+
+
+def _cells(block: bytes, places: Sequence[int]) -> list[Sequence[Any]]:
+    """Returns the cells of some lines of a block."""
+    lines = block.split(b"\n")
+    return list(csv.reader(lines[place].decode(errors="replace").rstrip("\r") for place in places))
 
 
 def _whole_rows(file: Any, block: bytes) -> bytes:
@@ -126,17 +146,44 @@ class _Parquet:
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
         pa, pq = arrow()
         number = 0
+        beside = _Beside(self.path)
         try:
             with pq.ParquetFile(self.path, buffer_size=BUFFER, pre_buffer=False) as file:
                 total = max(1, file.metadata.num_rows)
                 self.share.position = lambda: number / total
                 for batch in file.iter_batches(ROWS, columns=list(wanted)):
                     lines = np.arange(number + 1, number + 1 + batch.num_rows)
-                    yield Batch(lines, pa.Table.from_batches([batch]))
+                    yield Batch(lines, pa.Table.from_batches([batch]), beside.cells)
                     number += batch.num_rows
         except pa.ArrowException as error:
             said = " ".join(str(error).split())  # pyarrow's errors may have several lines
             raise ValueError(f"{self.path}, after row {number}: {said}") from None
+
+
+class _Beside:
+    """All columns of a Parquet file, read a second time, as far as there are bad rows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._batches: Any = None
+        self._rows: Any = None  # the batch that was read last, and the number before its first row
+        self._before = 0
+
+    def cells(self, numbers: Sequence[int]) -> list[Sequence[Any]]:
+        """Returns the cells of the rows with these numbers, which ascend from call to call."""
+        _, pq = arrow()
+        if self._batches is None:
+            file = pq.ParquetFile(self.path, buffer_size=BUFFER, pre_buffer=False)
+            self._batches = file.iter_batches(ROWS)
+            self._rows = next(self._batches)
+        result: list[Sequence[Any]] = []
+        for number in numbers:
+            while number - self._before > self._rows.num_rows:
+                self._before += self._rows.num_rows
+                self._rows = next(self._batches)
+            row = self._rows.slice(number - self._before - 1, 1).to_pylist()[0]
+            result.append(list(row.values()))
+        return result
 
 
 class _Frame:
@@ -157,7 +204,11 @@ class _Frame:
         table = self._table.select(list(wanted))
         for start in range(0, table.num_rows, ROWS):
             part = table.slice(start, ROWS)
-            yield Batch(np.arange(start + 1, start + 1 + part.num_rows), part)
+            yield Batch(np.arange(start + 1, start + 1 + part.num_rows), part, self._cells)
+
+    def _cells(self, numbers: Sequence[int]) -> list[Sequence[Any]]:
+        rows = self._table.take([number - 1 for number in numbers]).to_pylist()
+        return [list(row.values()) for row in rows]
 
 
 class _Objects:
@@ -171,15 +222,22 @@ class _Objects:
 
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
         while rows := list(islice(self._rows, OBJECTS)):
-            yield _batch_of(rows, wanted)
+            yield _batch_of(rows, wanted, self.names)
 
 
-def _batch_of(rows: Sequence[Row], wanted: Sequence[str]) -> Batch:
+def _batch_of(rows: Sequence[Row], wanted: Sequence[str], names: Sequence[str]) -> Batch:
     pa, _ = arrow()
     good = [row for row in rows if not row.problem]
     columns = {name: _column([row.cells.get(name) for row in good]) for name in wanted}
     lines = np.array([row.line for row in good], np.int64)
-    return Batch(lines, pa.table(columns), [(row.line, row.problem) for row in rows if row.problem])
+    by_line = {row.line: row for row in rows}
+
+    def whole(lines: Sequence[int]) -> list[Sequence[Any]]:
+        found = (by_line[line] for line in lines)
+        return [row.found or [row.cells.get(name) for name in names] for row in found]
+
+    broken = [(row.line, row.problem) for row in rows if row.problem]
+    return Batch(lines, pa.table(columns), whole, broken)
 
 
 def _column(values: list[Any]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -82,7 +83,14 @@ class Rule(NamedTuple):
 
     def chances(self, n: int, context: dict[str, Any]) -> Matrix:
         """Returns what the function says, or 1 for the first action with the highest score."""
-        said = np.asarray(self.function(context, self.actions), np.float64)
+        try:
+            said = np.asarray(self.function(context, self.actions), np.float64)
+        except Exception as error:  # whatever the user's code raises
+            *_, last = extract_tb(error.__traceback__)
+            raise ValueError(
+                f"--policy {self.name}: it raised {type(error).__name__}: {error} "
+                f"({last.filename}, line {last.lineno})"
+            ) from error
         shape = (n, len(self.actions))
         if said.shape != shape:
             raise wrong(f"{self.name}: shape", said.shape, f"{shape}, contexts by actions")

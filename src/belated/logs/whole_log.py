@@ -8,10 +8,12 @@ import numpy as np
 from belated.core.arguments import wrong
 from belated.core.times import iso
 from belated.core.types import Integers, Matrix, Vector
-from belated.logs.bad_rows import BadRows
+from belated.core.wording import duration
+from belated.logs.bad_rows import NO_ROWS, BadRows
 from belated.logs.chunks import Chunk
 from belated.logs.values import PENDING
 
+DUE = 30  # rewards of a stretch of time; that none comes in the next as long is no luck
 LEVELS = 20  # values of a text column with a feature of their own: the most frequent ones
 
 
@@ -37,6 +39,22 @@ class WholeLog(NamedTuple):
         """How long each reward took, or its decision has waited, in seconds."""
         until = np.where(self.returned == PENDING, self.now, self.returned)
         return (until - self.decided) / 1e6
+
+    def silent_end(self) -> str:
+        """Returns a warning where rewards stop well before the end of the log; else ""."""
+        came = self.returned[self.returned != PENDING]
+        if not came.size or not self.decided.any():
+            return ""
+        last = int(came.max())
+        before = int((came > last - (self.now - last)).sum())
+        if before < DUE:
+            return ""
+        silent = duration((self.now - last) / 1e6)
+        return (
+            f"no reward has come in the last {silent}, and {before:,} came in as long before that. "
+            "If rewards are handed in from time to time, those of the end are missing, and what "
+            f"follows is off: say --now with the time of the last delivery, such as {iso(last)}."
+        )
 
     def as_of(self, now: int) -> "WholeLog":
         """Returns the log as it was at a time: later decisions and rewards are not known yet."""
@@ -67,7 +85,7 @@ def gathered(chunks: Iterable[Chunk], bad: BadRows) -> WholeLog:
         columns.append(chunk.context)
     if not known:
         bad.refuse()
-        raise ValueError("log: expected decisions, and it has no rows")
+        raise ValueError(NO_ROWS)
     names = sorted(known)
     places = {name: place for place, name in enumerate(names)}
     place = np.array([places[name] for name in known])  # of the k-th name that was met

@@ -15,7 +15,8 @@ at the mean of what is in it: an error of the second order in the width of a cel
 
 The covariance of the estimates is the inverse of the observed information. An interval of the mean
 is made on the scale of its logarithm and one of a share on the scale of its logit, by the delta
-method, so that no interval leaves the range of what it is for.
+method, so that no interval leaves the range of what it is for. Near 0 a share has no such interval,
+and gets that of the profile likelihood.
 
 References
 ----------
@@ -69,6 +70,9 @@ class DelayFit:
     n_parameters: int
     # of mu, log sigma and logit returning; 0 for what is not estimated, NaN for what is not known
     covariance: Matrix = field(repr=False, compare=False, default_factory=lambda: np.zeros((3, 3)))
+    sample: "_Sample | None" = field(
+        repr=False, compare=False, default=None
+    )  # that it was fitted to
 
     @property
     def aic(self) -> float:
@@ -119,9 +123,18 @@ class DelayFit:
         return self.never * self.returning * math.sqrt(max(self.covariance[2, 2], 0.0))
 
     def never_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Returns the confidence interval of ``never``; both ends are 0 in a law without it."""
-        if self.never == 0.0:
+        """Returns the confidence interval of ``never``; both ends are 0 in a law without it.
+
+        Where 0 is nearly as likely as ``never`` there is no standard error to speak of. Then the
+        interval holds all shares whose likelihood, maximised by the other parameters, is near
+        enough to the largest (profile likelihood): from 0 up to an end.
+        """
+        if not self.has_never:
             return 0.0, 0.0
+        if self.sample is not None:
+            most = _most_never(self, self.sample, 0.5 * _quantile(confidence) ** 2)
+            if most is not None:
+                return 0.0, most
         middle = math.log(self.never / self.returning)
         reach = _quantile(confidence) * math.sqrt(max(self.covariance[2, 2], 0.0))
         low, high = (1.0 / (1.0 + math.exp(-(middle + end))) for end in (-reach, reach))
@@ -253,7 +266,37 @@ def _fitted(law: str, sample: _Sample, some_never_return: bool) -> DelayFit | No
         log_likelihood=value - float((x + math.log(sample.unit)) @ counts),
         n_parameters=free.size,
         covariance=_covariance(hessian, inside),
+        sample=sample,
     )
+
+
+def _most_never(fit: DelayFit, sample: _Sample, drop: float) -> float | None:
+    """Returns the largest share of never whose log likelihood is within ``drop`` of the largest.
+
+    None where that of 0 is further below.
+    """
+    law, free = LAWS[fit.law], np.flatnonzero([True, fit.law != "exponential"])
+    start = np.array([fit.mu - math.log(sample.unit), math.log(fit.sigma), 0.0])
+
+    def likelihood(point: Vector) -> float:
+        return _log_likelihood(law, sample, point)
+
+    def highest(logit: float) -> float:
+        """Returns the largest log likelihood with this logit of the share that returns."""
+        return likelihood(_climbed(likelihood, np.array([*start[:2], logit]), free))
+
+    with np.errstate(all="ignore"):
+        x, counts = sample.came
+        largest = fit.log_likelihood + float((x + math.log(sample.unit)) @ counts)
+        if not largest - highest(math.inf) <= drop:
+            return None
+        near = min(_MOST_LOGIT, math.log(fit.returning / max(fit.never, 1e-300)))
+        far = -_MOST_LOGIT
+        for _ in range(30):  # the interval is halved down to 1e-8
+            middle = 0.5 * (near + far)
+            inside = largest - highest(middle) <= drop
+            near, far = (middle, far) if inside else (near, middle)
+    return 1.0 - _share(far)
 
 
 def _share(logit: float) -> float:

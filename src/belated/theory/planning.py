@@ -32,7 +32,7 @@ from belated.model.protocols import (
     derivatives,
     mean,
 )
-from belated.worlds.delays import Constant, Scaled
+from belated.worlds.delays import Constant, Scaled, read_law
 from belated.worlds.environments import FixedArms, Sphere, UnitBall, sample
 
 CHECKPOINTS = 200  # times are known to this fraction of the run
@@ -174,7 +174,8 @@ def delay_cost(
     Parameters
     ----------
     delay
-        Law of the delay in hours, or its name: ``Exponential(24.0)``, ``"exponential:24"``.
+        Law of the delay in hours, or its name: ``Exponential(24.0)``, ``"exponential:24"``. The
+        file of ``"empirical:law.json"`` may be in any unit.
     dim, n_actions
         d and K.
     per_day, days
@@ -208,8 +209,10 @@ def delay_cost(
     """
     policy = _known("policy", registry.POLICIES, policy, choose.cases)
     family = _known("family", registry.FAMILIES, family, derivatives.cases)
-    delay = _known("delay", registry.DELAYS, delay, delay_quantile.cases)
     per_day, norm = positive("per_day", per_day), positive("norm", norm)
+    if isinstance(delay, str) and delay.startswith("empirical:"):
+        delay = read_law(delay.removeprefix("empirical:"), "hours", per_day)
+    delay = _known("delay", registry.DELAYS, delay, delay_quantile.cases)
     if not 0.0 < positive("within", within) < 100.0:
         raise wrong("within", within, "per cent, below 100")
     if norm > getattr(policy, "m1", norm):

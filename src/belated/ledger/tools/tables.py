@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from belated.ledger.tools.parquet import arrow
 from belated.ledger.tools.progress import Share
 
 FORMATS = ("csv", "parquet", "jsonl", "dsjson")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 WORDS = {"": None, "true": True, "false": False, "null": None}
 
 
@@ -27,10 +28,13 @@ class Row(NamedTuple):
     line: int
     cells: dict[str, Any]
     problem: str = ""
+    found: Sequence[str] = ()  # where there is a problem: what stands in the file
 
 
 def format_of(path: Path, given: str | None) -> str:
     """Returns the format of a file: the one the user gave, or by the file's name."""
+    if given is None and path.suffix in COMPRESSED:
+        raise ValueError(f"{path}: it is compressed; unpack it first, or write it as Parquet")
     found = given or {"json": "jsonl", "ndjson": "jsonl"}.get(path.suffix[1:], path.suffix[1:])
     if found not in FORMATS:
         raise wrong("--format", given or path.name, f"{', '.join(FORMATS)}, or such a file name")
@@ -56,7 +60,18 @@ def columns_of(path: Path, format: str) -> list[str] | None:
     """Returns the columns of a table; None if every row may have its own."""
     if format == "csv":
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return next(csv.reader(file), [])
+            try:
+                names = next(csv.reader(file), [])
+            except UnicodeDecodeError as error:
+                line = error.object[: error.start].count(b"\n") + 1
+                raise ValueError(
+                    f"{path}, line {line}: expected text in UTF-8 ({error.reason}); iconv -t UTF-8 "
+                    "-f LATIN1, or -f UTF-16, makes it so"
+                ) from None
+        for sign in (";", "\t"):
+            if len(names) == 1 and sign in names[0]:
+                raise ValueError(f"{path}: expected commas between columns, and it has {sign!r}")
+        return names
     if format == "parquet":
         _, pq = arrow()
         return list(pq.read_schema(path).names)
@@ -97,7 +112,7 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
                 continue
             if len(values) != len(names):
                 said = f"{len(values)} cells: expected {len(names)}, as in the first line"
-                yield Row(line, {}, said)
+                yield Row(line, {}, said, values)
                 continue
             read = [reads(text) for reads, text in zip(readers, values, strict=True)]
             yield Row(line, dict(zip(names, read, strict=True)))
@@ -156,7 +171,7 @@ def _json_rows(file: IO[bytes], flat: bool) -> Iterator[Row]:
             cells = decode(line)
             yield Row(number, _cells_of_dsjson(cells) if flat else cells)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-            yield Row(number, {}, str(error))
+            yield Row(number, {}, str(error), [line.decode(errors="replace").rstrip("\r\n")])
 
 
 def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from belated.worlds.delays.laws import (
     Pareto,
     Uniform,
     WithMean,
+    read_law,
 )
 from belated.worlds.delays.traits import (
     check_dim,
@@ -61,5 +62,6 @@ __all__ = [
     "is_informative",
     "is_known_in_advance",
     "quantile",
+    "read_law",
     "sample",
 ]

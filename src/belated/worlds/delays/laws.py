@@ -16,6 +16,8 @@ from belated.core.arguments import (
 )
 from belated.model.protocols import delay_quantile
 
+SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86_400.0}
+
 
 @parameters
 class WithMean(NamedTuple):
@@ -207,8 +209,8 @@ def _never(delay: Never, u: float, y: float) -> float:
 class Empirical(NamedTuple):
     """Delays as they were seen: each of ``values`` equally likely; infinity means never.
 
-    ``values`` may be the name of a file that ``belated delays --law`` wrote, as in
-    ``empirical:law.json``.
+    ``values`` may be the name of a file that ``belated delays --law-unit rounds --law`` wrote, as
+    in ``empirical:rounds.json``; ``read_law`` reads those in hours.
 
     >>> Empirical([3.0, 1.0, 2.0]).mean
     2.0
@@ -220,7 +222,7 @@ class Empirical(NamedTuple):
         """Raise where a parameter does not fit; keep the values sorted."""
         given = self.values
         if isinstance(given, str | os.PathLike):
-            given = _delays_in(given)
+            given = read_law(given).values
         try:
             values = np.sort(np.asarray(given, float))
         except (TypeError, ValueError):
@@ -239,18 +241,43 @@ class Empirical(NamedTuple):
         return float((self.values > t).mean())
 
 
-def _delays_in(path: str | os.PathLike[str]) -> list[float]:
-    """Returns the delays in a file; ``never`` says how many more never return."""
+def read_law(
+    path: str | os.PathLike[str], unit: str = "rounds", per_day: float | None = None
+) -> Empirical:
+    """Returns the law in a file that ``belated delays --law`` wrote.
+
+    Parameters
+    ----------
+    path
+        The file. A law that does not say its unit is taken as it is.
+    unit
+        In which its delays are wanted: rounds, seconds, minutes, hours or days.
+    per_day
+        Rounds in a day, between which and hours nothing else can convert.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
-        return [*content["values"], *[math.inf] * content["never"]]
+        # ``never`` says how many more never return
+        values = np.array([*content["values"], *[math.inf] * content["never"]], float)
+        written = content.get("unit", unit)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise wrong(
             "values",
             str(path),
             f"delays, as numbers, or a file of `belated delays --law` ({error})",
         ) from None
+    if written == unit:
+        return Empirical(values)
+    seconds = SECONDS if per_day is None else {**SECONDS, "rounds": 86_400.0 / per_day}
+    if written not in seconds or unit not in seconds:
+        raise wrong(
+            "values",
+            str(path),
+            f"delays in {unit}, and the file has {written}: `belated delays --law FILE --law-unit "
+            f"{unit}` writes the other",
+        )
+    return Empirical(values * (seconds[written] / seconds[unit]))
 
 
 @delay_quantile.case(Empirical)

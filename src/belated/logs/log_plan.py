@@ -6,6 +6,7 @@ what was played, so luck in rewards does not blur the comparison.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,9 +18,11 @@ from belated.experiments.executors import open_executor
 from belated.experiments.judging.lift import standings
 from belated.experiments.league.players import DELIVERY, Ours
 from belated.experiments.league.playing import CHECKPOINTS, play
+from belated.learner.assumptions import AssumptionWarning
+from belated.learner.learner import learns_early
 from belated.logs.log_world import LogFacts, LogWorld
 from belated.model.protocols import with_horizon
-from belated.registry import DEFAULT_POLICY, POLICIES, parse
+from belated.registry import DEFAULT_POLICY, FAMILIES, POLICIES, parse
 from belated.worlds.shops.shop import Shop
 
 COMPARED = (DEFAULT_POLICY, "thompson", "linucb", "inverse-gap", "greedy")
@@ -42,8 +45,9 @@ def candidates(facts: LogFacts, policies: Sequence[str] = COMPARED) -> list[Cand
     """Returns what is compared; the first is what the others are measured by.
 
     Every policy plays with delays as in the log. All others are the first policy: for conversions
-    it also waits for windows to close, counts a decision as a failure until it converts, and has a
-    quarter of the window; and it gets its rewards at once, and once a day.
+    it also waits for windows to close (unless it does so anyway), counts a decision as a failure
+    until it converts, and has a quarter of the window; and it gets its rewards at once, and once a
+    day.
     """
     for policy in policies:
         parse(POLICIES, policy)
@@ -51,12 +55,19 @@ def candidates(facts: LogFacts, policies: Sequence[str] = COMPARED) -> list[Cand
     result = [Candidate(first, first), *(Candidate(name, name) for name in others)]
     if facts.window is not None:
         short = facts.window / 4.0
+        if _hears(facts, first):
+            result.append(Candidate("hold", first, open="hold"))
         result += [
-            Candidate("hold", first, open="hold"),
             Candidate("failure at once", first, open="hold", fails_at_once=True),
             Candidate("a quarter of the window", first, window=short),
         ]
     return [*result, *(Candidate(variant, first, variant) for variant in (AT_ONCE, DAILY))]
+
+
+def _hears(facts: LogFacts, policy: str) -> bool:
+    """Returns whether a policy can learn from silence here; else it holds anyway."""
+    family = parse(FAMILIES, facts.family_name)
+    return learns_early(len(facts.theta.mode), family, parse(POLICIES, policy), 1.0)
 
 
 class Task(NamedTuple):
@@ -85,7 +96,9 @@ def played_in(world: Shop, candidate: Candidate, seconds: float, decisions: int)
     settings = _settings(world, candidate, seconds, delivery)
     policy = with_horizon(parse(POLICIES, candidate.policy), decisions)
     player = Ours(policy, world, candidate.open, **settings)
-    table = play(world, player, checkpoints, delivery=delivery)
+    with warnings.catch_warnings():  # it is the world that breaks assumptions, not the user
+        warnings.simplefilter("ignore", AssumptionWarning)
+        table = play(world, player, checkpoints, delivery=delivery)
     names = {"world": candidate.world, "player": candidate.name, "seed": world.seed}
     return pd.DataFrame({**names, **table})
 
@@ -97,6 +110,8 @@ def _settings(world: Shop, candidate: Candidate, seconds: float, delivery: int) 
     if candidate.fails_at_once:  # its window closes at once, and a conversion takes its place
         return {"window": 0.5, "late": "revise"}
     window = world.window if candidate.window is None else candidate.window / seconds
+    if candidate.world == AT_ONCE:
+        window = 0.0  # nobody has to wait for what is known
     return {"window": window + delivery}
 
 

@@ -75,12 +75,15 @@ def assumed(plan: Plan) -> str:
     """Says what the world is made of."""
     facts = plan.facts
     named = ", ".join(facts.columns) or "none"
-    waits = "" if facts.window is None else f", conversions within {duration(facts.window)}"
+    rewards = f"{facts.family_name.partition(':')[0]} rewards"
+    if facts.window is not None:
+        worth = "" if facts.amounts is None else " worth amounts as in the log"
+        rewards = f"conversions within {duration(facts.window)}{worth}, {rewards} for the bandit"
     return (
         f"{plan.copies} worlds like that of the log, {counted(plan.decisions, 'decision')} each: "
         f"{counted(len(facts.names), 'action')}, columns of the context: {named}, "
-        f"{facts.per_day:,.0f} decisions a day, {facts.family_name.partition(':')[0]} "
-        f"rewards{waits}. Effects are drawn from what the log says of them, delays from the log; "
+        f"{facts.per_day:,.0f} decisions a day, {rewards}. "
+        "Effects are drawn from what the log says of them, delays from the log; "
         "nothing changes with time."
     )
 

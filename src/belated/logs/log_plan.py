@@ -5,9 +5,13 @@ plays copies of it, with the same visitors and the same luck. What counts is the
 what was played, so luck in rewards does not blur the comparison.
 """
 
+import math
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +19,10 @@ import pandas as pd
 
 from belated.core.arguments import whole
 from belated.experiments.executors import open_executor
-from belated.experiments.judging.lift import standings
+from belated.experiments.judging.lift import lifts, standings
 from belated.experiments.league.players import DELIVERY, Ours
 from belated.experiments.league.playing import CHECKPOINTS, play
+from belated.experiments.run_intervals import mean_interval, student_quantile
 from belated.learner.assumptions import AssumptionWarning
 from belated.learner.learner import learns_early
 from belated.logs.log_world import LogFacts, LogWorld
@@ -46,20 +51,20 @@ def candidates(facts: LogFacts, policies: Sequence[str] = COMPARED) -> list[Cand
 
     Every policy plays with delays as in the log. All others are the first policy: for conversions
     it also waits for windows to close (unless it does so anyway), counts a decision as a failure
-    until it converts, and has a quarter of the window; and it gets its rewards at once, and once a
-    day.
+    until it converts, and has half and a quarter of the window; and it gets its rewards at once,
+    and once a day.
     """
     for policy in policies:
         parse(POLICIES, policy)
     first, *others = policies
     result = [Candidate(first, first), *(Candidate(name, name) for name in others)]
     if facts.window is not None:
-        short = facts.window / 4.0
         if _hears(facts, first):
             result.append(Candidate("hold", first, open="hold"))
         result += [
             Candidate("failure at once", first, open="hold", fails_at_once=True),
-            Candidate("a quarter of the window", first, window=short),
+            Candidate("half of the window", first, window=facts.window / 2.0),
+            Candidate("a quarter of the window", first, window=facts.window / 4.0),
         ]
     return [*result, *(Candidate(variant, first, variant) for variant in (AT_ONCE, DAILY))]
 
@@ -120,7 +125,7 @@ class Plan(NamedTuple):
 
     facts: LogFacts
     frame: pd.DataFrame  # one row per world, candidate, seed and checkpoint
-    table: pd.DataFrame  # see ``standings``; "earned" has rewards per decision
+    table: pd.DataFrame  # see ``judged``; "earned" has rewards per decision
     reference: str  # the candidate that the others are measured by
     copies: int
     decisions: int
@@ -177,11 +182,58 @@ def judged(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Returns the standings of all candidates beside the reference with delays as in the log.
 
     Variants of the world are compared with it copy by copy, too: luck and truth are the same.
+    Intervals are as wide as those of ``before``, so that verdicts and places agree. ``first`` and
+    ``last`` are the places that a candidate may have; variants of the world have none.
     """
-    table = standings(frame.assign(world=AS_LOGGED), reference)
+    lift = lift_by_copy(frame)
+    table = standings(frame.assign(world=AS_LOGGED), reference, _confidence(lift))
+    order, n = before(lift), len(lift.columns)
+    ahead, behind = (Counter(pair[k] for pair in order) for k in (1, 0))
     last = frame[frame["t"] == frame["t"].max()]
     earned = (last["earned"] / last["t"]).groupby(last["player"]).mean()
-    return table.assign(earned=table["player"].map(earned))
+    return table.assign(
+        earned=table["player"].map(earned),
+        first=table["player"].map({name: 1 + ahead[name] for name in lift}),
+        last=table["player"].map({name: n - behind[name] for name in lift}),
+    )
+
+
+def lift_by_copy(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the lift of the candidates that can be played: one row per copy, one column each."""
+    return lifts(frame[frame["world"] == AS_LOGGED])["lift"].unstack("player")
+
+
+def before(lift: pd.DataFrame) -> set[tuple[str, str]]:
+    """Returns the pairs of candidates of which the first is ahead of the second beyond chance.
+
+    Both played the same copies, and copies differ as much as the log leaves open. The intervals of
+    all pairs hold together with 95 per cent confidence (Bonferroni), so with that confidence none
+    of the pairs is the wrong way round on average over such worlds.
+    """
+    level = _confidence(lift)
+    return {
+        (one, other)
+        for one, other in permutations(lift.columns, 2)
+        if mean_interval(lift[one] - lift[other], level).low > 0.0
+    }
+
+
+def _confidence(lift: pd.DataFrame) -> float:
+    """Returns the confidence of the interval of each pair, so that 95 per cent is that of all."""
+    return 1.0 - 0.05 / max(math.comb(len(lift.columns), 2), 1)
+
+
+def copies_to_tell(lift: pd.DataFrame, one: str, other: str) -> float:
+    """Returns about how many copies would tell two candidates apart, if they stay as they are."""
+    apart = lift[one] - lift[other]
+    distance = abs(float(apart.mean()))
+    if distance == 0.0:
+        return math.inf
+    level, per_wide = 0.5 + 0.5 * _confidence(lift), float(apart.std(ddof=1)) / distance
+    rough = (NormalDist().inv_cdf(level) * per_wide) ** 2
+    if rough > MOST:
+        return rough
+    return 1.0 + (student_quantile(level, max(round(rough), 2)) * per_wide) ** 2
 
 
 def to_play(table: pd.DataFrame, reference: str) -> str:

@@ -285,4 +285,6 @@ def test_a_plan_from_end_to_end(loop, tmp_path):
     assert "rewards a day" in lateness(plan)[0]
     assert "2 actions" in assumed(plan)
     write_plan_page(plan, "log.csv", tmp_path / "plan.html")
-    assert "What to play" in (tmp_path / "plan.html").read_text()
+    page = (tmp_path / "plan.html").read_text()
+    assert "What to play" in page
+    assert "The bars at the right are 95 % intervals" in page

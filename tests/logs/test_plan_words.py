@@ -97,6 +97,9 @@ def test_no_advice_where_nothing_is_told_apart():
     assert said.startswith("8 copies of 1,000 decisions are too few to say what to play: mine ")
     assert "other, third could not be told from it. To tell mine from other it would take" in said
     assert "about --copies " in said
+    said = advice(plan_of(mine=-0.001, other=0.001, spread=1e-4))
+    assert said.startswith("Play other: other earned 0% of what is possible")
+    assert said.endswith("mine 0%.")
     alike = advice(plan_of(mine=0.5, other=0.5001, spread=0.0).frame.pipe(noisy))
     assert alike.endswith("More copies will hardly tell mine from other: they earn about the same.")
 

@@ -59,26 +59,23 @@ def advice(plan: Plan) -> str:
     """Says which candidate to play, and which could not be told from it, or that none could be."""
     real = plan.table[~plan.table["player"].isin((AT_ONCE, DAILY))].set_index("player")
     best, lift = to_play(plan.table, plan.reference), real["lift"]
-    earned = f"{best} earned {lift[best]:.0%} of what is possible beyond uniform play"
+    shown = {name: f"{round(x, 2) + 0.0:.0%}" for name, x in lift.items()}  # 0%, not -0%
+    earned = f"{best} earned {shown[best]} of what is possible beyond uniform play"
     if best != plan.reference:
-        return f"Play {best}: {earned}, {plan.reference} {lift[plan.reference]:.0%}."
+        return f"Play {best}: {earned}, {plan.reference} {shown[plan.reference]}."
     worse, even = (list(real.index[real["verdict"] == word]) for word in ("lower", "even"))
-    leads = str(lift.idxmax()) == best
     if not even:
         others = f", and {counted(len(worse), 'other')} earned less" if worse else ""
         return f"Play {best}: {earned}{others}."
+    alike = f"{', '.join(even)} could not be told from it"
+    if worse and lift.idxmax() == best:
+        of_all = f"{len(worse)} of {counted(len(real) - 1, 'other')}"
+        return f"Play {best}: {earned}, and {of_all} earned less; {alike}."
     rival = str(lift[even].idxmax())
-    if worse and leads:
-        return (
-            f"Play {best}: {earned}, and {len(worse)} of {counted(len(real) - 1, 'other')} earned "
-            f"less; {', '.join(even)} could not be told from it."
-        )
     less = f"; {', '.join(worse)} earned less" if worse else ""
     return (
-        f"{plan.copies} copies of "
-        f"{counted(plan.decisions, 'decision')} are too few to say what to play: {earned}, {rival} "
-        f"{lift[rival]:.0%}, and {', '.join(even)} could not be told from it{less}. "
-        f"{_more(plan, best, rival)}"
+        f"{plan.copies} copies of {counted(plan.decisions, 'decision')} are too few to say what to "
+        f"play: {earned}, {rival} {shown[rival]}, and {alike}{less}. {_more(plan, best, rival)}"
     )
 
 
@@ -158,13 +155,14 @@ def write_plan_page(plan: Plan, name: str, path: Path) -> None:
 
     logged = plan.frame[plan.frame["world"] == AS_LOGGED]
     body = [
-        section("The answer", " ".join([advice(plan), *lateness(plan)]), {}),
+        section("The answer", advice(plan), {}),
         figure(png(draw_lifts(logged)), FIGURE),
         section(
             "All candidates",
             f"{LIFT} {TOGETHER.format(reference=plan.reference)}",
             {"": rows(plan)},
         ),
+        section("What lateness costs", " ".join(lateness(plan)), {}),
         section("What was played", assumed(plan), {}),
     ]
     write_body(path, TITLE, f"{name}: what to play, and what lateness costs.", "\n".join(body))

@@ -84,13 +84,13 @@ print(f"truth of the rule: {RATES.loc['map', 'desktop'] / 2 + RATES.loc['tent', 
 # %% [markdown]
 # ## What should be played?
 #
-# `belated plan` makes worlds like that of the log and lets candidates play in them. Two copies of two thousand decisions are
+# `belated plan` makes worlds like that of the log and lets candidates play in them. Four copies of two thousand decisions are
 # a look, and the intervals are wide. The command plays eight copies, and as many decisions as the log has.
 
 # %%
 read = read_whole(log, needs=("action", "time", "reward-time"), context=["device"], **late)
 plan = make_plan(
-    facts_of(read.log, read.loop, read.window), ["adaptive-thompson"], copies=2, decisions=2000
+    facts_of(read.log, read.loop, read.window), ["adaptive-thompson"], copies=4, decisions=2000
 )
 print(advice(plan))
 pd.DataFrame(rows(plan))

@@ -10,6 +10,7 @@ import pytest
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.logs.log_model import coded, family_of
 from belated.logs.log_plan import (
+    AS_LOGGED,
     AT_ONCE,
     COMPARED,
     DAILY,
@@ -28,6 +29,7 @@ from belated.logs.whole_log import WholeLog
 
 HOUR = 3_600_000_000  # microseconds
 START = 1_750_000_000_000_000
+SHORTER = ["half of the window", "a quarter of the window"]
 
 
 def log_of(n=3000, seed=0, window=None, rates=(0.1, 0.3), late=(2.0, 8.0)):
@@ -108,6 +110,79 @@ def test_silence_of_a_young_log_is_not_failure():
             assert expected[k] == pytest.approx(truth, abs=0.04)
 
 
+@cache
+def sales(whole=False):
+    """What a world takes from conversions worth amounts: those of the second banner are larger."""
+    log = log_of(1500, window=6.0, late=(2.0, 2.0))
+    amount = np.random.default_rng(5).gamma(3.0, np.where(log.action == 1, 20.0, 10.0))
+    worth = np.ceil(amount) if whole else amount
+    log = log._replace(reward=log.reward * worth)
+    return log, facts_of(log, "conversion", 6.0 * 3600.0)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_conversions_may_be_worth_amounts(whole):
+    """Most visitors are worth 0, and a bandit is told so; prices without cents are amounts, too."""
+    log, facts = sales(whole)
+    assert (facts.family, facts.family_name.partition(":")[0]) == (Bernoulli(), "gaussian")
+    assert facts.window == 6.0 * 3600.0
+    closed = log.age >= facts.window
+    for k in range(2):
+        own = closed & (log.action == k)
+        truth = np.nansum(log.reward[own]) / own.sum()
+        found = [
+            np.mean([LogWorld(s, facts).visit(0, {"device": d}, (0.5, 0.5)).expected[k]
+                     for s in range(20)]) for d in range(2)
+        ]  # fmt: skip
+        assert np.mean(found) == pytest.approx(truth, rel=0.2)
+    names = [c.name for c in candidates(facts, ["adaptive-thompson"])]
+    assert names[1:4] == ["failure at once", *SHORTER]  # it holds without being told
+
+
+def test_outcomes_of_conversions_worth_amounts_have_the_expected_mean():
+    world = LogWorld(1, sales()[1])
+    draws = np.random.default_rng(2).random((4000, 2))
+    for k in range(2):
+        visit = world.visit(0, {"device": 1}, (0.5, 0.5))
+        got = [world.outcome(visit._replace(luck=(u, v)), k) for u, v in draws]
+        rewards = np.array([outcome.reward for outcome in got])
+        assert rewards.mean() == pytest.approx(visit.expected[k], rel=0.1)
+        assert [outcome.wait == math.inf for outcome in got] == [r == 0.0 for r in rewards]
+    other = LogWorld(2, sales()[1])
+    assert (world.worth != other.worth).all()  # what amounts are on average is drawn, too
+
+
+def test_a_conversion_loop_needs_a_window_that_the_log_can_be_of():
+    log = log_of(500, window=2.0)
+    with pytest.raises(ValueError, match=r"--window = None: expected how long a conversion counts"):
+        facts_of(log, "conversion", None)
+    with pytest.raises(ValueError, match=r"--loop = 'sales': expected explicit or conversion"):
+        facts_of(log, "sales", 7200.0)
+    with pytest.raises(ValueError, match=r"--window = '86400s': expected at most the age of the"):
+        facts_of(log, "conversion", 86_400.0)
+
+
+def test_rewards_of_an_explicit_loop_that_come_after_its_window_are_lost():
+    facts = facts_of(log_of(500), "explicit", 3600.0)
+    assert facts.window is None
+    world = LogWorld(1, facts)
+    waits = [law.quantile(u) for law in facts.delays for u in np.linspace(0.01, 0.99, 50)]
+    assert max(wait for wait in waits if wait < math.inf) <= 3600.0
+    assert math.inf in waits
+    visit = world.visit(0, {"device": 0}, (0.5, 0.99))
+    assert world.outcome(visit, 0).wait == math.inf
+
+
+def test_who_waits_for_windows_does_not_when_rewards_come_at_once():
+    """A bandit of amounts learns when windows close, which here is after the end of the run."""
+    facts = sales()[1]
+    late, once = (
+        played(Task(facts, Candidate(world, "greedy", world), 1, 120))["earned"].iloc[-1]
+        for world in (AS_LOGGED, AT_ONCE)
+    )
+    assert late != once
+
+
 def test_outcomes_are_those_of_the_log():
     window = 24.0
     facts = facts_of_log(4000, window)
@@ -154,7 +229,7 @@ def test_conversions_have_waiting_rules():
     assert names == ["greedy", AT_ONCE, DAILY]
     conversions = explicit._replace(window=86_400.0)
     rules = candidates(conversions, ["adaptive-thompson", "greedy"])
-    assert [c.name for c in rules[2:-2]] == ["hold", "failure at once", "a quarter of the window"]
+    assert [c.name for c in rules[2:-2]] == ["hold", "failure at once", *SHORTER]
     with pytest.raises(ValueError, match="no-such"):
         candidates(explicit, ["no-such"])
 
@@ -206,8 +281,10 @@ def test_a_plan_from_end_to_end(loop, tmp_path):
     uniform = plan.table.set_index("player").loc["uniform"]
     assert abs(uniform["lift"]) < 0.35
     assert len(rows(plan)) == len(candidates(facts, ["adaptive-thompson", "uniform"]))
-    assert advice(plan).startswith("Play ")
+    assert "adaptive-thompson earned" in advice(plan)
     assert "rewards a day" in lateness(plan)[0]
     assert "2 actions" in assumed(plan)
     write_plan_page(plan, "log.csv", tmp_path / "plan.html")
-    assert "What to play" in (tmp_path / "plan.html").read_text()
+    page = (tmp_path / "plan.html").read_text()
+    assert "What to play" in page
+    assert "The bars at the right are 95 % intervals" in page

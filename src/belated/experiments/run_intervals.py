@@ -94,13 +94,13 @@ def clopper_pearson(hits: int, trials: int) -> Estimate:
     return Estimate(hits / trials, low, high)
 
 
-def mean_interval(values: ArrayLike) -> Estimate:
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Mean over runs with Student's interval."""
     runs = np.asarray(values, float)
     if runs.size < 2:
         return Estimate(float(runs.mean()), math.nan, math.nan) if runs.size else UNKNOWN
     error = float(runs.std(ddof=1)) / math.sqrt(runs.size)
-    reach = student_quantile(0.975, runs.size - 1) * error
+    reach = student_quantile(0.5 + 0.5 * confidence, runs.size - 1) * error
     mean = float(runs.mean())
     return Estimate(mean, mean - reach, mean + reach)
 

@@ -25,6 +25,9 @@ from belated.worlds.shops.shop import Columns, Groups
 
 ROWS = 50_000  # of the log that the model is fitted to, the latest
 LEVELS = 12  # values of a column that are told apart; all others are one more
+WIDEST_COUNTS = (
+    4.0  # times their mean: the variance of counts, which is once their mean for Poisson
+)
 QUARTERS = (0.25, 0.5, 0.75)
 
 
@@ -55,10 +58,17 @@ def groups_of(columns: Columns) -> Groups:
 
 
 def family_of(rewards: Vector) -> tuple[Family, str]:
-    """Returns the law of the rewards, and as ``Bandit`` takes it: conversions, counts, amounts."""
+    """Returns the law of the rewards, and as ``Bandit`` takes it: conversions, counts, amounts.
+
+    Whole numbers that vary far more than counts do are amounts, too: prices without cents.
+
+    >>> family_of(np.array([0.0, 2.0, 1.0]))[1], family_of(np.array([0.0, 0.0, 40.0, 20.0]))[1]
+    ('poisson', 'gaussian:16.583123951777')
+    """
     if ((rewards == 0.0) | (rewards == 1.0)).all():
         return Bernoulli(), "bernoulli"
-    if (rewards >= 0.0).all() and (rewards == np.rint(rewards)).all():
+    counts = (rewards >= 0.0).all() and (rewards == np.rint(rewards)).all()
+    if counts and rewards.var() <= WIDEST_COUNTS * rewards.mean():
         return Poisson(), "poisson"
     sd = float(rewards.std())
     return Gaussian(sd=sd), f"gaussian:{sd!r}"

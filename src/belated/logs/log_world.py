@@ -2,11 +2,13 @@
 
 Visitors are drawn from the rows of the log. How well actions do is drawn from the posterior given
 the log (``log_model.py``), so copies of the world differ as much as the log leaves open. Delays are
-drawn from those of the log, by action where it has 50 rewards or more. Time is counted in
-decisions, evenly spread over the time of the log.
+drawn from those of the log, by action where it has 50 rewards or more. Where conversions are worth
+amounts, a visitor converts or not, and then an amount is drawn, from those of the log like delays.
+Time is counted in decisions, evenly spread over the time of the log.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +16,9 @@ from numpy.typing import NDArray
 
 from belated.core.types import Vector
 from belated.evaluation.shares_seen import strata_of
+from belated.families import Bernoulli
 from belated.logs.log_model import ROWS, Posterior, coded, family_of, groups_of, posterior
-from belated.logs.seen_rewards import CONVERSION, refuse_alike
+from belated.logs.seen_rewards import CONVERSION, refuse_alike, refuse_loop
 from belated.logs.whole_log import WholeLog
 from belated.model.protocols import Family, mean, reward_quantile
 from belated.monitoring.delay_curve import delay_curve
@@ -50,12 +53,13 @@ class LogFacts(NamedTuple):
     names: list[str]  # of actions
     columns: Columns  # of the context, with their numbers of categories
     visitors: NDArray[np.int64]  # the categories of each of the latest rows
-    family: Family
+    family: Family  # of rewards; where conversions are worth amounts, of converting
     family_name: str  # as ``Bandit`` takes it
     theta: Posterior
     delays: list[Delays]  # by action
     seconds: float  # from one decision to the next
     window: float | None  # of a conversion loop, in seconds
+    amounts: list[Vector] | None = None  # of conversions, by action; None where each is worth 1
 
     @property
     def per_day(self) -> float:
@@ -64,46 +68,62 @@ class LogFacts(NamedTuple):
 
 
 def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
-    """Returns what a world takes from a log; ``loop`` and ``window`` as in ``seen_rewards``."""
+    """Returns what a world takes from a log; ``loop`` and ``window`` as in ``seen_rewards``.
+
+    Rewards of an explicit loop that come after its window, if it has one, are lost.
+    """
+    refuse_loop(log, loop, window)
     n, span = len(log.action), float(np.ptp(log.decided)) / 1e6
     if n < 2 or span <= 0.0:
         raise ValueError("log: expected decisions at different times, and it has one time only")
     codes = {name: coded(column) for name, column in log.context.items()}
     columns = {name: int(code.max()) + 1 for name, code in codes.items()}
     visitors = np.column_stack([np.zeros((n, 0), np.int64), *codes.values()]).astype(np.int64)
-    closes = window if loop == CONVERSION else None  # seconds after a decision
-    came = ~np.isnan(log.reward) & (True if closes is None else log.waited <= closes)
+    came = ~np.isnan(log.reward) & (True if window is None else log.waited <= window)
     if not came.any():
         raise ValueError("log: expected rewards, and none has come")
+    closes = window if loop == CONVERSION else None  # seconds after a decision
     if closes is None:
         refuse_alike(log.reward[came])
     delays = _delays_by_action(log, came, closes)
-    reward, silence = np.where(came, log.reward, np.nan), None
+    reward, silence, amounts = np.where(came, log.reward, np.nan), None, None
     if closes is not None:
         reward = np.where(~came & (log.age >= closes), 0.0, reward)
         by_action = np.stack([law.share_at(log.age) for law in delays])
         silence = by_action[log.action, np.arange(n)]
-    family, name = family_of(log.reward[came])
+    family, name = family_of(reward[~np.isnan(reward)])
+    if closes is not None and name != "bernoulli":
+        amounts = _amounts_by_action(log, came & (log.reward != 0.0))
+        family, reward = Bernoulli(), np.where(np.isnan(reward), np.nan, reward != 0.0)
     theta = posterior(log, columns, visitors, family, reward, silence)
     return LogFacts(
         *(log.names, columns, visitors[-ROWS:], family, name, theta, delays, span / (n - 1)),
-        window=closes,
+        *(closes, amounts),
     )
 
 
-def _delays_by_action(log: WholeLog, came: Any, window: float | None) -> list[Delays]:
-    """Returns the law of the delay of each action, or that of all where its rewards are few."""
-    strata = strata_of(log.action, came)
-    together = _delays(log, came, window)
-    laws = []
+def _by_action(log: WholeLog, came: Any, of: Callable[[Any], Any]) -> list[Any]:
+    """Returns what is said by the rewards of each action, or by all where its own are few."""
+    strata, together = strata_of(log.action, came), of(True)
+    result = []
     for k in range(len(log.names)):
         own = log.action == k
         lonely = not own.any() or strata[own][0] < 0
-        laws.append(together if lonely else _delays(log, came, window, own))
-    return laws
+        result.append(together if lonely else of(own))
+    return result
 
 
-def _delays(log: WholeLog, came: Any, window: float | None, use: Any = True) -> Delays:
+def _amounts_by_action(log: WholeLog, converted: Any) -> list[Vector]:
+    """Returns the amounts of each action, ascending."""
+    return _by_action(log, converted, lambda use: np.sort(log.reward[converted & use]))
+
+
+def _delays_by_action(log: WholeLog, came: Any, window: float | None) -> list[Delays]:
+    """Returns the law of the delay of each action."""
+    return _by_action(log, came, lambda use: _delays(log, came, window, use))
+
+
+def _delays(log: WholeLog, came: Any, window: float | None, use: Any) -> Delays:
     if window is None:
         rows = np.flatnonzero(np.ones(len(came), bool) & use)
         curve = delay_curve(log.waited[rows], came[rows])
@@ -135,6 +155,15 @@ class LogWorld(Shop):
         self.family = facts.family_name
         self.window = None if facts.window is None else facts.window / facts.seconds
         super().__init__(seed)
+        self.amounts = self._draw_amounts(facts.amounts)
+        self.worth = 1.0 if self.amounts is None else np.array([a.mean() for a in self.amounts])
+
+    def _draw_amounts(self, logged: list[Vector] | None) -> list[Vector] | None:
+        """Returns as many amounts for each action as the log has, drawn from them: a bootstrap."""
+        if logged is None:
+            return None
+        rng = self.stream(3)
+        return [np.sort(rng.choice(amounts, len(amounts))) for amounts in logged]
 
     def draw_theta(self, rng: np.random.Generator) -> Vector:
         """Returns a draw of theta, given the log."""
@@ -147,7 +176,7 @@ class LogWorld(Shop):
 
     def expected(self, scores: Vector) -> Vector:
         """Returns the expected rewards of actions with these linear scores."""
-        return np.array([mean(self.facts.family, float(z)) for z in scores])
+        return self.worth * np.array([mean(self.facts.family, float(z)) for z in scores])
 
     def outcome(self, visit: Visit, index: int) -> Outcome:
         """Returns what becomes of playing an action of a visit."""
@@ -156,5 +185,9 @@ class LogWorld(Shop):
         reward = float(reward_quantile(self.facts.family, z, u))
         if self.window is not None and reward == 0.0:
             return Outcome(0.0, math.inf)  # nobody tells
+        if self.amounts is not None:
+            rate, amounts = float(mean(self.facts.family, z)), self.amounts[index]
+            share = (u - (1.0 - rate)) / rate  # of the luck of those who convert: even in (0, 1)
+            reward = float(amounts[min(max(int(share * len(amounts)), 0), len(amounts) - 1)])
         late = 0.0 if self.at_once else self.facts.delays[index].quantile(v)
         return Outcome(reward, late / self.facts.seconds)

@@ -83,13 +83,25 @@ def seen_rewards(log: WholeLog, loop: str, window: float | None = None) -> SeenR
     window
         How long a conversion counts, in seconds.
     """
+    refuse_loop(log, loop, window)
+    if window is None or loop == EXPLICIT:
+        return _explicit(log)
+    return _of_conversions(log, window)
+
+
+def refuse_loop(log: WholeLog, loop: str, window: float | None) -> None:
+    """Raises where there is no such loop, or where the log cannot be of one with this window."""
     if loop not in (EXPLICIT, CONVERSION):
         raise wrong("--loop", loop, f"{EXPLICIT} or {CONVERSION}")
     if loop == CONVERSION and window is None:
         raise wrong("--window", window, "how long a conversion counts, such as 7d")
-    if window is None or loop == EXPLICIT:
-        return _explicit(log)
-    return _of_conversions(log, positive("--window", window))
+    if window is not None and loop == CONVERSION and log.age.max() < positive("--window", window):
+        raise wrong(
+            "--window",
+            duration(window),
+            f"at most the age of the oldest decision, {duration(log.age.max())}: nobody has seen "
+            "how many conversions come later",
+        )
 
 
 def _explicit(log: WholeLog) -> SeenRewards:
@@ -113,13 +125,6 @@ def _explicit(log: WholeLog) -> SeenRewards:
 
 def _of_conversions(log: WholeLog, window: float) -> SeenRewards:
     age, waited = log.age, log.waited
-    if age.max() < window:
-        raise wrong(
-            "--window",
-            duration(window),
-            f"at most the age of the oldest decision, {duration(age.max())}: nobody has seen how "
-            "many conversions come later",
-        )
     came = ~np.isnan(log.reward) & (waited <= window)
     strata, capped = strata_of(log.action, came), np.minimum(age, window)
     law = converted_shares(waited, came, capped, strata, capped, strata)

@@ -52,6 +52,15 @@ def test_lines_are_lifts_and_the_page_shows_through():
     assert np.asarray(canvas.buffer_rgba())[0, 0, 3] == 0
 
 
+@pytest.mark.parametrize("worlds", [("shop",), ("shop", "other")])
+def test_lines_below_zero_are_in_the_picture(worlds):
+    frame = frame_of(worlds)
+    assert draw_lifts(frame).axes[0].get_ylim() == (-0.1, 1.0)
+    lost = frame["earned"].where(frame["world"] != "shop", frame["uniform"] - 0.9 * frame["t"])
+    axes = draw_lifts(frame.assign(earned=lost)).axes
+    assert [one.get_ylim() for one in axes] == [pytest.approx((-0.45, 1.0))] * len(axes)
+
+
 @pytest.mark.parametrize("count", [1, 4, 13])
 def test_texts_do_not_overlap(count):
     """At the width of a phone: titles, labels and the legend are apart, and inside."""

@@ -52,7 +52,7 @@ def lifts(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def standings(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
+def standings(frame: pd.DataFrame, reference: str, confidence: float = 0.95) -> pd.DataFrame:
     """Return one row per world and player, in the order of worlds and of lift.
 
     Parameters
@@ -61,13 +61,15 @@ def standings(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
         Results of the league.
     reference : str
         The player that the others are compared with, seed by seed.
+    confidence : float
+        Of each interval.
 
     Returns
     -------
     pandas.DataFrame
         ``seeds`` and ``t``, their numbers; ``lift``, ``last_tenth``, ``microseconds``, means over
         seeds; ``ahead``, the mean of the lift of the player minus that of the reference in the same
-        worlds, with its 95% interval ``low`` to ``high``; ``verdict``, which is "higher" or "lower"
+        worlds, with its interval ``low`` to ``high``; ``verdict``, which is "higher" or "lower"
         where the interval is on one side of 0, "even" elsewhere, and empty for the reference.
     """
     rows = []
@@ -76,7 +78,7 @@ def standings(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
         ranked = by_player.mean().sort_values(ascending=False, kind="stable").index
         for player in ranked:
             mine = part.xs(player, level="player")
-            ahead = mean_interval((by_player[player] - by_player[reference]).dropna())
+            ahead = mean_interval((by_player[player] - by_player[reference]).dropna(), confidence)
             verdict = "higher" if ahead.low > 0.0 else "lower" if ahead.high < 0.0 else "even"
             rows.append(
                 {

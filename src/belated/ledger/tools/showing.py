@@ -46,7 +46,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     names = [name.replace("_", " ") for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    if len(names) > MOST_COLUMNS:  # on its side: one column per row
+    if len(names) > max(MOST_COLUMNS, len(rows)):  # on its side: one column per row
         first, *rest = zip(*cells, strict=True)
         names, cells = [names[0], *first], [[n, *c] for n, c in zip(names[1:], rest, strict=True)]
     for name in names:

@@ -294,6 +294,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
         )
     kept = set(Spec.__struct_fields__) - _GIVEN | (_OPTIONAL - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+    new = old.noise_kept(new)
     with suppress(ValueError):
         return old.changed_to(new)
     with suppress(ValueError):  # the features have grown since they were written down here

@@ -58,7 +58,7 @@ class Durable:
     features
         Feature map of the bandit, as an object: a log cannot hold every feature map.
     rng
-        The stream from which the policy draws.
+        The stream from which the ids of decisions, and with them all draws, are made.
     settings
         Those of ``policy`` and of the settings in ``USUAL`` that were given.
     clock
@@ -112,7 +112,7 @@ class Durable:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The stream from which the policy draws."""
+        """The stream from which ids, and with them all draws, are made."""
         return self._replica.rng
 
     @property

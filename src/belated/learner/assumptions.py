@@ -289,7 +289,8 @@ def _no_constant(look: _Look) -> Broken | None:
         f"The mean of {look.n:,} rewards is {look.mean:.3g}, that of the estimate "
         f"{look.fitted.mean():.3g}: no feature is constant, and a vector of zeros is taken to "
         f"have the mean reward {at_zero:.3g}.",
-        'Add a feature that is always 1, and name it in groups: {..., "intercept": 1}.',
+        'Add a feature that is always 1, and name it in groups: {..., "intercept": 1}; with a '
+        "transformer of another library, Transformed(..., intercept=True).",
     )
 
 

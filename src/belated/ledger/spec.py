@@ -104,7 +104,8 @@ class Spec(Settings, frozen=True):
         from belated.learner import files
 
         if given is not None and not _can_grow(self.features):
-            return given
+            unbounded = (self.features or {}).get("bounded") is False
+            return given.unbounded() if unbounded else given
         return files.rebuild_features({"features": self.features}, None)
 
     def law(self, types: Iterable[type] = ()) -> "Family":

@@ -35,7 +35,7 @@ def worth(model: str, kind: str, tokens: float) -> float:
 # ## What the bandit is told
 #
 # A request has a kind and a length. What a model costs depends on both, so the features have interactions: a number
-# for each model and kind, and a slope in the length for each model. `Gaussian(sd=None)` learns how noisy reports are. No
+# for each model and kind, and a slope in the length for each model. With `Gaussian()` it learns how noisy reports are. No
 # policy is named: the default is Thompson sampling with a prior that is learnt, too.
 
 # %%
@@ -50,7 +50,7 @@ examples = [
     for kind in KINDS
     for length in (0.1, 3.5)
 ]
-router = Bandit(family=Gaussian(sd=None), features=features.fit(examples), seed=1)
+router = Bandit(family=Gaussian(), features=features.fit(examples), seed=1)
 
 # %% [markdown]
 # ## Two thousand requests

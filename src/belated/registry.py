@@ -199,7 +199,7 @@ def name_of(registry: dict[str, str], params: object) -> str | None:
 
 # Parameters that came after version 0.1. Where they have their default they are left out of what
 # is written: logs, saved bandits and folders of that version then still describe the same thing.
-ADDED = ("max_reward", "learns_sd")
+ADDED = ("max_reward",)
 
 
 def values_of(params: Any) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def values_of(params: Any) -> dict[str, Any]:
     >>> values_of(Gaussian(sd=0.5)), values_of(Gaussian(sd=0.5, max_reward=1e15))
     ({'sd': 0.5}, {'sd': 0.5, 'max_reward': 1000000000000000.0})
     """
-    values: dict[str, Any] = getattr(params, "_asdict", dict)()
+    values = _as_set(params)
     defaults = getattr(params, "_field_defaults", {})
     kept = {
         field: value
@@ -281,7 +281,7 @@ def spell(registry: dict[str, str], params: Any) -> str:
     name = name_of(registry, params) or type(params).__name__
     defaults = getattr(params, "_field_defaults", {})
     parts = []
-    for position, (field, value) in enumerate(getattr(params, "_asdict", dict)().items()):
+    for position, (field, value) in enumerate(_as_set(params).items()):
         first_of_a_delay = position == 0 and registry is DELAYS and not isinstance(value, tuple)
         if first_of_a_delay or not _alike(value, defaults.get(field)):
             number = (
@@ -289,6 +289,12 @@ def spell(registry: dict[str, str], params: Any) -> str:
             )
             parts.append((number or str(value)) if position == 0 else f"{field}={number or value}")
     return f"{name}:{','.join(parts)}" if parts else name
+
+
+def _as_set(params: Any) -> dict[str, Any]:
+    """The fields of a NamedTuple, or what it says was set of them."""
+    values: dict[str, Any] = getattr(params, "as_set", getattr(params, "_asdict", dict))()
+    return values
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -144,7 +144,7 @@ def old_ledger(**family):
     """A log as version 0.1 wrote it: a reward of 1e19 in it, and lam = 1e30."""
     ledger = MemoryLedger()
     with recorded():
-        spec = Spec.of(2, Gaussian(), Greedy(lam=1e30))
+        spec = Spec.of(2, Gaussian(sd=1.0), Greedy(lam=1e30))
     assert spec.family["values"] == {"sd": 1.0}  # as version 0.1 described it
     replica = Replica(ledger)
     replica.configure("bandit", msgspec.structs.replace(spec, **family))

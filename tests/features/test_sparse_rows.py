@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from belated import Bandit, Bernoulli
 from belated.core.sparse import dense
 from belated.features import Features
 from belated.features.prepared import Prepared
@@ -193,12 +194,21 @@ def test_groups_are_the_blocks_in_their_order():
     }
     rows = [{"intercept": 1.0, 0: 2.0, "0": 3.0, "": 4.0}]
     assert Features(numeric=["intercept", 0, "0", ""]).fit(rows).groups == {
-        "intercept": 1,
+        "intercept'": 1,
         "0": 1,
         "0'": 1,
         "": 1,
-        "intercept'": 1,
+        "intercept": 1,
     }
+
+
+def test_a_column_called_intercept_is_no_constant():
+    """The prior of the constant is wide and never learnt; the column's is neither."""
+    rows = [{"intercept": name} for name in "abc"]
+    for constant in (True, False):
+        features = Features(categorical=["intercept"], intercept=constant).fit(rows)
+        fit = Bandit(family=Bernoulli(), features=features, seed=1)._learner.state.fit
+        assert fit.learnt.tolist() == [1.0, 0.0][: 1 + constant]
 
 
 # ----------------------------------------------------------------------------------- no bound

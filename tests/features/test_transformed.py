@@ -14,7 +14,12 @@ from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from belated import Bandit, Bernoulli
 from belated.features import Transformed
+from belated.ledger.replica import Replica
+from belated.ledger.spec import Spec
+from belated.ledger.stores.memory import MemoryLedger
+from belated.policies import AdaptiveThompson
 from support.feature_rows import BOUND, ROWS
 
 
@@ -125,3 +130,72 @@ def test_bad_output_of_a_transformer_is_refused_and_changes_nothing(output, mess
 def test_max_norm_of_transformed_is_checked():
     with pytest.raises(ValueError, match="max_norm = -1"):
         Transformed(StandardScaler(), max_norm=-1)
+
+
+# ------------------------------------------------------------------------- without a bound
+
+
+ADS = [{"ad": "a", "price": 3.0}, {"ad": "b", "price": 4.0}]
+
+
+def raw_rows(features, rows):
+    """Rows as the features of a bandit with the default policy make them."""
+    return Bandit(family=Bernoulli(), features=features, seed=1).features.transform(rows)
+
+
+def test_the_default_gets_the_rows_as_they_are():
+    features = Transformed(DictVectorizer()).fit(ADS)
+    assert raw_rows(features, [*ADS, {"price": 300.0}]).tolist() == [
+        [1.0, 0.0, 3.0],
+        [0.0, 1.0, 4.0],
+        [0.0, 0.0, 300.0],
+    ]
+    assert features.transform(ADS).max() < 1.0  # the object that was given stays as it was
+    for policy in ("delayed-ofu-glm", "thompson"):  # they check norms
+        bandit = Bandit(family=Bernoulli(), policy=policy, features=features, seed=1)
+        assert bandit.features.transform(ADS).max() < 1.0
+        assert bandit.decide([*ADS, {"price": 300.0}]).id == 1
+
+
+def test_groups_and_a_constant():
+    features = Transformed(DictVectorizer(), groups={"ad": 2, "price": 1}, intercept=True).fit(ADS)
+    assert features.groups == {"ad": 2, "price": 1, "intercept": 1}
+    assert features.names == ["ad=a", "ad=b", "price", "intercept"]
+    assert features.dim == 4
+    assert raw_rows(features, ADS)[:, -1].tolist() == [1.0, 1.0]
+    assert np.linalg.norm(features.transform(ADS), axis=1).max() <= 1.0 + 1e-12
+    bandit = Bandit(family=Bernoulli(), features=features, seed=1)
+    assert bandit._learner.state.fit.learnt.tolist() == [1.0, 1.0, 0.0]
+    assert Transformed(DictVectorizer(), intercept=True).fit(ADS).groups["features"] == 3
+    with pytest.raises(ValueError, match="expected sizes that sum to 3, the number of features"):
+        Bandit(
+            family=Bernoulli(), features=Transformed(DictVectorizer(), groups={"ad": 2}).fit(ADS)
+        )
+    with pytest.raises(TypeError, match="groups = 'ad': expected a dict"):
+        Transformed(DictVectorizer(), groups="ad")
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": {"ad": 2, "price": 1}, "intercept": True}])
+def test_unbounded_features_in_files_and_logs(tmp_path, options):
+    features = Transformed(DictVectorizer(), **options).fit(ADS)
+    bandit = Bandit(family=Bernoulli(), features=features, seed=1)
+    bandit.learn(bandit.decide(ADS).id, 1.0)
+    bandit.save(tmp_path / "file")
+    again = Bandit.load(tmp_path / "file", features=features.transformer)
+    assert again.features.to_dict() == bandit.features.to_dict()
+    assert again.fingerprint() == bandit.fingerprint()
+    ledger = MemoryLedger()
+    for _ in range(2):  # made, and opened again
+        durable = Bandit(family=Bernoulli(), features=features, ledger=ledger, seed=1)
+        durable.decide(ADS)
+    assert durable._learner.groups == features.groups
+    assert (durable.features.transform(ADS) == raw_rows(features, ADS)).all()
+
+
+def test_rows_that_a_log_has_bounded_stay_bounded():
+    features = Transformed(DictVectorizer()).fit(ADS)
+    spec = Spec.of(3, Bernoulli(), AdaptiveThompson(), features=features.to_dict())
+    ledger = MemoryLedger()
+    Replica(ledger, features={"bandit": features}).configure("bandit", spec)
+    bandit = Bandit(family=Bernoulli(), features=features, ledger=ledger)
+    assert bandit.features.transform(ADS).max() < 1.0

@@ -162,7 +162,9 @@ HEALTHY = {
     "default, poisson": lambda seed: paper(seed, None, Poisson()),
     "default, binomial": lambda seed: paper(seed, None, Binomial(trials=5)),
     "default, rare": rare,
-    "default, as many features as rewards": lambda seed: paper(seed, None, Gaussian(), dim=90),
+    "default, as many features as rewards": lambda seed: paper(
+        seed, None, Gaussian(sd=1.0), dim=90
+    ),
     "thompson, poisson": lambda seed: paper(seed, Thompson(), Poisson()),
     "linucb": lambda seed: paper(seed, LinUCB(horizon=1_600), Gaussian()),
 }
@@ -324,7 +326,7 @@ def test_looks_come_at_doubling_counts_and_each_kind_is_told_once(monkeypatch):
 def test_a_look_samples_a_long_history(monkeypatch):
     monkeypatch.setattr(assumptions, "SAMPLE", 300)
     rng = np.random.default_rng(5)
-    bandit = Bandit(2, family=Gaussian(), seed=1)
+    bandit = Bandit(2, family=Gaussian(sd=1.0), seed=1)
     (broken,) = learnt(bandit, 401, lambda: unit(rng, 2, 2), lambda x: 5.0 * rng.normal())
     assert broken.name == "noise"
     assert len(assumptions._look(bandit._learner).y) == 201

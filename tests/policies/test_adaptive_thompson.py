@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, Features, Gaussian
+from belated import Bandit, Bernoulli, Features
 from belated.core.sparse import SparseRows, dense
 from belated.learner import rows as learner_rows
 from belated.learner.action_intervals import score_deviations
@@ -152,11 +152,6 @@ def test_bad_settings_are_named(arguments, words):
     with pytest.raises((ValueError, TypeError)) as error:
         Bandit(family=Bernoulli(), **arguments)
     assert words in str(error.value)
-
-
-def test_the_noise_is_learnt_by_nobody_else():
-    with pytest.raises(ValueError, match="sd = None: expected a number"):
-        Bandit(2, family=Gaussian(sd=None), policy="linucb")
 
 
 def test_an_action_without_features_of_its_own_is_played_half_the_time():

@@ -171,7 +171,7 @@ class Bandit:
         clock: Clock = time.time,
     ) -> None:
         model = checked_model(dim, family, policy, max_norm, features, groups)
-        self.family, self.max_norm = model.family, model.max_norm
+        self.max_norm = model.max_norm
         self._lock = RLock()
         self._warned: set[str] = set()  # names of broken assumptions
         own, rng = deepcopy(features), random_stream(seed)
@@ -204,6 +204,7 @@ class Bandit:
             norm = bound_on_rows(own, model.policy, model.max_norm)
             learner = Learner(*model._replace(max_norm=norm), half_life=forgetting)
             self._backend = InMemory(learner, own, rng, now)
+        self.family = self._learner.family  # a log may hold noise that was left out here
 
     # ------------------------------------------------------------------- deciding and learning
 

@@ -58,7 +58,7 @@ class Logged:
     features
         Feature map of the bandit, as an object: a log cannot hold every feature map.
     rng
-        The stream from which the policy draws.
+        The stream from which the ids of decisions, and with them all draws, are made.
     settings
         Those of ``policy`` and of the settings in ``USUAL`` that were given.
     clock
@@ -112,7 +112,7 @@ class Logged:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The stream from which the policy draws."""
+        """The stream from which ids, and with them all draws, are made."""
         return self._replica.rng
 
     @property
@@ -294,6 +294,7 @@ def _as_in_log(old: Spec, new: Spec, settings: Mapping[str, Any]) -> Spec:
         )
     kept = set(Spec.__struct_fields__) - _GIVEN | (_OPTIONAL - settings.keys())
     new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in kept})
+    new = old.noise_kept(new)
     with suppress(ValueError):
         return old.changed_to(new)
     with suppress(ValueError):  # the features have grown since they were written down here

@@ -21,6 +21,7 @@ from belated.model.protocols import (
     Family,
     derivatives,
     draw_actions,
+    learns_noise,
     with_horizon,
 )
 from belated.worlds.delays import check_dim, is_delay
@@ -140,9 +141,13 @@ def new_experiment(
     environment = registry.parsed(registry.ENVIRONMENTS, options.environment)
     if environment is None:
         environment = UnitBall(whole("n_actions", options.n_actions))
+    policies = policies_by_label(options.policies)
+    families = labelled("families", registry.FAMILIES, options.families, _is_family)
+    if not any(map(learns_noise, policies.values())):
+        families = {label: _with_known_noise(family) for label, family in families.items()}
     experiment = Experiment(
-        policies_by_label(options.policies),
-        labelled("families", registry.FAMILIES, options.families, _is_family),
+        policies,
+        families,
         labelled("delays", registry.DELAYS, options.delays, is_delay),
         tuple(dims),
         T,
@@ -161,6 +166,11 @@ def new_experiment(
 
 def _is_family(value: Any) -> bool:
     return type(value) in derivatives.cases
+
+
+def _with_known_noise(family: Any) -> Any:
+    """Returns a family whose noise is known, so that folders of version 0.1 can be resumed."""
+    return family._replace(learns_sd=False) if getattr(family, "learns_sd", False) else family
 
 
 def _rounds(checkpoints: int | Sequence[int], spacing: str, T: int) -> Integers:

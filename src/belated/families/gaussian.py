@@ -25,8 +25,9 @@ class Gaussian(NamedTuple):
     The paper's assumption is read as sub-Gaussian noise of scale R = sd; the bound ``|noise| <= R``
     printed beside it would exclude the Gaussian.
 
-    ``Gaussian(sd=None)`` leaves the noise to be learnt from the rewards, by a policy that can:
-    ``AdaptiveThompson``, the default. ``learns_sd`` then is True.
+    Where ``sd`` is left out, a policy that can learn the noise from the rewards does so:
+    ``AdaptiveThompson``, the default. Other policies, and simulated rewards, have sd = 1 then.
+    ``Gaussian(sd=1.0)`` is noise that is known.
 
     A reward beyond ``max_reward`` is refused: sums in which one number is a billion times as large
     as the others have lost the others' digits for good.
@@ -36,9 +37,9 @@ class Gaussian(NamedTuple):
     (0.25, 0.5)
     """
 
-    sd: Any = 1.0  # a number; None becomes 1 with learns_sd
+    sd: Any = None  # kernels need a number: None becomes 1 with learns_sd
     max_reward: float = LARGEST_REWARD
-    learns_sd: bool = False
+    learns_sd: bool = False  # nobody sets it: whether ``sd`` was left out
 
     def checked(self) -> "Gaussian":
         """Raise where a parameter does not fit; a noise that is to be learnt is 1 to begin with."""
@@ -51,6 +52,13 @@ class Gaussian(NamedTuple):
                 "max_reward", self.max_reward, "a number up to 1e100, whose square is finite"
             )
         return self._replace(sd=float(self.sd), max_reward=float(self.max_reward))
+
+    def as_set(self) -> dict[str, Any]:
+        """Returns the parameters as a user sets them; None is an ``sd`` that was left out."""
+        return {"sd": None if self.learns_sd else self.sd, "max_reward": self.max_reward}
+
+    def __repr__(self) -> str:
+        return f"Gaussian({', '.join(f'{name}={v!r}' for name, v in self.as_set().items())})"
 
     @property
     def support(self) -> Support:

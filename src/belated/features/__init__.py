@@ -43,7 +43,11 @@ def fitting(features: Any, policy: object, known: Mapping[str, Any] | None = Non
     unbounded = getattr(features, "unbounded", None)
     if unbounded is None:
         return features
-    needs = getattr(policy, "needs_bound", True) if known is None else known.get("bounded", True)
+    # Rows of another library's transformer may be as long as they like: not all policies take such.
+    bound_matters = not getattr(policy, "sparse", False)
+    if isinstance(features, Features):
+        bound_matters = getattr(policy, "needs_bound", True)
+    needs = bound_matters if known is None else known.get("bounded", True)
     return features if needs else unbounded()
 
 

@@ -277,11 +277,11 @@ class Features:
         """
         groups: dict[str, int] = {}
         for block, width in self.widths.items():
-            columns = ["intercept"] if block is None else self.columns_of(block)
-            name = " * ".join(map(str, columns))
-            while name in groups:  # the columns 0 and "0", or a column that is called intercept
+            name = " * ".join(map(str, self.columns_of(block)))
+            # the columns 0 and "0", or a column that has the name of the constant
+            while name in groups or name == "intercept":
                 name += "'"
-            groups[name] = width
+            groups[name if block is not None else "intercept"] = width
         return groups
 
     def unbounded(self) -> "Features":

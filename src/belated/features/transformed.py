@@ -1,21 +1,23 @@
-"""Any scikit-learn transformer as features of bounded norm."""
+"""Any scikit-learn transformer as features."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from belated.core.arguments import positive, whole, wrong
+from belated.core.arguments import flag, positive, whole, wrong, wrong_type
 from belated.core.types import Matrix
 from belated.features.raw_rows import merged
 
 
 class Transformed:
-    """A transformer in the manner of scikit-learn, as features of bounded norm.
+    """A transformer in the manner of scikit-learn, as features.
 
-    The output of ``transformer`` is divided by the largest norm seen in ``fit`` and multiplied by
-    ``max_norm``. A row that is longer than those seen in ``fit`` is shrunk to norm ``max_norm``;
-    for such a row the map is not linear in the transformer's output.
+    A policy that takes rows of any norm, such as the default, is given the output of
+    ``transformer`` as it is. For others it is divided by the largest norm seen in ``fit`` and
+    multiplied by ``max_norm``. A row that is longer than those seen in ``fit`` is shrunk to norm
+    ``max_norm`` then; for such a row the map is not linear in the transformer's output.
 
     Parameters
     ----------
@@ -24,7 +26,17 @@ class Transformed:
         sparse. It is given ``actions`` as they are or, when there is a ``context``, a list of
         dicts that holds both.
     max_norm
-        Bound on the norm of every row.
+        Bound on the norm of every row, for policies that need one.
+    groups
+        Name and size of each group of consecutive columns of the output that share a prior
+        variance, as in ``Bandit``; None: they are one group.
+    intercept
+        Whether to append a constant, a group of its own.
+
+    Attributes
+    ----------
+    bounded
+        False after ``unbounded``.
 
     Examples
     --------
@@ -37,9 +49,21 @@ class Transformed:
     ['ad=a', 'price']
     """
 
-    def __init__(self, transformer: Any, max_norm: float = 1.0) -> None:
+    def __init__(
+        self,
+        transformer: Any,
+        max_norm: float = 1.0,
+        *,
+        groups: Mapping[str, int] | None = None,
+        intercept: bool = False,
+    ) -> None:
         self.transformer = transformer
         self.max_norm = positive("max_norm", max_norm)
+        self.intercept = flag("intercept", intercept)
+        self.bounded = True
+        if not isinstance(groups, Mapping | None):
+            raise wrong_type("groups", groups, "a dict of each group's name and number of columns")
+        self._given = None if groups is None else dict(groups)
         self._scale: float | None = None
         self._dim = 0
 
@@ -58,7 +82,10 @@ class Transformed:
         scale, dim = self._need_fit()
         matrix = self._output(actions if context is None else merged(actions, context))
         if matrix.shape[1] != dim:
-            raise wrong("columns from transformer", matrix.shape[1], f"{dim}, as in fit")
+            columns = matrix.shape[1] - self.intercept
+            raise wrong("columns from transformer", columns, f"{dim - self.intercept}, as in fit")
+        if not self.bounded:
+            return matrix
         peak = np.abs(matrix).max(axis=1, keepdims=True)
         # A row with peak > scale is shrunk in any case; shrinking it twice avoids overflow.
         x: Matrix = matrix / np.maximum(peak, scale)
@@ -74,19 +101,27 @@ class Transformed:
         """Number of features."""
         return self._need_fit()[1]
 
+    def unbounded(self) -> "Transformed":
+        """These features with rows as the transformer gives them: nothing is divided."""
+        raw = copy(self)
+        raw.bounded = False
+        return raw
+
     @property
     def names(self) -> list[str]:
         """The transformer's own names of its features, or ``x0``, ``x1``, ... if it has none."""
-        dim = self.dim
+        constant = ["intercept"] if self.intercept else []
+        columns = self.dim - self.intercept
         try:
-            return [str(name) for name in self.transformer.get_feature_names_out()]
+            return [*map(str, self.transformer.get_feature_names_out()), *constant]
         except AttributeError:
-            return [f"x{i}" for i in range(dim)]
+            return [*(f"x{i}" for i in range(columns)), *constant]
 
     @property
     def groups(self) -> dict[str, int]:
-        """One group of all features: a transformer does not say which belong together."""
-        return {"features": self.dim}
+        """The groups that were given: a transformer does not say which features belong together."""
+        columns = {"features": self.dim - self.intercept} if self._given is None else self._given
+        return columns | ({"intercept": 1} if self.intercept else {})
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all but the transformer, whose type is kept by name. See ``restore``."""
@@ -97,6 +132,10 @@ class Transformed:
             "scale": scale,
             "dim": dim,
             "transformer": type(self.transformer).__name__,
+            # Options at their defaults are left out, as in files of before they existed.
+            **({"intercept": True} if self.intercept else {}),
+            **({"groups": self.groups} if self.intercept or self._given is not None else {}),
+            **({} if self.bounded else {"bounded": False}),
         }
 
     @classmethod
@@ -109,7 +148,11 @@ class Transformed:
             raise wrong("kind", d.get("kind"), "'transformed'")
         if type(transformer).__name__ != d["transformer"]:
             raise TypeError(f"transformer = {transformer!r}: expected a {d['transformer']}")
-        features = cls(transformer, d["max_norm"])
+        groups, intercept = dict(d.get("groups", {})), d.get("intercept", False)
+        if intercept:
+            groups.pop("intercept", None)
+        features = cls(transformer, d["max_norm"], groups=groups or None, intercept=intercept)
+        features.bounded = flag("bounded", d.get("bounded", True))
         features._scale, features._dim = positive("scale", d["scale"]), whole("dim", d["dim"])
         return features
 
@@ -126,4 +169,4 @@ class Transformed:
             raise wrong("shape from transformer", np.shape(dense), "(K, dim), both 1 or more")
         for k in np.flatnonzero(~np.isfinite(matrix).all(axis=1)):
             raise wrong(f"row {k} from transformer", matrix[k].tolist(), "finite numbers")
-        return matrix
+        return np.hstack([matrix, np.ones((len(matrix), 1))]) if self.intercept else matrix

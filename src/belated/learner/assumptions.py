@@ -230,7 +230,8 @@ def _squares(learner: "Learner", residuals: Vector, slopes: Vector) -> Vector | 
     if not isinstance(learner.estimator, FITS):
         return None
     if isinstance(family, Gaussian):
-        assumed = not family.learns_sd and getattr(policy, "R", family.R) == family.R
+        learnt = getattr(policy, "learns_dispersion", False)
+        assumed = not learnt and getattr(policy, "R", family.R) == family.R
     else:
         counts = isinstance(family, Poisson) or (isinstance(family, Binomial) and family.trials > 1)
         assumed = counts and not getattr(policy, "linear_mean", False)
@@ -258,7 +259,7 @@ def _noise(look: _Look) -> Broken | None:
         "dispersion",
         f"{name} rewards have a variance that follows from their mean; these vary {dispersion:.2g} "
         "times as much.",
-        "Use Gaussian(sd=None) with the default policy, which learns how much rewards vary, or "
+        "Use Gaussian() with the default policy, which learns how much rewards vary, or "
         f"{name} with the default policy and {math.sqrt(dispersion):.2g} times its scale.",
     )
 
@@ -269,7 +270,7 @@ def _gaussian_noise(assumed: float, sd: float) -> Broken:
         "noise",
         f"Rewards are taken to vary around their mean with sd = {assumed:g}; they do with "
         f"{sd:.2g}, so the policy {result}.",
-        f"Set sd = {sd:.2g}, or sd = None with the default policy, which learns it.",
+        f"Set sd = {sd:.2g}, or leave it out with the default policy, which learns it.",
     )
 
 
@@ -288,7 +289,8 @@ def _no_constant(look: _Look) -> Broken | None:
         f"The mean of {look.n:,} rewards is {look.mean:.3g}, that of the estimate "
         f"{look.fitted.mean():.3g}: no feature is constant, and a vector of zeros is taken to "
         f"have the mean reward {at_zero:.3g}.",
-        'Add a feature that is always 1, and name it in groups: {..., "intercept": 1}.',
+        'Add a feature that is always 1, and name it in groups: {..., "intercept": 1}; with a '
+        "transformer of another library, Transformed(..., intercept=True).",
     )
 
 

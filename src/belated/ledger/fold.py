@@ -486,7 +486,8 @@ class Fold:
             forget_by(self.learner, new.forgetting, lambda: times_of(self.ids))
         if _groups(new) != _groups(self.spec):
             self.stretches.end_all()
-        self.spec, self.support = new, new.support(self._types)
+        self.spec, self.learner.family = new, new.law(self._types)
+        self.support = self.learner.family.support
 
     def _exchange_features(self, new: Spec) -> None:
         """Go on with features that notice other things, or that have grown."""

@@ -18,6 +18,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DASHES = 8, 13, 18, 23
 _VERSION, _VARIANT = 7 << 76, 2 << 62
 _COUNTER = 12  # bits that count the ids of one millisecond
+DRAWN = 40  # last bits of an id, from which the random numbers of its decision are made
 
 
 class Ids:
@@ -38,12 +39,16 @@ class Ids:
         self._bits = random.Random(start).getrandbits
         self._last = 0  # milliseconds and counter
 
-    def __call__(self) -> bytes:
-        """Returns a new id."""
+    def __call__(self, drawn: int | None = None) -> bytes:
+        """Returns a new id; ``drawn`` are its last ``DRAWN`` bits, random ones if not given.
+
+        22 further random bits keep the ids of processes with the same seed apart.
+        """
         now = self._clock() // 1000 << _COUNTER
         self._last = now if now > self._last else self._last + 1
         ms, count = self._last >> _COUNTER, self._last & (1 << _COUNTER) - 1
-        number = ms << 80 | _VERSION | count << 64 | _VARIANT | self._bits(62)
+        drawn = self._bits(DRAWN) if drawn is None else drawn
+        number = ms << 80 | _VERSION | count << 64 | _VARIANT | self._bits(22) << DRAWN | drawn
         return number.to_bytes(16, "big")
 
 

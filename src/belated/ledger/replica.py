@@ -22,6 +22,7 @@ from belated.core.arguments import shown, wrong
 from belated.core.events import Status
 from belated.features import UnmatchedCounts
 from belated.ledger.base import load
+from belated.ledger.draws import Draws
 from belated.ledger.events import (
     NOBODY,
     START,
@@ -38,7 +39,7 @@ from belated.ledger.events import (
     Position,
 )
 from belated.ledger.holdout import is_held_out
-from belated.ledger.ids import Clock, Ids
+from belated.ledger.ids import DRAWN, Clock, Ids
 from belated.ledger.promotion import Placed, Promotion, ToldSettings, promotion_of, promotions_of
 from belated.ledger.proposing import NOTHING_SAID, Ask, decide, names_of, others, rank_request
 from belated.ledger.protocol import (
@@ -157,7 +158,8 @@ class Replica:
     ) -> None:
         self.ledger, self.clock = ledger, clock
         self.ids = Ids(clock, seed)
-        self.rng = np.random.Generator(np.random.PCG64(seed))
+        self.rng = np.random.Generator(np.random.PCG64(seed))  # of the part of ids that is drawn
+        self._draws = Draws()
         self.folds: dict[str, Fold] = {}
         self.keys: dict[str, KeyChange] = {}
         self.keys_changed = False
@@ -493,7 +495,8 @@ class Replica:
 
         ``begun`` holds the stretches that decisions to be written together with this one begin.
         """
-        fold, id, now = self.fold(name), self.ids(), self.clock()
+        fold, now = self.fold(name), self.clock()
+        id = self.ids(self.rng.bit_generator.random_raw() >> 64 - DRAWN)
         kept = self._kept.get(name) if ask is NOTHING_SAID else None
         if kept is not None and kept[0] == fold.version:
             _, body, encoded = kept
@@ -505,7 +508,8 @@ class Replica:
             if until is not None:
                 key = key_of(ask.subject, ask.rank)
                 again = (begun or {}).get(key) or fold.stretches.get(key, now)
-            body = decide(fold, ask, self.rng, held_out=held_out, again=again, until=until)
+            drawn = self._draws.of(id)
+            body = decide(fold, ask, drawn, held_out=held_out, again=again, until=until)
             if begun is not None and body.stretch is not None:
                 begun[key] = Begun(body.stretch.until, body.action, id)
             encoded = msgspec.msgpack.encode(body)

@@ -15,7 +15,7 @@ from belated.wire import LONGEST_WINDOW, Settings
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.forgetting import HalfLife
     from belated.learner.learner import Learner
-    from belated.model.protocols import Family, Policy, Support
+    from belated.model.protocols import Family, Policy
 
 # Settings that version 0.1 did not have. At their defaults they are left out of digests.
 LATER = ("grace", "combine", "half_life", "half_life_unit", "open", "holdout", "sticky")
@@ -25,6 +25,8 @@ FIXED = (
     *("loop", "default_reward", "combine", "open"),
 )
 COMBINE = ("first", "last", "sum", "max")
+# Values of Gaussian rewards. Before ``sd`` could be null, a log said the same by ``learns_sd``.
+NOISE = ("sd", "learns_sd")
 
 
 LARGEST_NORM = 1e6  # of an action, for policies that need no bound
@@ -102,15 +104,16 @@ class Spec(Settings, frozen=True):
         from belated.learner import files
 
         if given is not None and not _can_grow(self.features):
-            return given
+            unbounded = (self.features or {}).get("bounded") is False
+            return given.unbounded() if unbounded else given
         return files.rebuild_features({"features": self.features}, None)
 
-    def support(self, types: Iterable[type] = ()) -> "Support":
-        """Returns the set of rewards that are accepted."""
+    def law(self, types: Iterable[type] = ()) -> "Family":
+        """Returns the law of the rewards."""
         from belated.learner import files
 
-        support: Support = files.rebuild("FAMILIES", self.family, types).support
-        return support
+        family: Family = files.rebuild("FAMILIES", self.family, types)
+        return family
 
     def possible(self, types: Iterable[type] = ()) -> Callable[[float], bool]:
         """Returns whether the log may hold a reward; a ``max_reward`` may be younger than that."""
@@ -296,12 +299,24 @@ class Spec(Settings, frozen=True):
             value.get("values", {}).pop("max_reward", None)
         return value
 
+    def noise_kept(self, new: "Spec") -> "Spec":
+        """Returns ``new`` with the noise of Gaussian rewards as it is here, if it leaves it out."""
+        old, wanted = self.family, new.family
+        left_out = wanted.get("values", {}).get("sd", 1.0) is None
+        if not (left_out and old["type"] == wanted["type"] == "gaussian"):
+            return new
+        noise = {name: old["values"][name] for name in NOISE if name in old["values"]}
+        return msgspec.structs.replace(
+            new, family={**wanted, "values": {**wanted["values"], **noise}}
+        )
+
     def changed_to(self, new: "Spec") -> "Spec":
         """Returns the settings of this bandit after a change to ``new`` was asked for.
 
-        Features may get further categories; the old ones keep their places. Raises if ``new``
-        would give the past another meaning.
+        Features may get further categories; the old ones keep their places. Noise that ``new``
+        leaves out stays as it is. Raises if ``new`` would give the past another meaning.
         """
+        new = self.noise_kept(new)
         may_grow = _can_grow(self.features) and _can_grow(new.features)
         # what was heard of silence is kept in shares of the window
         for name in (*FIXED, "window", "grace") if self.open == "silence" else FIXED:

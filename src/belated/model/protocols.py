@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from belated.core.arguments import checked, shown, wrong
+from belated.core.arguments import checked, shown
 from belated.core.generic import generic, generic_with_default
 from belated.core.jit import inlined_kernel
 from belated.core.sparse import SparseRows
@@ -336,6 +336,11 @@ def is_sparse(policy: Any) -> bool:
     return bool(getattr(policy, "sparse", False))
 
 
+def learns_noise(policy: Any) -> bool:
+    """Returns whether the policy learns the noise of Gaussian rewards where it is left out."""
+    return "learns_dispersion" in getattr(policy, "derived", ())
+
+
 def refusal(policy: Any, family: Family) -> str:
     """Returns why the policy cannot learn from rewards of this family; empty where it can."""
     return str(getattr(policy, "refuses", lambda family: "")(family))
@@ -351,9 +356,6 @@ def refuse_family(policy: Any, family: Family) -> None:
 def accepted(policy: P, family: Family) -> P:
     """Returns the policy, its values checked again; raises if it cannot learn from the family."""
     refuse_family(policy, family)
-    if getattr(family, "learns_sd", False) and not is_sparse(policy):
-        expected = f"a number: {type(policy).__name__} does not learn the noise"
-        raise wrong("sd", None, expected)
     return checked(policy)
 
 

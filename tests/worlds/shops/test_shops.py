@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from belated import registry
+from belated.experiments.league import peers
 from belated.features import Features
 from belated.worlds.shops.changing import Drift, NewBanners
 from belated.worlds.shops.lateness import Conversions, SlowBanners
@@ -186,3 +187,9 @@ def test_noise_of_revenue_is_shared_and_normal():
     assert noise == pytest.approx(other)
     assert noise.std() == pytest.approx(2.0, rel=0.06)
     assert noise.mean() == pytest.approx(0.0, abs=0.15)
+
+
+def test_ours_are_not_told_the_noise_of_revenue_and_peers_are():
+    world = Revenue(1)
+    assert registry.parse(registry.FAMILIES, world.family).learns_sd
+    assert peers.noise(world) == world.noise == 2.0

@@ -117,7 +117,8 @@ def _losses(plain: "Learner", days: int | None, times: Any, rows: Any, y: Vector
         z = rows @ theta
     if getattr(learner.policy, "linear_mean", False):
         return np.asarray((z - y) ** 2 / (2.0 * float(family.R or 1.0) ** 2))
-    scale = float(np.var(y)) if getattr(family, "learns_sd", False) else family.a_phi
+    learnt = getattr(learner.policy, "learns_dispersion", False)
+    scale = float(np.var(y)) if learnt else family.a_phi
     return np.array([cumulant(family, float(at)) for at in z] - y * z) / max(scale, 1e-300)
 
 

@@ -123,7 +123,7 @@ def _range(spec: Spec) -> float | None:
     from belated.model.protocols import RaisableSupport
 
     try:
-        support = spec.support()
+        support = spec.law().support
     except SnapshotError:  # a family that is not part of belated
         return None
     raisable = isinstance(support, RaisableSupport)  # what a user allows is no bound by nature

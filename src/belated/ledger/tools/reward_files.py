@@ -112,7 +112,7 @@ def into_ledger(ledger: Ledger, bandit: str | None) -> tuple[str, Send]:
     bandits = bandits_of(ledger)
     name = only_bandit(bandits, bandit)
     spec = bandits[name].spec
-    support, family = spec.support(), spec.family["type"]
+    support, family = spec.law().support, spec.family["type"]
     importer = Importer(lambda bandit, kind, reward: support.contains(reward))
 
     def send(rewards: Sequence[Given]) -> Taken:

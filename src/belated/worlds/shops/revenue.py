@@ -15,7 +15,7 @@ class Revenue(Shop):
 
     decisions = DAY
     noise = 2.0
-    family = "gaussian:2"
+    family = "gaussian"  # the noise is ours to learn; peers are told
 
     def intercept(self) -> float:
         """Return the revenue of a banner and a visitor without effects."""

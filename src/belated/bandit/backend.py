@@ -13,10 +13,12 @@ from belated.learner.learner import Learner, Rows
 
 
 class Asked(NamedTuple):
-    """Checked vectors of the actions to choose from, and the context as it came."""
+    """Checked vectors of the actions to choose from, context and actions as they came, names."""
 
     rows: Rows
     context: Any
+    actions: Any
+    names: Sequence[str] | None = None  # of the rows; None: the caller gave none
 
 
 class Backend(Protocol):

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from belated.bandit.backend import Asked
-from belated.bandit.inputs import USUAL, Returned
+from belated.bandit.inputs import USUAL, Returned, made_names
 from belated.core.arguments import any_number, not_negative, number, positive, shown, wrong
 from belated.core.events import (
     Broken,
@@ -25,7 +25,7 @@ from belated.features import FeatureMap, fitting
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger, proposing
 from belated.ledger.base import too_old
-from belated.ledger.events import Decided, Draft, Outcome
+from belated.ledger.events import BY_FEATURES, Decided, Draft, Outcome
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask, in_place
@@ -174,21 +174,32 @@ class Durable:
 
         They are one transaction, and all are made on the state that was there before it.
         """
-        asks = [_ask(one, probabilities) for one in asked]
+        asks = [self._ask(one, probabilities) for one in asked]
         return self._written([self._replica.propose(self._name, ask) for ask in asks])
 
     def chances(self, asked: Asked) -> Vector:
         """Return the probability with which each row would be played; ``follow`` comes first."""
-        ask, stream = _ask(asked, probabilities=True), np.random.default_rng(0)
+        ask, stream = self._ask(asked, probabilities=True), np.random.default_rng(0)
         answer = proposing.decide(self._fold, ask, stream)
         return np.array(answer.probabilities)
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other; one transaction, as ``decide``."""
-        ask = _ask(asked, probabilities)
+        ask = self._ask(asked, probabilities)
         proposals = self._replica.propose_top(self._name, ask, top)
         bodies = in_place([body for _, body in proposals])
         return self._written(list(map(Proposal, (draft for draft, _ in proposals), bodies)))
+
+    def _ask(self, asked: Asked, probabilities: bool) -> Ask:
+        rows, context, actions, names = asked
+        made = made_names(actions, self.features) if names is None else None
+        return Ask(
+            matrix=rows,
+            context_json=b"" if context is None else msgspec.json.encode(context, enc_hook=_plain),
+            names=names if made is None else made,
+            naming="" if made is None else BY_FEATURES,
+            probabilities=probabilities,
+        )
 
     def _written(self, proposals: Sequence[Proposal]) -> list[Decision]:
         """Write decisions in one transaction, and return them as they are returned to users."""
@@ -255,12 +266,6 @@ class Durable:
         if not support.contains(value):
             raise wrong(f"reward (of id = {shown(id)})", y, str(support))
         return value
-
-
-def _ask(asked: Asked, probabilities: bool) -> Ask:
-    rows, context = asked
-    context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
-    return Ask(matrix=rows, context_json=context_json, probabilities=probabilities)
 
 
 def _decision(id: bytes, body: Decided) -> Decision:

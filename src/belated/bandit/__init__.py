@@ -324,7 +324,8 @@ class Bandit:
         The same reward again for the same decision changes nothing; another one is an error. When
         any of several rewards is refused, none is taken in. From 100 rewards on, whenever their
         number has doubled, an assumption that they speak against is the text of an
-        ``AssumptionWarning``, once for each kind; see ``broken_assumptions``.
+        ``AssumptionWarning``, once for each kind; see ``broken_assumptions``. So is the first call
+        with rewards that come after their window and are not learnt, see ``late`` and ``n_late``.
 
         Parameters
         ----------
@@ -538,6 +539,13 @@ class Bandit:
         with self._lock:
             learner = self._backend.present()
             return learner.n_decided - learner.n_observed
+
+    @property
+    def n_late(self) -> int:
+        """Number of rewards that came after their window, see ``late``; ``learn`` warns once."""
+        with self._lock:
+            self._backend.present()
+            return self._backend.n_late
 
     @property
     def waiting(self) -> str:

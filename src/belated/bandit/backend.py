@@ -36,6 +36,10 @@ class Backend(Protocol):
     def rng(self) -> np.random.Generator:
         """The stream from which the policy draws."""
 
+    @property
+    def n_late(self) -> int:
+        """See ``Bandit.n_late``; nothing is read from a store."""
+
     def present(self) -> Learner:
         """Return the state, after taking in what other processes wrote."""
 

@@ -1,6 +1,7 @@
 """A bandit with a log of its decisions and rewards: in a ledger, or in memory for it alone."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,6 +23,7 @@ from belated.core.events import (
 from belated.core.times import moment
 from belated.core.types import Vector
 from belated.features import FeatureMap, fitting
+from belated.learner.assumptions import AssumptionWarning
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger, proposing
 from belated.ledger.base import too_old
@@ -31,7 +33,7 @@ from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask, in_place
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Proposal, Replica, outcome_draft, reward_draft
-from belated.ledger.rules import WRITTEN
+from belated.ledger.rules import WRITTEN, second_event
 from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
 
@@ -41,6 +43,12 @@ _GIVEN = {"family", "policy", "dim", "max_norm", "features", *_OPTIONAL}
 _ONLY_HERE = (
     "a bandit in memory that waits for windows cannot be copied or saved, since its open windows "
     "would be lost: keep it in a ledger, such as ledger='sqlite:///file.db'"
+)
+
+_LATE = (
+    "{late} of these rewards came after the window: kept in the log, and not learnt. n_late counts "
+    "them. If they happened in time, say when (at=) and let grace= wait for uploads; late='revise' "
+    "learns late rewards, and a longer window waits for them"
 )
 
 
@@ -81,6 +89,7 @@ class Durable:
     ) -> None:
         resolved(dim, family, policy, max_norm)  # raises before a file is made
         self._private, self._closed = ledger is None, False
+        self._warned_of_late = False
         self._own = ledger is None or isinstance(ledger, str)
         ledger = "memory://" if ledger is None else ledger
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
@@ -164,6 +173,11 @@ class Durable:
         """Return what was found as far as the log has been taken in."""
         return self._fold.broken
 
+    @property
+    def n_late(self) -> int:
+        """Number of late rewards, as far as the log has been taken in."""
+        return self._fold.counts.late
+
     def follow(self) -> None:
         """Take in what others wrote, and close the windows that are over."""
         self._replica.catch_up()
@@ -222,7 +236,12 @@ class Durable:
             for id, y, at, event_id in rewards
         ]
         strict = replica.approving(partial(_refuse, replica, rewards, drafts))
-        return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
+        outcomes = replica.commit(drafts, strict)
+        late = sum(outcome.status is Status.EXPIRED for outcome in outcomes)
+        if late and self._fold.spec.late == "keep" and not self._warned_of_late:
+            self._warned_of_late = True
+            warnings.warn(_LATE.format(late=late), AssumptionWarning, stacklevel=3)
+        return sum(outcome.status in WRITTEN for outcome in outcomes)
 
     def note_outcome(self, id: Any, name: Any, value: Any, at: Any, event_id: Any) -> bool:
         """Write a guardrail outcome and return whether it is new."""
@@ -327,7 +346,12 @@ def _refuse(
             raise _unknown(id, f"; {why}" if why else "")
         if outcome.status == Status.CONFLICT:
             facts = outcome.facts
-            value = None if facts is None else facts.rewards.get(draft.event_id, facts.value)
+            second = second_event(draft, facts)
+            if second:
+                raise ConflictingRewardError(f"{second} (id = {shown(id)})")
+            several = facts is not None and facts.combine is not None
+            known = {} if facts is None or not several else facts.rewards
+            value = None if facts is None else known.get(draft.event_id, facts.value)
             expected = "none: it was cancelled" if value is None else repr(value)
             raise ConflictingRewardError(
                 f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this "

@@ -32,6 +32,11 @@ class InMemory:
     ) -> None:
         self.learner, self.features, self.rng, self.clock = learner, features, rng, clock
 
+    @property
+    def n_late(self) -> int:
+        """Zero: there are no windows."""
+        return 0
+
     def present(self) -> Learner:
         """Return the learner: nobody else writes."""
         return self.learner

@@ -14,7 +14,12 @@ NDJSON = "application/x-ndjson"
 
 
 def rewards(
-    file: Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, a reward in each row.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Parquet or JSON lines, a reward in each row. A time without a zone is UTC."
+        ),
+    ],
     ledger: Annotated[
         str | None, typer.Option("--ledger", help="sqlite:///file.db or postgresql://...")
     ] = None,
@@ -32,7 +37,7 @@ def rewards(
         str | None, typer.Option(help="csv, parquet or jsonl; default by the name.")
     ] = None,
     bad: Annotated[
-        Path | None, typer.Option(help="Where bad rows go; default FILE.bad.csv.")
+        Path | None, typer.Option(help="Where bad rows go, with their cells; default FILE.bad.csv.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
@@ -69,7 +74,7 @@ def receiver(
 
     with Client(url or "", key, timeout=60.0) as client:
         names = dict.fromkeys(client.bandits()) if bandit is None else {bandit: None}
-        name = only_bandit(names, bandit)
+        name = only_bandit(names, bandit, "this service")
         yield name, lambda given: _sent(client, name, given)
 
 

@@ -86,7 +86,7 @@ class Facts(msgspec.Struct, gc=False):
     combine: str | None = None
     combined: float | None = None  # all its rewards that were on time, as one
     chosen: int = 0  # the event time of the one that counts, by "first" or "last"
-    rewards: dict[str, float] = {}  # where they are combined: each by its event id
+    rewards: dict[str, float] = {}  # each by its event id; if not combined, the one that has one
     guardrails: dict[bytes, float] = {}  # guardrail outcomes by their bodies
 
 

@@ -3,12 +3,15 @@
     python benchmarks/silence.py lift [SEEDS] [SHOP ...]    # 20 seeds, four-days, slow-four-days
     python benchmarks/silence.py violations [SEEDS]         # 3 seeds
     python benchmarks/silence.py logs [SEEDS]               # 100 seeds
+    python benchmarks/silence.py band [SEEDS]               # 100 draws
 
 ``lift`` prints, for each way to count a decision without a conversion, the share of what is possible that
 was earned (the lift), over the run and over its last tenth, and how far it was ahead of holding and
 of failures at once, with 95 per cent intervals over seeds; and whether it was ahead of holding on
 average after each tenth of the run in which anything was learnt. Every way sees the same visitors
-with the same luck, and learns every 250 decisions. Nothing was chosen by a look at these seeds.
+with the same luck. The first two learn every 250 decisions; silence is that of a ``Bandit`` with
+features, whose banners come in another order every time, and which learns when it does for users.
+Nothing was chosen by a look at these seeds.
 
 ``violations`` prints the lift where the model of delay is wrong, with the law by banner and the tests
 that a bandit of a ledger has: delays that differ by banner, that become twice or half as long in
@@ -22,8 +25,13 @@ within the posterior's 90 per cent interval; the same for differences to the ave
 that where a decision is a failure until it converts. A fifth of the decisions are older than the
 window. In a fresh log none is: how many conversions come later than the oldest decision is then a
 guess, which no interval has in it, and only differences can be told.
+
+``band`` prints, for draws of conversions of which some are still to come, in how many the true F
+lies within the 95 per cent band of ``truncated_curve`` at some ages, each by itself, and in how
+many the law by which bandits play (``delay_law``) does; and how far both are off on average.
 """
 
+import heapq
 import math
 import os
 import sys
@@ -38,15 +46,16 @@ import numpy as np
 from parts import checked, parser_of
 from scipy import stats
 
-from belated import Bernoulli, Poisson
+from belated import Bandit, Bernoulli, Features, Poisson
 from belated.core.sparse import SparseRows
 from belated.core.times import DAY as DAY_US
 from belated.core.types import Integers, Vector
 from belated.learner.learner import Learner
-from belated.ledger.hearing import Hearing as ServedHearing
+from belated.ledger.hearing import Hearing
 from belated.model.protocols import posterior_variances, reward_quantile
 from belated.model.steps import DECIDE, REVISE
-from belated.monitoring.delay_law import DelayLaw, delay_law
+from belated.monitoring.delay_law import delay_law
+from belated.monitoring.truncated_delays import truncated_curve
 from belated.numerics.entries import sparse
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.lateness import Conversions, SlowBanners
@@ -165,18 +174,6 @@ class Log(NamedTuple):
     converts: Vector  # the time of the conversion; infinite if there is none
     reward: Vector
 
-    def conversions(self, now: float) -> tuple[Vector, Vector, Integers]:
-        """Returns delay, age and banner of the conversions seen."""
-        seen = self.converts <= now
-        return self.converts[seen] - self.made[seen], now - self.made[seen], self.banner[seen]
-
-
-Judge = Callable[[Conversions, Log, float], DelayLaw]
-
-
-def law_by_banner(world: Conversions, log: Log, now: float) -> DelayLaw:
-    return delay_law(*log.conversions(now)[:2], world.window, log.conversions(now)[2], world.items)
-
 
 class Holding:
     """Nothing is learnt of a decision before its window closes."""
@@ -210,31 +207,12 @@ class FailingAtOnce:
         self.known = seen
 
 
-class Hearing:
-    """Conversions are learnt at once, and open decisions say what their age makes of silence."""
-
-    def __init__(self, learner: Learner, world: Conversions, judge: Judge) -> None:
-        self.learner, self.world, self.judge = learner, world, judge
-        self.known = np.zeros(0, bool)
-
-    def learn(self, log: Log, now: float) -> None:
-        seen, ages = log.converts <= now, now - log.made
-        closed = seen | (ages >= self.world.window)
-        before = np.append(self.known, np.zeros(len(closed) - len(self.known), bool))
-        new = np.flatnonzero(closed & ~before)
-        self.learner.learn({int(row): float(log.reward[row]) for row in new})
-        self.known = closed
-        law, waiting = self.judge(self.world, log, now), np.flatnonzero(~closed)
-        group = log.banner[waiting] if len(law.within) > 1 else np.zeros(len(waiting), int)
-        self.learner.hear(waiting, law.within_at(ages[waiting], group))
-
-
 class Served:
     """What a bandit of a ledger does: a law by banner, and doubts about delays."""
 
     def __init__(self, learner: Learner, world: Conversions) -> None:
         self.learner, self.unit = learner, DAY_US / DAY
-        self.hearing = ServedHearing(round(world.window * self.unit))
+        self.hearing = Hearing(round(world.window * self.unit))
         self.known, self.doubted = np.zeros(0, bool), False
 
     def learn(self, log: Log, now: float) -> None:
@@ -259,8 +237,8 @@ class Served:
 WAYS: dict[str, Callable[[Learner, Conversions], Any]] = {
     "nothing until its window closes": Holding,
     "a failure at once, corrected by a later conversion": FailingAtOnce,
-    "silence, a law by banner": lambda learner, world: Hearing(learner, world, law_by_banner),
 }
+BANDIT = "silence, as a Bandit plays it"
 
 
 def played(world: Conversions, way: Callable[[Learner, Conversions], Any], decisions: int) -> Any:
@@ -292,6 +270,41 @@ def played(world: Conversions, way: Callable[[Learner, Conversions], Any], decis
     return earned, learns
 
 
+def played_by_a_bandit(world: Conversions, decisions: int) -> Any:
+    """Returns (decisions, 3), as ``played`` does, of a ``Bandit`` that is used as users do.
+
+    A decision is a second. Banners come in another order every time, and conversions are handed in
+    when they come.
+    """
+    now = 0.0
+    features = Features(categorical=world.categorical(), interactions=world.interactions())
+    settings: Any = {"window": world.window, "grace": 1.0, "default_reward": 0.0}
+    bandit = Bandit(
+        features=features.fit(world.rows()),
+        family=Bernoulli(),
+        seed=world.seed,
+        clock=lambda: now,
+        **settings,
+    )
+    rng, earned = np.random.default_rng([world.seed, 9]), np.empty((decisions, 3))
+    to_come: list[tuple[float, Any]] = []
+    for t, visit in zip(range(decisions), world.visits(), strict=False):
+        now = float(t)
+        come = []
+        while to_come and to_come[0][0] <= now:
+            at, id = heapq.heappop(to_come)
+            come.append((id, 1.0, at))
+        if come:
+            bandit.learn(come)
+        order = rng.permutation(world.items)
+        decision = bandit.decide([visit.actions[k] for k in order], visit.context)
+        index = int(order[decision.index])
+        if visit.luck[0] < visit.expected[index]:
+            heapq.heappush(to_come, (t + delay_of(world, visit, index, 1.0), decision.id))
+        earned[t] = visit.expected[index], visit.expected.mean(), visit.expected.max()
+    return earned
+
+
 def lift(earned: Any) -> float:
     own, uniform, best = earned.sum(axis=0)
     return float((own - uniform) / (best - uniform))
@@ -317,6 +330,18 @@ SPANS = {
 }  # days of the others
 
 
+def drawn_ages(rng: np.random.Generator, n: int, kind: str) -> Vector:
+    """Returns the ages of decisions in a log, in days."""
+    ages = rng.uniform(0.0, SPANS[kind] or 1.0, n) + (WINDOW if kind == "all closed" else 0.0)
+    ages[: int(OLD * n) if kind != "fresh" else 0] += WINDOW
+    return ages
+
+
+def drawn_delays(rng: np.random.Generator, n: int) -> Vector:
+    """Returns delays of conversions within the window, in days."""
+    return np.asarray(-MEAN * np.log1p(rng.random(n) * math.expm1(-WINDOW / MEAN)))
+
+
 def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
     """Returns errors of x'theta, its posterior deviations, and the share still to come.
 
@@ -326,10 +351,9 @@ def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
     banner, device = rng.integers(5, size=ROWS), rng.integers(3, size=ROWS)
     places = np.array([world.places_of(np.arange(5), {"device": d}) for d in range(3)])
     columns = places[device, banner].astype(np.int32)
-    ages = rng.uniform(0.0, SPANS[kind] or 1.0, ROWS) + (WINDOW if kind == "all closed" else 0.0)
-    ages[: int(OLD * ROWS) if kind != "fresh" else 0] += WINDOW
+    ages = drawn_ages(rng, ROWS, kind)
     p = 1.0 / (1.0 + np.exp(-world.theta[columns].sum(axis=1)))
-    delays = -MEAN * np.log1p(rng.random(ROWS) * math.expm1(-WINDOW / MEAN))
+    delays = drawn_delays(rng, ROWS)
     converts = rng.random(ROWS) < p
     seen = converts & (delays <= ages)
     groups = dict(zip(("banner", "device", "both", "intercept"), [*world.lengths, 1], strict=True))
@@ -373,6 +397,35 @@ def print_logs(seeds: int) -> None:
                   f"{differences:.1%} |", flush=True)  # fmt: skip
 
 
+BAND_ROWS = 1_000  # conversions of a draw, seen or not
+BAND_AGES = (0.25, 0.5, 1.0, 2.0, 3.0)  # days
+
+
+def print_band(draws: int) -> None:
+    ages, exact = np.array(BAND_AGES), -np.expm1(-np.array(BAND_AGES) / MEAN)
+    truth = exact / -math.expm1(-WINDOW / MEAN)
+    print("| still to come | age in days | true F | F in the band | law of bandits in the band | mean error of the curve "
+          "| of the law of bandits |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    for kind in ("all closed", "some open", "most open"):
+        inside, law_inside, errors, shares = [], [], [], []
+        for draw in range(draws):
+            rng = np.random.default_rng([draw, 8])
+            old, delays = drawn_ages(rng, BAND_ROWS, kind), drawn_delays(rng, BAND_ROWS)
+            seen = delays <= old
+            curve = truncated_curve(delays[seen], old[seen])
+            law = delay_law(delays[seen], old[seen], WINDOW).within_at(ages)
+            lower, upper = curve.band_at(ages)
+            inside.append((lower <= truth) & (truth <= upper))
+            law_inside.append((lower <= law) & (law <= upper))
+            errors.append((curve.within_at(ages) - truth, law - truth))
+            shares.append(1.0 - seen.mean())
+        off = np.mean(errors, axis=0)
+        for k, age in enumerate(BAND_AGES):
+            counts = [sum(bool(row[k]) for row in rows) for rows in (inside, law_inside)]
+            print(f"| {np.mean(shares):.0%} | {age:g} | {truth[k]:.3f} | {counts[0]} of {draws} | "
+                  f"{counts[1]} of {draws} | {off[0, k]:+.3f} | {off[1, k]:+.3f} |")  # fmt: skip
+
+
 def print_violations(seeds: int) -> None:
     ways: dict[str, Callable[[Learner, Conversions], Any]] = {
         "hold": Holding,
@@ -400,7 +453,10 @@ def print_violations(seeds: int) -> None:
 def lifts_of(name: str, way: str, seed: int) -> list[float]:
     """Returns the lift over the run, and after each tenth of it."""
     world = SHOPS[name](seed)
-    earned, _ = played(world, WAYS[way], world.decisions)
+    if way == BANDIT:
+        earned = played_by_a_bandit(world, world.decisions)
+    else:
+        earned, _ = played(world, WAYS[way], world.decisions)
     ends = np.linspace(0.0, world.decisions, 11).astype(int)
     line = [lift(earned), lift(earned[ends[9] :]), *(lift(earned[:end]) for end in ends[1:])]
     print(f"{name}, {way}, seed {seed}: {line[0]:.3f}", file=sys.stderr, flush=True)
@@ -408,10 +464,11 @@ def lifts_of(name: str, way: str, seed: int) -> list[float]:
 
 
 def print_lifts(name: str, seeds: int) -> None:
-    asked = [(way, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for way in WAYS]
+    ways = [*WAYS, BANDIT]
+    asked = [(way, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for way in ways]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         found = list(pool.map(lifts_of, [name] * len(asked), *zip(*asked, strict=True)))
-    lifts = {way: np.array(found[k :: len(WAYS)]) for k, way in enumerate(WAYS)}
+    lifts = {way: np.array(found[k :: len(ways)]) for k, way in enumerate(ways)}
     held, failed, _ = lifts.values()
     print(f"\n| {name}, {seeds} seeds: a decision without a conversion counts as | lift | last tenth "
           "| ahead of holding | ahead of failures at once | after each tenth, ahead of holding by "
@@ -431,7 +488,7 @@ def interval(differences: Vector) -> str:
 
 
 def main() -> None:
-    usual = {"lift": 20, "violations": 3, "logs": 100}
+    usual = {"lift": 20, "violations": 3, "logs": 100, "band": 100}
     parser = parser_of(__doc__)
     parser.add_argument("part", nargs="?", default="lift", choices=usual)
     parser.add_argument("seeds", nargs="?", type=int, help=f"default: {usual}")
@@ -442,6 +499,8 @@ def main() -> None:
         print_violations(seeds)
     elif options.part == "logs":
         print_logs(seeds)
+    elif options.part == "band":
+        print_band(seeds)
     else:
         for name in checked(parser, options.shops, SHOPS) or SHOPS:
             print_lifts(name, seeds)

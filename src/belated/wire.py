@@ -660,7 +660,8 @@ class RewardAnswer(msgspec.Struct, omit_defaults=True):
     """The status of each reward, or guardrail outcome, in the order they were sent.
 
     Where a status is ``invalid``, ``reasons`` is as long as ``statuses`` and says why: what was
-    expected instead of each invalid reward, and nothing about the others.
+    expected instead of each invalid reward, and nothing about the others. So it is where a
+    ``conflict`` is a second ``event_id`` of a decision whose rewards are not combined.
     """
 
     statuses: list[Status]

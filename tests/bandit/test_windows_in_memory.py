@@ -10,7 +10,7 @@ from copy import copy, deepcopy
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, DelayedOFUGLM, Gaussian
+from belated import AssumptionWarning, Bandit, Bernoulli, DelayedOFUGLM, Gaussian
 from belated.core.events import ConflictingRewardError
 from belated.learner.action_intervals import LEVEL_UNKNOWN
 from belated.ledger.stores.memory import MemoryLedger
@@ -67,7 +67,11 @@ def test_days_pass_in_an_instant():
     assert (bandit.n_observed, bandit.n_missing) == (0, 40)
     assert bandit.waiting == "10 rewards held, 0 learnt; the first window closes in 1 hour"
     watch.seconds += HOUR + 1.0
-    late = bandit.learn(ids[20], 1.0)  # the window has closed: it is kept, and not learnt
+    with pytest.warns(AssumptionWarning, match="1 of these rewards came after the window"):
+        late = bandit.learn(ids[20], 1.0)  # the window has closed: it is kept, and not learnt
+    assert bandit.learn(ids[21], 1.0) == 1  # one warning is enough
+    assert bandit.n_late == 2
+    assert Bandit(3, family=Bernoulli()).n_late == 0
     assert (late, bandit.n_observed, bandit.n_missing) == (1, 40, 0)
     assert bandit._history.y[:40].sum() == 10.0
     assert bandit.waiting == ""

@@ -255,3 +255,16 @@ def test_names_of_rewards_mean_nothing_without_a_log():
     id = bandit.decide(MATRIX).id
     with pytest.raises(TypeError, match="event_id = 'x': expected with window= or ledger= only"):
         bandit.learn(id, 1.0, event_id="x")
+
+
+def test_a_second_event_without_combine_is_a_conflict_that_says_so(tmp_path):
+    said = "event_id = 'b': expected 'a', since combine is None and a decision has one reward"
+    for ledger in (MemoryLedger(), SQLiteLedger(tmp_path / "shop.db")):
+        bandit = Bandit(2, family=Gaussian(), policy=Greedy(), ledger=ledger)
+        id, other = (bandit.decide(MATRIX).id for _ in range(2))
+        assert bandit.learn([(id, 1.0, None, "a"), (id, 1.0, None, "a"), (id, 1.0)]) == 1
+        for value in (1.0, 2.0):
+            with pytest.raises(ConflictingRewardError, match=said):
+                bandit.learn(id, value, event_id="b")
+        assert bandit.learn([(other, 1.0), (other, 1.0, None, "b")]) == 1  # the first may be "b"
+        ledger.close()

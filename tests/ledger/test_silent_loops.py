@@ -203,8 +203,8 @@ def test_words_say_what_open_decisions_count_for():
     silence = fold.learner.history.silence[: fold.n_rows]
     assert fold.hearing.failures == pytest.approx(silence.sum(), rel=1e-12)
     n = fold.learner.n_observed
-    assert fold.heard_words().startswith(f"learnt from {n} closed decision")
-    assert f"; {(silence[:14] > 0).sum()} open ones count for " in fold.heard_words()
+    assert fold.heard_words().startswith(f"learnt from {n} decision")
+    assert f"; {(silence[:14] > 0).sum()} silent ones count for " in fold.heard_words()
     doubted = "only the order of actions is known" in fold.heard_words()
     assert doubted == (fold.counts.expired == 0)
     for id, pending in fold.pending.items():

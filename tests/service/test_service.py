@@ -213,7 +213,7 @@ def test_rewards_say_when_they_happened():
     ids = [client.decide()["decision_id"] for _ in range(5)]
     made = client.now / SECOND
     client.now += 80 * SECOND
-    times = [made + 60.0, "2023-11-14T22:14:20Z", made - 61.0, "tomorrow", made + 141.0]
+    times = [made + 60.0, "2023-11-14t22:14:20z", made - 61.0, "tomorrow", made + 141.0]
     items = [{"decision_id": id, "reward": 1, "at": at} for id, at in zip(ids, times, strict=True)]
     answer = client("POST", "/v1/rewards", {"rewards": items})
     assert answer["statuses"] == ["accepted", "accepted", "invalid", "invalid", "invalid"]
@@ -240,6 +240,9 @@ def test_rewards_say_when_they_happened():
         "value": None,
     }
     assert client("POST", "/v1/rewards", {"rewards": [items[0] | {"at": True}]}, 422)
+    answer = client("POST", "/v1/rewards", {"rewards": [items[2] | {"at": "2023-11-14T22:14:20"}]})
+    assert answer["statuses"] == ["invalid"]
+    assert answer["reasons"][0].endswith("or seconds since 1970, with its zone")
     client.now += 11 * SECOND
     assert client("POST", "/v1/rewards", {"rewards": [items[2] | {"at": made}]}) == {
         "statuses": ["expired"]
@@ -262,6 +265,18 @@ def test_several_rewards_of_a_decision():
     assert (first["reward"], first["event_id"], first["part"]) == (1.0, "order 1", None)
     assert (second["reward"], second["event_id"], second["part"]) == (3.0, "order 2", 2.0)
     assert client.service.replica.folds["shop"].learner.history.y[0] == 3.0
+
+
+def test_a_second_event_needs_combine(client):
+    item = {"decision_id": client.decide()["decision_id"], "reward": 1, "event_id": "order 1"}
+    items = [item, item, item | {"event_id": "order 2"}, item | {"reward": 0}]
+    answer = client("POST", "/v1/rewards", {"rewards": items})
+    assert answer["statuses"] == ["accepted", "duplicate", "conflict", "conflict"]
+    assert answer["reasons"][2].startswith(
+        "event_id = 'order 2': expected 'order 1', since combine"
+    )
+    assert answer["reasons"][:2] + answer["reasons"][3:] == ["", "", ""]
+    assert client("POST", "/v1/rewards", {"rewards": items[3:]}) == {"statuses": ["conflict"]}
 
 
 def test_rewards_that_cannot_be_or_belong_nowhere(client):

@@ -51,7 +51,7 @@ def test_what_open_decisions_count_for_is_shown():
     assert silences[0] is None  # it has converted
     assert silences[1] > silences[-3] > silences[-1] == 0.0  # the older, the more like a failure
     assert sum(silence or 0.0 for silence in silences) == pytest.approx(failures, rel=1e-12)
-    said = "7 closed decisions; 12 open ones count for "
+    said = "7 decisions whose reward is known; 12 silent ones count for "
     client.now += 2 * SECOND  # a view is kept for a second
     assert f"Learnt from {said}" in client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
     known = client("GET", f"/v1/decisions/{ids[-1]}", explain=True)["explanation"]
@@ -81,4 +81,4 @@ def test_a_doubt_is_an_alarm():
     assert gauge(client, "belated_assumption_broken") == 1.0
     assert (state["silent_failures"], gauge(client, "belated_silent_failures")) == (0.0, 0.0)
     note = client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
-    assert "open ones count for nothing" in note
+    assert "silent ones count for nothing" in note

@@ -24,8 +24,11 @@ from belated.bandit.inputs import (
     Returned,
     action_rows,
     checked_model,
+    checked_names,
     counts_of,
     is_column,
+    kept,
+    made_names,
     now_by,
     paired,
     random_stream,
@@ -35,6 +38,7 @@ from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
 from belated.core.events import Broken, Certificate, Decision
 from belated.core.extremes import recorded
 from belated.core.ranking import IntervalKind, Ranking
+from belated.core.sparse import count_rows
 from belated.core.types import Matrix, Vector
 from belated.features import FeatureMap, Features, Unmatched, bound_on_rows, fitting
 from belated.learner import action_intervals, files
@@ -208,7 +212,9 @@ class Bandit:
 
     # ------------------------------------------------------------------- deciding and learning
 
-    def decide(self, actions: Any, context: Any = None, *, probabilities: bool = False) -> Decision:
+    def decide(
+        self, actions: Any, context: Any = None, *, names: Any = None, probabilities: bool = False
+    ) -> Decision:
         """Choose one of ``actions``.
 
         Parameters
@@ -218,18 +224,31 @@ class Bandit:
             ``features``, a list of dicts or a data frame, one row per action.
         context
             With ``features``: what all these actions have in common, as a dict.
+        names
+            Names of the actions, one per row, by which a log (``window=`` or ``ledger=``) tells
+            actions apart whatever their order; with ``open="silence"``, delays may differ by name.
+            None: with ``Features``, the categorical and hashed values of each action, such as
+            "boots, red"; if that does not tell all actions of the call apart, and without
+            ``Features``, the log has row numbers, and one law of the delay for all actions.
         probabilities
             Whether the decision has the probability with which each action was to be played. See
             ``Decision``, also on what that costs.
         """
         with self._lock:
             self._backend.follow()  # the features may have grown
+            actions = kept(actions)
             rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
-            (decision,) = self._backend.decide([Asked(rows, context)], probabilities=probabilities)
+            asked = Asked(rows, context, actions, checked_names(names, count_rows(rows)))
+            (decision,) = self._backend.decide([asked], probabilities=probabilities)
             return decision if probabilities else several.without_probabilities(decision)
 
     def decide_many(
-        self, action_sets: Any, contexts: Any = None, *, probabilities: bool = False
+        self,
+        action_sets: Any,
+        contexts: Any = None,
+        *,
+        names: Any = None,
+        probabilities: bool = False,
     ) -> list[Decision]:
         """Choose one action of each set, all at once: for a mail campaign, say.
 
@@ -244,14 +263,22 @@ class Bandit:
             set for all of them: a list of dicts or a data frame.
         contexts
             With ``features``: a list of contexts or a data frame, one row per decision.
+        names
+            A list of what ``decide`` takes as ``names``, or the names of one set for all.
         probabilities
             As in ``decide``.
         """
         with self._lock:
-            return several.decide_many(self._backend, action_sets, contexts, probabilities)
+            return several.decide_many(self._backend, action_sets, contexts, names, probabilities)
 
     def decide_top(
-        self, actions: Any, context: Any = None, *, top: int, probabilities: bool = False
+        self,
+        actions: Any,
+        context: Any = None,
+        *,
+        top: int,
+        names: Any = None,
+        probabilities: bool = False,
     ) -> list[Decision]:
         """Choose ``top`` different actions and return their decisions, the first choice first.
 
@@ -262,14 +289,14 @@ class Bandit:
 
         Parameters
         ----------
-        actions, context, probabilities
+        actions, context, names, probabilities
             As in ``decide``.
         top
             How many actions to choose, from 1 to the number of actions.
         """
         top = whole("top", top)
         with self._lock:
-            return several.decide_top(self._backend, actions, context, top, probabilities)
+            return several.decide_top(self._backend, actions, context, top, names, probabilities)
 
     @overload
     def learn(
@@ -298,7 +325,8 @@ class Bandit:
         The same reward again for the same decision changes nothing; another one is an error. When
         any of several rewards is refused, none is taken in. From 100 rewards on, whenever their
         number has doubled, an assumption that they speak against is the text of an
-        ``AssumptionWarning``, once for each kind; see ``broken_assumptions``.
+        ``AssumptionWarning``, once for each kind; see ``broken_assumptions``. So is the first call
+        with rewards that come after their window and are not learnt, see ``late`` and ``n_late``.
 
         Parameters
         ----------
@@ -514,6 +542,13 @@ class Bandit:
             return learner.n_decided - learner.n_observed
 
     @property
+    def n_late(self) -> int:
+        """Number of rewards that came after their window, see ``late``; ``learn`` warns once."""
+        with self._lock:
+            self._backend.present()
+            return self._backend.n_late
+
+    @property
     def waiting(self) -> str:
         """Tells, in words, when a bandit with a ``default_reward`` will begin to learn.
 
@@ -635,12 +670,12 @@ class Bandit:
         """The kind of interval that ``interval`` and ``ranking`` give."""
         return action_intervals.interval_kind(self._learner)
 
-    def ranking(self, actions: Any, context: Any = None) -> Ranking:
+    def ranking(self, actions: Any, context: Any = None, *, names: Any = None) -> Ranking:
         """Ranks ``actions`` and tells how sure the best is; nothing is decided.
 
         Parameters
         ----------
-        actions, context
+        actions, context, names
             As in ``decide``.
 
         Returns
@@ -668,11 +703,12 @@ class Bandit:
         0          0  -1.96  1.96          0        0
         """
         with self._lock:
-            learner = self._backend.present()
+            learner, actions = self._backend.present(), kept(actions)
             matrix = action_rows(actions, context, self.features, self.dim)
-            names = [str(k) for k in range(len(matrix))]
+            given = checked_names(names, len(matrix)) or made_names(actions, self.features)
+            shown = given or [str(k) for k in range(len(matrix))]
             played = reading.played(learner, matrix)
-            return action_intervals.ranking(learner, names, matrix, played)
+            return action_intervals.ranking(learner, shown, matrix, played)
 
     def probabilities(self, actions: Any, context: Any = None) -> Vector:
         """Returns the probability with which each action would be played; nothing is decided.
@@ -684,8 +720,9 @@ class Bandit:
         """
         with self._lock:
             self._backend.follow()
+            actions = kept(actions)
             rows = action_rows(actions, context, self.features, self.dim, self._learner.is_sparse)
-            return self._backend.chances(Asked(rows, context))
+            return self._backend.chances(Asked(rows, context, actions))
 
     def fingerprint(self) -> str:
         """Returns a digest of all that is known, equal for two that will act and learn alike."""

@@ -13,10 +13,12 @@ from belated.learner.learner import Learner, Rows
 
 
 class Asked(NamedTuple):
-    """Checked vectors of the actions to choose from, and the context as it came."""
+    """Checked vectors of the actions to choose from, context and actions as they came, names."""
 
     rows: Rows
     context: Any
+    actions: Any
+    names: Sequence[str] | None = None  # of the rows; None: the caller gave none
 
 
 class Backend(Protocol):
@@ -33,6 +35,10 @@ class Backend(Protocol):
     @property
     def rng(self) -> np.random.Generator:
         """The stream from which the policy draws."""
+
+    @property
+    def n_late(self) -> int:
+        """See ``Bandit.n_late``; nothing is read from a store."""
 
     def present(self) -> Learner:
         """Return the state, after taking in what other processes wrote."""

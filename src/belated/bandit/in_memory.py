@@ -32,6 +32,11 @@ class InMemory:
     ) -> None:
         self.learner, self.features, self.rng, self.clock = learner, features, rng, clock
 
+    @property
+    def n_late(self) -> int:
+        """Zero: there are no windows."""
+        return 0
+
     def present(self) -> Learner:
         """Return the learner: nobody else writes."""
         return self.learner
@@ -47,7 +52,7 @@ class InMemory:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
         weighed = probabilities or weighs_cheaply(self.learner.policy)
         now = 0 if self.learner.half_life is None else self.clock()  # nothing else goes by time
-        return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, _ in asked]
+        return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, *_ in asked]
 
     def chances(self, asked: Asked) -> Vector:
         """Return the probability with which each row would be played; nothing is recorded."""

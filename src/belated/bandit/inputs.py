@@ -1,7 +1,7 @@
 """The input of users to a bandit: its model, actions to choose from, rewards, settings left out."""
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -20,10 +20,11 @@ from belated.core.arguments import (
 from belated.core.extremes import refuse_extremes
 from belated.core.times import LATEST, SECOND
 from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFeaturesWarning
-from belated.features.raw_rows import records_of
+from belated.features.raw_rows import records_of, text_of
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
+LONGEST_NAME = 200  # characters of an action's name
 # the settings of a new bandit
 USUAL = {
     "window": None,
@@ -143,6 +144,61 @@ def action_rows(
     if matrix.ndim != 2 or matrix.shape[1] != dim or matrix.shape[0] == 0:
         raise ValueError(f"actions has shape {matrix.shape}: expected (K, {dim}) with K >= 1")
     return matrix
+
+
+def kept(actions: Any) -> Any:
+    """Returns actions that can be read twice: for their vectors, and for their names."""
+    return list(actions) if isinstance(actions, Iterator) else actions
+
+
+def checked_names(names: Any, n: int) -> list[str] | None:
+    """Return names that a user gave to ``n`` actions, or raise where they do not fit."""
+    if names is None:
+        return None
+    expected = f"{n} different texts of 1 to {LONGEST_NAME} characters, one per action"
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise wrong_type("names", names, expected)
+    given = list(names)
+    fit = all(isinstance(name, str) and 0 < len(name) <= LONGEST_NAME for name in given)
+    if not fit or len(given) != n or len(set(given)) < n:
+        raise wrong("names", given, expected)
+    return list(map(str, given))  # NumPy has texts of its own
+
+
+def names_asked(names: Any, n: int) -> list[Any]:
+    """Return the names of the actions of each of ``n`` decisions; see ``decide_many``."""
+    if names is None:
+        return [None] * n
+    given = _several("names", names)
+    if isinstance(given[0], str):  # of one set for all
+        return [given] * n
+    if len(given) != n:
+        raise wrong("names", names, f"{n} lists of names, one per decision, or one list for all")
+    return given
+
+
+def made_names(actions: Any, features: FeatureMap | None) -> list[str] | None:
+    """Returns names made of the categories of each action; None if they do not tell all apart.
+
+    >>> features = Features(categorical=["banner", "size"], numeric=["price"])
+    >>> made_names([{"banner": "boots", "size": 42, "price": 9.5}, {"banner": "map"}], features)
+    ['boots, 42', 'map']
+    """
+    if not isinstance(features, Features):
+        return None
+    columns = [*features.categorical, *features.hashed]
+    made = [
+        ", ".join(_category(record[column]) for column in columns if column in record)
+        for record in records_of("actions", actions)
+    ]
+    fit = all(0 < len(name) <= LONGEST_NAME for name in made)
+    return made if fit and len(set(made)) == len(made) else None
+
+
+def _category(value: Any) -> str:
+    """Returns a category as people write it; a log cannot hold halves of characters."""
+    readable = isinstance(value, str) and value.isprintable()
+    return str(value) if readable else text_of(value)
 
 
 def decisions_asked(action_sets: Any, contexts: Any) -> list[tuple[str, Any, Any]]:

@@ -1,6 +1,7 @@
 """A bandit with a log of its decisions and rewards: in a ledger, or in memory for it alone."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 
 from belated.bandit.backend import Asked
-from belated.bandit.inputs import USUAL, Returned
+from belated.bandit.inputs import USUAL, Returned, made_names
 from belated.core.arguments import any_number, not_negative, number, positive, shown, wrong
 from belated.core.events import (
     Broken,
@@ -22,16 +23,17 @@ from belated.core.events import (
 from belated.core.times import moment
 from belated.core.types import Vector
 from belated.features import FeatureMap, fitting
+from belated.learner.assumptions import AssumptionWarning
 from belated.learner.learner import Learner, resolved
 from belated.ledger import open_ledger, proposing
 from belated.ledger.base import too_old
-from belated.ledger.events import Decided, Draft, Outcome
+from belated.ledger.events import BY_FEATURES, Decided, Draft, Outcome
 from belated.ledger.fold import Fold
 from belated.ledger.ids import from_text, to_text
 from belated.ledger.proposing import Ask, in_place
 from belated.ledger.protocol import Ledger
 from belated.ledger.replica import Proposal, Replica, outcome_draft, reward_draft
-from belated.ledger.rules import WRITTEN
+from belated.ledger.rules import WRITTEN, second_event
 from belated.ledger.spec import Spec, vectors_in
 from belated.model.protocols import Family, Policy
 
@@ -41,6 +43,12 @@ _GIVEN = {"family", "policy", "dim", "max_norm", "features", *_OPTIONAL}
 _ONLY_HERE = (
     "a bandit in memory that waits for windows cannot be copied or saved, since its open windows "
     "would be lost: keep it in a ledger, such as ledger='sqlite:///file.db'"
+)
+
+_LATE = (
+    "{late} of these rewards came after the window: kept in the log, and not learnt. n_late counts "
+    "them. If they happened in time, say when (at=) and let grace= wait for uploads; late='revise' "
+    "learns late rewards, and a longer window waits for them"
 )
 
 
@@ -81,6 +89,7 @@ class Logged:
     ) -> None:
         resolved(dim, family, policy, max_norm)  # raises before a file is made
         self._private, self._closed = ledger is None, False
+        self._warned_of_late = False
         self._own = ledger is None or isinstance(ledger, str)
         ledger = "memory://" if ledger is None else ledger
         self._ledger = open_ledger(ledger) if isinstance(ledger, str) else ledger
@@ -164,6 +173,11 @@ class Logged:
         """Return what was found as far as the log has been taken in."""
         return self._fold.broken
 
+    @property
+    def n_late(self) -> int:
+        """Number of late rewards, as far as the log has been taken in."""
+        return self._fold.counts.late
+
     def follow(self) -> None:
         """Take in what others wrote, and close the windows that are over."""
         self._replica.catch_up()
@@ -174,21 +188,32 @@ class Logged:
 
         They are one transaction, and all are made on the state that was there before it.
         """
-        asks = [_ask(one, probabilities) for one in asked]
+        asks = [self._ask(one, probabilities) for one in asked]
         return self._written([self._replica.propose(self._name, ask) for ask in asks])
 
     def chances(self, asked: Asked) -> Vector:
         """Return the probability with which each row would be played; ``follow`` comes first."""
-        ask, stream = _ask(asked, probabilities=True), np.random.default_rng(0)
+        ask, stream = self._ask(asked, probabilities=True), np.random.default_rng(0)
         answer = proposing.decide(self._fold, ask, stream)
         return np.array(answer.probabilities)
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
         """Choose ``top`` different rows, one after the other; one transaction, as ``decide``."""
-        ask = _ask(asked, probabilities)
+        ask = self._ask(asked, probabilities)
         proposals = self._replica.propose_top(self._name, ask, top)
         bodies = in_place([body for _, body in proposals])
         return self._written(list(map(Proposal, (draft for draft, _ in proposals), bodies)))
+
+    def _ask(self, asked: Asked, probabilities: bool) -> Ask:
+        rows, context, actions, names = asked
+        made = made_names(actions, self.features) if names is None else None
+        return Ask(
+            matrix=rows,
+            context_json=b"" if context is None else msgspec.json.encode(context, enc_hook=_plain),
+            names=names if made is None else made,
+            naming="" if made is None else BY_FEATURES,
+            probabilities=probabilities,
+        )
 
     def _written(self, proposals: Sequence[Proposal]) -> list[Decision]:
         """Write decisions in one transaction, and return them as they are returned to users."""
@@ -211,7 +236,12 @@ class Logged:
             for id, y, at, event_id in rewards
         ]
         strict = replica.approving(partial(_refuse, replica, rewards, drafts))
-        return sum(outcome.status in WRITTEN for outcome in replica.commit(drafts, strict))
+        outcomes = replica.commit(drafts, strict)
+        late = sum(outcome.status is Status.EXPIRED for outcome in outcomes)
+        if late and self._fold.spec.late == "keep" and not self._warned_of_late:
+            self._warned_of_late = True
+            warnings.warn(_LATE.format(late=late), AssumptionWarning, stacklevel=3)
+        return sum(outcome.status in WRITTEN for outcome in outcomes)
 
     def note_outcome(self, id: Any, name: Any, value: Any, at: Any, event_id: Any) -> bool:
         """Write a guardrail outcome and return whether it is new."""
@@ -255,12 +285,6 @@ class Logged:
         if not support.contains(value):
             raise wrong(f"reward (of id = {shown(id)})", y, str(support))
         return value
-
-
-def _ask(asked: Asked, probabilities: bool) -> Ask:
-    rows, context = asked
-    context_json = b"" if context is None else msgspec.json.encode(context, enc_hook=_plain)
-    return Ask(matrix=rows, context_json=context_json, probabilities=probabilities)
 
 
 def _decision(id: bytes, body: Decided) -> Decision:
@@ -323,7 +347,12 @@ def _refuse(
             raise _unknown(id, f"; {why}" if why else "")
         if outcome.status == Status.CONFLICT:
             facts = outcome.facts
-            value = None if facts is None else facts.rewards.get(draft.event_id, facts.value)
+            second = second_event(draft, facts)
+            if second:
+                raise ConflictingRewardError(f"{second} (id = {shown(id)})")
+            several = facts is not None and facts.combine is not None
+            known = {} if facts is None or not several else facts.rewards
+            value = None if facts is None else known.get(draft.event_id, facts.value)
             expected = "none: it was cancelled" if value is None else repr(value)
             raise ConflictingRewardError(
                 f"reward = {shown(y)} for id = {id!r}: expected {expected}, the reward this "

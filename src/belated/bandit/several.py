@@ -3,7 +3,7 @@
 from typing import Any
 
 from belated.bandit.backend import Asked, Backend
-from belated.bandit.inputs import action_rows, decisions_asked
+from belated.bandit.inputs import action_rows, checked_names, decisions_asked, kept, names_asked
 from belated.core.arguments import wrong
 from belated.core.events import Decision
 from belated.core.sparse import count_rows
@@ -12,14 +12,15 @@ USER = 6  # stacklevel of the user's line: user, Bandit, here, _checked, action_
 
 
 def decide_many(
-    backend: Backend, action_sets: Any, contexts: Any, probabilities: bool
+    backend: Backend, action_sets: Any, contexts: Any, names: Any, probabilities: bool
 ) -> list[Decision]:
     """Choose one action of each set and record all, or raise and record none."""
     backend.follow()
-    asked = []
-    for name, actions, context in decisions_asked(action_sets, contexts):
+    asked, wanted = [], decisions_asked(action_sets, contexts)
+    named = names_asked(names, len(wanted))
+    for (name, actions, context), of_rows in zip(wanted, named, strict=True):
         try:
-            asked.append(_checked(backend, actions, context))
+            asked.append(_checked(backend, actions, context, of_rows))
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{name}: {error}") from error
@@ -27,11 +28,11 @@ def decide_many(
 
 
 def decide_top(
-    backend: Backend, actions: Any, context: Any, top: int, probabilities: bool
+    backend: Backend, actions: Any, context: Any, top: int, names: Any, probabilities: bool
 ) -> list[Decision]:
     """Choose ``top`` different actions, one after the other, and record all."""
     backend.follow()
-    asked = _checked(backend, actions, context)
+    asked = _checked(backend, actions, context, names)
     n = count_rows(asked.rows)
     if top > n:
         raise wrong("top", top, f"at most {n}, the number of actions")
@@ -49,11 +50,11 @@ def without_probabilities(decision: Decision) -> Decision:
     return Decision(d.id, d.index, d.score, d.estimate, d.width, d.propensity)
 
 
-def _checked(backend: Backend, actions: Any, context: Any) -> Asked:
-    """Return vectors that the policy can choose from, or raise."""
-    known = backend.learner
+def _checked(backend: Backend, actions: Any, context: Any, names: Any) -> Asked:
+    """Return vectors that the policy can choose from, with their names, or raise."""
+    known, actions = backend.learner, kept(actions)
     rows = action_rows(
         actions, context, backend.features, known.dim, known.is_sparse, called_from=USER
     )
     known.check_norms(rows)
-    return Asked(rows, context)
+    return Asked(rows, context, actions, checked_names(names, count_rows(rows)))

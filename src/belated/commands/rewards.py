@@ -22,7 +22,12 @@ Whose = Annotated[str | None, typer.Option("--bandit", help="Whose; default the 
 
 
 def rewards(
-    file: Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, a reward in each row.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Parquet or JSON lines, a reward in each row. A time without a zone is UTC."
+        ),
+    ],
     ledger: LedgerUrl = None,
     url: ServiceUrl = None,
     key: Key = None,
@@ -34,7 +39,7 @@ def rewards(
         str | None, typer.Option(help="csv, parquet or jsonl; default by the name.")
     ] = None,
     bad: Annotated[
-        Path | None, typer.Option(help="Where bad rows go; default FILE.bad.csv.")
+        Path | None, typer.Option(help="Where bad rows go, with their cells; default FILE.bad.csv.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +76,7 @@ def receiver(
 
     with Client(url or "", key, timeout=60.0) as client:
         names = dict.fromkeys(client.bandits()) if bandit is None else {bandit: None}
-        name = only_bandit(names, bandit)
+        name = only_bandit(names, bandit, "this service")
         yield name, lambda given: _sent(client, name, given)
 
 

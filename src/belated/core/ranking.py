@@ -15,7 +15,7 @@ class RankedAction:
     Attributes
     ----------
     name
-        Name of a registered action; the row number of any other.
+        Name of the action; its row number if it has none, see ``Bandit.decide``.
     index
         Row among the actions that were asked about.
     mean

@@ -28,7 +28,7 @@ def microseconds(name: str, value: Any) -> int:
     1700000000500000
     """
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        moment = _read(value)
         if isinstance(moment, datetime):
             aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             return (aware - EPOCH) // MICROSECOND
@@ -41,14 +41,21 @@ def microseconds(name: str, value: Any) -> int:
     raise wrong(name, value, EXPECTED)
 
 
+def _read(value: Any) -> Any:
+    """Returns a text as a ``datetime``, anything else as it is; RFC 3339 allows small t and z."""
+    return datetime.fromisoformat(value.upper()) if isinstance(value, str) else value
+
+
 def moment(name: str, value: Any) -> int:
     """Returns the time at which something happened, which has to name its zone.
 
     >>> moment("at", "2023-11-14T23:13:20+01:00") == moment("at", 1_700_000_000.0)
     True
+    >>> moment("at", "2023-11-14t22:13:20z") == moment("at", 1_700_000_000.0)
+    True
     """
     try:
-        parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+        parsed = _read(value)
     except ValueError:
         raise wrong(name, value, EXPECTED) from None
     if isinstance(parsed, datetime) and parsed.tzinfo is None:

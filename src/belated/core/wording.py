@@ -55,20 +55,22 @@ def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
     return f"{what}; the first window {closes}"
 
 
-def heard(closed: int, silent: int, failures: float, *, all_converted: bool = False) -> str:
+def heard(known: int, silent: int, failures: float, *, all_converted: bool = False) -> str:
     """Returns a sentence on what a conversion loop that learns from silence has learnt from.
 
+    The reward of a decision is known when it has converted or its window has closed.
     ``all_converted`` is true while no window has closed without a conversion. How many conversions
     come later than the oldest decision is then a guess, and so is the level of all rates.
 
     >>> heard(1204, 9310, 2950.3)
-    'learnt from 1,204 closed decisions; 9,310 open ones count for 2,950 failures'
+    'learnt from 1,204 decisions whose reward is known; 9,310 silent ones count for 2,950 failures'
     >>> heard(1, 2, 0.3), heard(0, 5, 0.0)
-    ('learnt from 1 closed decision; 2 open ones count for 0.3 failures', \
-'learnt from 0 closed decisions; 5 open ones count for nothing')
+    ('learnt from 1 decision whose reward is known; 2 silent ones count for 0.3 failures', \
+'learnt from 0 decisions whose reward is known; 5 silent ones count for nothing')
     >>> heard(44, 100, 0.3, all_converted=True)
-    'learnt from 44 closed decisions; 100 open ones count for 0.3 failures; no window has closed \
-without a conversion yet, so rates look too high and only the order of actions is known'
+    'learnt from 44 decisions whose reward is known; 100 silent ones count for 0.3 failures; no \
+window has closed without a conversion yet, so rates look too high and only the order of actions \
+is known'
     """
     number = f"{failures:,.0f}" if failures >= 10.0 else f"{failures:.2g}"
     worth = f"{number} failures" if failures else "nothing"
@@ -76,9 +78,9 @@ without a conversion yet, so rates look too high and only the order of actions i
         "; no window has closed without a conversion yet, so rates look too high and only the "
         "order of actions is known"
     )
-    return (
-        f"learnt from {counted(closed, 'closed decision')}; {silent:,} open ones count for {worth}"
-        + (doubt if closed and all_converted else "")
+    learnt = f"learnt from {counted(known, 'decision')} whose reward is known"
+    return f"{learnt}; {silent:,} silent ones count for {worth}" + (
+        doubt if known and all_converted else ""
     )
 
 

@@ -13,6 +13,7 @@ from belated.core.events import Status
 
 NOBODY = b""  # the id of an event that is not about a decision
 IMPORTED = "imported"  # of a decision that another program made: in place of the policy
+BY_PLACE, BY_FEATURES = "place", "features"  # see ``Decided.naming``
 
 
 class Kind(IntEnum):
@@ -85,7 +86,7 @@ class Facts(msgspec.Struct, gc=False):
     combine: str | None = None
     combined: float | None = None  # all its rewards that were on time, as one
     chosen: int = 0  # the event time of the one that counts, by "first" or "last"
-    rewards: dict[str, float] = {}  # where they are combined: each by its event id
+    rewards: dict[str, float] = {}  # each by its event id; if not combined, the one that has one
     guardrails: dict[bytes, float] = {}  # guardrail outcomes by their bodies
 
 
@@ -151,6 +152,14 @@ class Decided(msgspec.Struct, array_like=True, frozen=True):
     repeats: bytes = b""  # id of the decision whose action was played again for its subject
     regime: str = ""  # of the model that decided, and ...
     layout: str = ""  # ... of the features by which ``x`` was made, see ``ledger/promotion.py``
+    # Of actions that came with the request without names: BY_PLACE, ``action`` is the row number,
+    # or BY_FEATURES, it is made of the action's categories. Versions before 0.2 do not say it.
+    naming: str = ""
+
+    @property
+    def of_registered(self) -> bool:
+        """Returns whether the actions were registered ones, as far as the log says."""
+        return self.names is None and not self.naming
 
 
 class Reward(msgspec.Struct, array_like=True, frozen=True):

@@ -26,9 +26,17 @@ from belated.learner.learner import Learner
 from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
-from belated.ledger.events import ActionsChange, Decided, Event, Kind, added_reward, is_late
+from belated.ledger.events import (
+    BY_PLACE,
+    ActionsChange,
+    Decided,
+    Event,
+    Kind,
+    added_reward,
+    is_late,
+)
 from belated.ledger.growth import Earlier
-from belated.ledger.hearing import Hearing
+from belated.ledger.hearing import UNNAMED, Hearing
 from belated.ledger.ids import times_of, to_text
 from belated.ledger.pending import Open, OpenDecisions, Pending
 from belated.ledger.promotion import NoVectorError, ToldSettings, promotion_of, vector_again, zeros
@@ -288,7 +296,7 @@ class Fold:
                     xs = []
                     self._flush()
                     self.hearing.take_in(self.learner, times_of(self.ids), event.time)
-                self.hearing.decided(body.action)
+                self.hearing.decided(UNNAMED if body.naming == BY_PLACE else body.action)
             xs.append(self.present_vector(body))
             self.ids += event.id
             self.pending.add(row, event.time, event.due, event.closes)

@@ -7,7 +7,8 @@ is recorded: with the first one in another 64th of the window, and sooner where 
 were made since the last tick that making the estimate anew costs each of them little. So the
 estimate depends on the log alone.
 
-How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``).
+How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``);
+actions without names are one group: the rows of the next decision may come in another order.
 A conversion counts by when it was handed in: that is what ended the silence. Where delays drift, or
 depend on the size of the reward (``monitoring/delay_doubts.py``), open decisions are held instead,
 and so are their conversions. Each decision costs three bytes.
@@ -38,6 +39,7 @@ LEAST = 16  # ... but not before so many, ...
 PER_FEATURE = 4  # ... nor before the number of features divided by this, ...
 OF_ALL = 512  # ... nor before one in so many of all decisions: the estimate is made of all of them
 MOST_GROUPS = 1_024  # actions with a law of their own; all further ones share the last
+UNNAMED = ""  # the group of all actions without names: a row number is no identity
 NEVER = 255  # the code of a decision that was cancelled
 
 
@@ -172,7 +174,7 @@ class Hearing:
 
     def broken(self) -> list[Broken]:
         """Returns the assumptions about delays that the log speaks against."""
-        return self.doubts.listed()
+        return self.doubts.listed(unnamed=UNNAMED in self.actions)
 
     def pass_on_silence(self, learner: Learner, old: Learner) -> None:
         """Gives a learner that took over the history of another the silence of that one."""

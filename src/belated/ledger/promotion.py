@@ -174,7 +174,7 @@ def vector_again(actions: Actions, body: Decided, sparse: bool) -> bytes:
     Raises ``NoVectorError``, with a reason that many decisions may share.
     """
     features = actions.features
-    action = actions.listed.get(body.action) if body.names is None else None
+    action = actions.listed.get(body.action) if body.of_registered else None
     if action is None:
         raise NoVectorError("an action that was not registered then: the log has its vector alone")
     if not isinstance(action, Mapping):

@@ -10,7 +10,7 @@ from belated.core.arguments import shown, wrong
 from belated.core.sparse import SparseRows, count_rows, dense, without_row
 from belated.core.top import Places
 from belated.core.types import Matrix, Vector
-from belated.ledger.events import Decided, Stretch
+from belated.ledger.events import BY_FEATURES, BY_PLACE, Decided, Stretch
 from belated.ledger.sticky import Begun
 from belated.ledger.vectors import as_sparse, packed
 
@@ -41,6 +41,7 @@ class Ask(NamedTuple):
     subject: str = ""
     probabilities: bool = False  # whether to log the probabilities of all actions
     rank: int = 1  # the place in a ranking that this decision is for
+    naming: str = ""  # how the actions got their ``names``, see ``Decided``
 
 
 NOTHING_SAID = Ask()  # choose one of all registered actions, without a context
@@ -106,7 +107,7 @@ def decide(
         ask.context_json,
         None if ask.eligible is None else tuple(ask.eligible),
         proposal,
-        None if ask.names is None else tuple(ask.names),
+        _names_to_log(fold, ask),
         dense(rows, learner.dim).tobytes() if spec.log_actions and not registered else b"",
         ask.request,
         ask.subject,
@@ -117,7 +118,24 @@ def decide(
         repeats,
         fold.told.regime,
         fold.told.layout,
+        _naming(ask),
     )
+
+
+def _naming(ask: Ask) -> str:
+    """Returns how the actions of a request got their names; see ``Decided``."""
+    came = ask.rows is not None or ask.matrix is not None
+    return BY_PLACE if came and ask.names is None else ask.naming
+
+
+def _names_to_log(fold: "Fold", ask: Ask) -> tuple[str, ...] | None:
+    """Returns the names that came with a request.
+
+    Those made of features would take more room than all else: they go with logged features only.
+    """
+    if ask.names is None or (ask.naming == BY_FEATURES and not fold.spec.log_actions):
+        return None
+    return tuple(ask.names)
 
 
 def _for_certain(names: Sequence[str], action: str) -> tuple[int, Vector]:
@@ -150,11 +168,12 @@ def _explored(
 
 def others(fold: "Fold", ask: Ask, index: int) -> Ask:
     """Returns the same request without the action at ``index``."""
-    names = _without(names_of(fold, ask), index)
+    names, naming = _without(names_of(fold, ask), index), _naming(ask)
     if ask.matrix is not None:
-        return ask._replace(names=names, matrix=without_row(ask.matrix, index))
+        rest = without_row(ask.matrix, index)
+        return ask._replace(names=names, matrix=rest, naming=naming)
     if ask.rows is not None:
-        return ask._replace(names=names, rows=_without(ask.rows, index))
+        return ask._replace(names=names, rows=_without(ask.rows, index), naming=naming)
     return ask._replace(eligible=names)
 
 

@@ -90,6 +90,8 @@ class Known:
         elif kind == _REWARDED or kind == _REVISED:  # noqa: SIM109 -- `in` is slower
             if facts.combine is not None and value is not None:
                 _count_in(facts, time, value, received, body)
+            elif body and kind == _REWARDED:
+                facts.rewards = {_reward.decode(body).event_id: value or 0.0}
             facts.value = value
         elif kind == Kind.EXPIRED:
             facts.expired = True
@@ -309,6 +311,8 @@ def judge(
         return _INVALID
     if draft.kind is _REWARDED:
         if facts.value is not None:
+            if second_event(draft, facts):
+                return _CONFLICT
             several = facts.combine is not None
             earlier = facts.rewards.get(draft.event_id) if several else facts.value
             if earlier is not None:
@@ -351,6 +355,19 @@ def _judge_outcome(draft: Draft, facts: Facts) -> Status:
         return _CONFLICT
     window = facts.due, facts.closes, facts.expired
     return _LATE if is_late(draft.time, draft.received, *window) else _ACCEPTED
+
+
+def second_event(draft: Draft, facts: Facts | None) -> str:
+    """Says that a reward is of a second event where a decision has one reward; "" if it is not."""
+    if facts is None or facts.combine is not None or not draft.event_id or not facts.rewards:
+        return ""
+    (known,) = facts.rewards
+    if draft.kind is not _REWARDED or draft.event_id == known:
+        return ""
+    return (
+        f"event_id = {draft.event_id!r}: expected {known!r}, since combine is None and a decision "
+        "has one reward; combine = 'first', 'last', 'sum' or 'max' makes one of several"
+    )
 
 
 def refusal(draft: Draft, facts: Facts | None, support: Any, family: str) -> str:

@@ -234,7 +234,10 @@ def _batch_of(rows: Sequence[Row], wanted: Sequence[str], names: Sequence[str]) 
 
     def whole(lines: Sequence[int]) -> list[Sequence[Any]]:
         found = (by_line[line] for line in lines)
-        return [row.found or [row.cells.get(name) for name in names] for row in found]
+        return [
+            [*row.cells.values()] if row.problem else [row.cells.get(name) for name in names]
+            for row in found
+        ]
 
     broken = [(row.line, row.problem) for row in rows if row.problem]
     return Batch(lines, pa.table(columns), whole, broken)

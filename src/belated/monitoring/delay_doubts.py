@@ -54,6 +54,10 @@ LOOKS = 4  # in a window
 LEAST = 20  # conversions, in each part that is compared
 IMPROBABLE = 1e-7  # the bound on the probability of a difference that is not chance
 FACTOR = 1.25  # between hazards in reversed time, worth a sentence
+NAME_THEM = (
+    " Or delays differ by action, and slow ones are played more, or less, than before: the actions "
+    "had no names to tell. Pass names= to decide; over HTTP, actions with ids in place of a matrix."
+)
 
 
 class Seen(NamedTuple):
@@ -168,8 +172,11 @@ class Doubts:
         """True while open decisions count for nothing."""
         return bool(self.drifts or self.by_size)
 
-    def listed(self) -> list[Broken]:
-        """Returns the doubts there are."""
+    def listed(self, unnamed: bool = False) -> list[Broken]:
+        """Returns the doubts there are.
+
+        ``unnamed`` says whether actions had no names: those that are slow are then not told apart.
+        """
         held = "Open decisions count for nothing, and are learnt when their window closes"
         doubts = []
         if self.drifts:
@@ -180,6 +187,7 @@ class Doubts:
                 f"{utc(self.since)} come {self.drifts} than those before."
             )
             change = f"{held}, until delays are steady again for a window: {until}."
+            change += NAME_THEM if unnamed else ""
             doubts.append(Broken("delay-drift", sentence, change))
         if self.by_size:
             sentence = (

@@ -299,7 +299,7 @@ def _options(fold: "Fold", body: Decided) -> tuple[list[str], Matrix, bool]:
         return list(names), matrix, True
     context: Any = msgspec.json.decode(body.context) if body.context else None
     names = body.eligible or tuple(fold.actions.listed)
-    if body.names is None and body.action in names:
+    if body.of_registered and body.action in names:
         try:
             return list(names), fold.actions.matrix(names, context), True
         except ValueError:

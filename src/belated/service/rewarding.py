@@ -7,12 +7,12 @@ from io import BytesIO
 from itertools import groupby
 
 from belated import wire
-from belated.core.arguments import wrong
 from belated.core.events import Status
-from belated.core.times import EXPECTED, moment
+from belated.core.times import moment
 from belated.ledger.events import Draft, Kind, Outcome
 from belated.ledger.ids import all_from_texts
 from belated.ledger.replica import outcome_draft
+from belated.ledger.rules import second_event
 from belated.service.http.problems import INVALID, Problem
 from belated.service.service import Service
 
@@ -73,18 +73,29 @@ def _answer(
     drafts: Sequence[Draft | Outcome],
     outcomes: Sequence[Outcome],
 ) -> wire.RewardAnswer:
-    """Returns the statuses, with a reason for each that is invalid."""
-    if Status.INVALID not in statuses:
+    """Returns the statuses, with a reason for each that is invalid, or for a second event."""
+    if Status.INVALID not in statuses and Status.CONFLICT not in statuses:
         return wire.RewardAnswer(statuses)
-    reasons = [
-        ""
-        if outcome.status is not Status.INVALID
-        else service.replica.refusal(draft, outcome)
-        if isinstance(draft, Draft)
-        else str(wrong("at", item.at, EXPECTED))
-        for item, draft, outcome in zip(items, drafts, outcomes, strict=True)
-    ]
-    return wire.RewardAnswer(statuses, reasons)
+    answered = zip(items, drafts, outcomes, strict=True)
+    reasons = [_reason(service, item, draft, outcome) for item, draft, outcome in answered]
+    return wire.RewardAnswer(statuses, reasons) if any(reasons) else wire.RewardAnswer(statuses)
+
+
+def _reason(
+    service: Service,
+    item: wire.RewardItem | wire.OutcomeItem,
+    draft: Draft | Outcome,
+    outcome: Outcome,
+) -> str:
+    """Returns why a reward was refused; "" if its status says it all."""
+    if outcome is NO_TIME:
+        try:
+            moment("at", item.at)
+        except ValueError as error:
+            return str(error)
+    if isinstance(draft, Draft) and outcome.status is Status.INVALID:
+        return service.replica.refusal(draft, outcome)
+    return second_event(draft, outcome.facts) if isinstance(draft, Draft) else ""
 
 
 def _outcome_draft(item: wire.OutcomeItem, id: bytes, bandit: str, now: int) -> Draft | Outcome:
@@ -131,7 +142,7 @@ async def take_file(
     try:
         rows = await asyncio.to_thread(read)
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        raise Problem(INVALID, f"{error}.") from None
+        raise Problem(INVALID, f"{str(error).rstrip('.')}.") from None
     bad = [row for row in rows if isinstance(row, Bad)]
     statuses = Counter({Status.INVALID: len(bad)})
     given = [row for row in rows if isinstance(row, Given)]

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import httpx2
 import pyarrow as pa
@@ -138,7 +139,7 @@ def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path, url, rewards):
         (10, "invalid"),
     ]
     reasons = [row["reason"] for row in found]
-    assert reasons[0] == "the decision has another reward, or was cancelled"
+    assert reasons[0].startswith("event_id = 'b': expected 'a', since combine is None and a")
     assert reasons[1] == "reward = 3.0: expected a whole number from 0 to 1 (bernoulli)"
     assert reasons[2] == "reward = 'much': expected a finite number"
     assert reasons[3].startswith("at = 2001-01-01T00:00:00.000000Z: expected no time before the")
@@ -146,9 +147,50 @@ def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path, url, rewards):
     assert reasons[5] == "this bandit has no decision of that id"
     assert reasons[6].startswith("visit = None: expected a value; the columns are order, visit")
     assert reasons[7] == "3 cells: expected 4, as in the first line"
+    assert [row["order"] for row in found] == list("bcdefghi")
+    assert found[3]["sold"] == "2001-01-01T00:00:00Z"
+    mended = (tmp_path / "mended.csv").resolve()
+    mended.write_text(Path(said["bad_rows_are_in"]).read_text().replace("much", "1"))
+    accepted = rewards(mended, "--ledger", url, "--map", columns)[1]["rewards"]["accepted"]
+    assert accepted == 2  # "much", and the row that lacked a cell
     file.write_text("\n".join([text.splitlines()[0], *text.splitlines()[-1:]]) + "\n")
     assert rewards(file, "--ledger", url, "--map", columns)[0] == 0
     assert not (tmp_path / "sales.csv.bad.csv").exists()  # of an earlier run
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_rows_that_cannot_be_read_keep_what_they_have(tmp_path, url, rewards, suffix):
+    (id,) = decisions(url, 1)
+    text = f'{{"decision_id": "{id}", "reward": 7, "new": true, "tags": ["a"]}}\n{{half\n'
+    if suffix == "csv":
+        text = f'decision_id,reward,new,tags,status\n{id},7,true,"[""a""]",paid\n{id},1,2,3,4,5\n'
+    file = tmp_path / f"sales.{suffix}"
+    file.write_text(text)
+    assert rewards(file, "--ledger", url)[1]["rows_bad"] == 2
+    with open(f"{file}.bad.csv", newline="") as aside:
+        first, second = csv.DictReader(aside)
+    cells = [first[name] for name in ("decision_id", "reward", "new", "tags")]
+    assert cells == [id, "7", "true", '["a"]']
+    assert (second["text"] if suffix == "jsonl" else second["cell 6"]) in ("{half", "5")
+    assert suffix == "jsonl" or first["status"] == "paid"  # the user's column, not ours
+
+
+def test_bad_rows_of_an_earlier_run_stay_until_the_next_one_ends(tmp_path, url, rewards):
+    (id,) = decisions(url, 1)
+    file = tmp_path / "sales.csv"
+    file.write_text(f"decision_id,reward\n{id},much\n")
+    rewards(file, "--ledger", url)
+    before = (tmp_path / "sales.csv.bad.csv").read_bytes()
+
+    def stopped(given):
+        raise ConnectionError
+
+    file.write_text(f"decision_id,reward\n{id},1\n")
+    with pytest.raises(ConnectionError):
+        reward_files.hand_in(file, stopped, aside=tmp_path / "sales.csv.bad.csv")
+    assert (tmp_path / "sales.csv.bad.csv").read_bytes() == before
+    rewards(file, "--ledger", url)
+    assert [path.name for path in tmp_path.glob("*.csv")] == ["sales.csv"]
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, url, rewards, monkeypatch):
@@ -231,6 +273,13 @@ def test_a_file_goes_to_a_service(service, tmp_path, rewards):
     assert said["rewards"] == {"duplicate": 3, "unknown": 1, "invalid": 1}
 
 
+def test_a_service_with_several_bandits_has_to_be_told_which(service, tmp_path, rewards):
+    file = write(tmp_path / "sales.csv", [{"decision_id": "?", "reward": 1.0}])
+    code, _, err = rewards(file, "--url", service[0])
+    assert code == 2
+    assert "--bandit = None: expected one of this service: " in err[0]
+
+
 def test_a_body_may_be_a_file(service):
     url, client = service
     ids = [client.decide("shop").decision_id for _ in range(2)]
@@ -253,6 +302,7 @@ def test_a_body_may_be_a_file(service):
     ):
         answer = httpx2.post(path, content=sent, headers={"Content-Type": media_type})
         assert answer.status_code == status, answer.text
+        assert ".." not in answer.text
     answer = httpx2.post(
         f"{url}/v1/bandits/nobody/rewards", content=content, headers={"Content-Type": "text/csv"}
     )

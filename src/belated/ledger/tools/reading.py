@@ -109,12 +109,12 @@ def bandits_of(ledger: Ledger) -> dict[str, Bandit]:
     return bandits
 
 
-def only_bandit(bandits: dict[str, Any], name: str | None) -> str:
+def only_bandit(bandits: dict[str, Any], name: str | None, where: str = "this ledger") -> str:
     """Returns the given name, or that of the only bandit; raises if there is no such bandit."""
     if name is None and len(bandits) == 1:
         return next(iter(bandits))
     if name not in bandits:
-        raise wrong("--bandit", name, f"one of this ledger: {', '.join(bandits) or 'none yet'}")
+        raise wrong("--bandit", name, f"one of {where}: {', '.join(bandits) or 'none yet'}")
     return name
 
 

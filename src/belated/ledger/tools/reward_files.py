@@ -4,19 +4,24 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
+
+import msgspec
 
 from belated.core.arguments import any_number, wrong
 from belated.core.events import Status
+from belated.core.files import replacing
 from belated.core.times import microseconds
 from belated.ledger import Ledger
 from belated.ledger.base import too_old
 from belated.ledger.ids import all_from_texts
 from belated.ledger.protocol import Importer
 from belated.ledger.replica import reward_draft, system_clock
-from belated.ledger.rules import refusal
+from belated.ledger.rules import refusal, second_event
 from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import bandits_of, only_bandit
 from belated.ledger.tools.tables import Row, format_of, is_missing, parse_map, rows_of
@@ -25,6 +30,7 @@ FIELDS = ("decision_id", "reward", "at", "event_id")
 NEEDED, TEXTS = ("decision_id", "reward"), ("decision_id", "event_id")
 COLUMNS = {field: field for field in FIELDS}
 LONGEST_EVENT_ID = 200  # characters
+_json = msgspec.json.Encoder(enc_hook=str)  # Parquet has values of types that JSON lacks
 BATCH = 1000  # rewards that are handed in together: others must not wait for many
 IN_THE_LOG = (Status.ACCEPTED, Status.DUPLICATE, Status.EXPIRED, Status.PARKED)
 REASONS = {
@@ -134,6 +140,8 @@ def into_ledger(ledger: Ledger, bandit: str | None) -> tuple[str, Send]:
                     reason = refusal(draft, outcome.facts, support, family)
                 elif status is Status.UNKNOWN:
                     reason = too_old(ledger, id)
+                elif status is Status.CONFLICT:
+                    reason = second_event(draft, outcome.facts)
             statuses[status] += 1
             if status not in IN_THE_LOG:
                 bad.append(Bad(given.line, status, reason or REASONS[status]))
@@ -148,26 +156,29 @@ def hand_in(
     """Hand in all rewards of a file; returns what became of them.
 
     Run again, it goes on where it stopped: what is in the log already changes nothing. Rows that
-    could not be used are in ``aside``, which every run writes anew.
+    could not be used are in ``aside``, with their cells, to be mended and handed in. It takes the
+    place of that of an earlier run when this one ends.
     """
     if not path.is_file():
         raise FileNotFoundError(f"file = {str(path)!r}: there is none of that name")
     kind, named, share = format_of(path, format), parse_columns(columns), Share()
-    rows = given_or_bad(rows_of(path, kind, texts(named), share), named)
+    rows = rows_of(path, kind, texts(named), share)
     statuses, n_rows, n_bad = Counter[Status](), 0, 0
-    aside.unlink(missing_ok=True)
-    with progress("handing in rewards", share=share) as told:
+    with progress("handing in rewards", share=share) as told, TemporaryFile() as spool:
         while chunk := list(islice(rows, BATCH)):
-            rewards = [row for row in chunk if isinstance(row, Given)]
-            bad = [row for row in chunk if isinstance(row, Bad)]
+            read, cells = list(given_or_bad(chunk, named)), {row.line: row.cells for row in chunk}
+            rewards = [row for row in read if isinstance(row, Given)]
+            bad = [row for row in read if isinstance(row, Bad)]
             statuses[Status.INVALID] += len(bad)
             if rewards:
                 taken = send(rewards)
                 statuses.update(taken.statuses)
                 bad += taken.bad
-            _put_aside(aside, sorted(bad))
+            for row in sorted(bad):
+                spool.write(_json.encode([*row, cells[row.line]]) + b"\n")
             n_rows, n_bad = n_rows + len(chunk), n_bad + len(bad)
             told(len(chunk))
+        _put_aside(aside, spool)
     late = Status.EXPIRED
     counts = {"late" if s is late else str(s): n for s, n in statuses.items() if n}
     return {
@@ -178,13 +189,27 @@ def hand_in(
     }
 
 
-def _put_aside(path: Path, bad: Sequence[Bad]) -> None:
-    """Append bad rows to a CSV file, with a header if it is new."""
-    if not bad:
+def _put_aside(path: Path, spool: IO[bytes]) -> None:
+    """Write the bad rows, in JSON lines, as a CSV file with all columns that any of them has.
+
+    Columns of the user come last: of two with one name, a reader takes the last.
+    """
+    spool.seek(0)
+    columns = list(dict.fromkeys(name for line in spool for name in msgspec.json.decode(line)[-1]))
+    if not spool.tell():
+        path.unlink(missing_ok=True)
         return
-    is_new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
+    spool.seek(0)
+    with replacing(path) as raw:
+        file = TextIOWrapper(raw, encoding="utf-8", newline="")
         writer = csv.writer(file)
-        if is_new:
-            writer.writerow(Bad._fields)
-        writer.writerows(bad)
+        writer.writerow([*Bad._fields, *columns])
+        for line in spool:
+            *found, cells = msgspec.json.decode(line)
+            writer.writerow([*found, *(_cell(cells.get(name)) for name in columns)])
+        file.detach()  # ``replacing`` closes the file
+
+
+def _cell(value: Any) -> Any:
+    """Returns a value as a CSV file holds it: lists, true and false as JSON has them."""
+    return msgspec.json.encode(value).decode() if isinstance(value, bool | list | dict) else value

@@ -125,7 +125,7 @@ def options_of(fold: Fold, body: Decided) -> Matrix | None:
         return x if (body.layout, x.shape[1]) == (fold.told.layout, fold.learner.dim) else None
     actions = fold.actions
     names = list(body.eligible or actions.listed)
-    if body.names is not None or names[body.index : body.index + 1] != [body.action]:
+    if not body.of_registered or names[body.index : body.index + 1] != [body.action]:
         return None
     try:
         context = msgspec.json.decode(body.context) if body.context else None

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,7 +19,7 @@ WORDS = {"": None, "true": True, "false": False, "null": None}
 
 
 class Row(NamedTuple):
-    """One row: its place in the file, and its cells or the reason why it has none.
+    """One row: its place in the file and its cells, or what is wrong with them.
 
     ``line`` is the row's first line, as an editor counts them, with the header; for Parquet, it is
     the row's number from 1.
@@ -28,7 +28,6 @@ class Row(NamedTuple):
     line: int
     cells: dict[str, Any]
     problem: str = ""
-    found: Sequence[str] = ()  # where there is a problem: what stands in the file
 
 
 def format_of(path: Path, given: str | None) -> str:
@@ -112,7 +111,7 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
                 continue
             if len(values) != len(names):
                 said = f"{len(values)} cells: expected {len(names)}, as in the first line"
-                yield Row(line, {}, said, values)
+                yield Row(line, dict(zip(_wide(names, len(values)), values, strict=False)), said)
                 continue
             read = [reads(text) for reads, text in zip(readers, values, strict=True)]
             yield Row(line, dict(zip(names, read, strict=True)))
@@ -120,6 +119,11 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
         raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
     finally:
         file.detach()  # else it would close the file of the caller
+
+
+def _wide(names: list[str], n: int) -> list[str]:
+    """Returns the names of the columns, and of the cells of a row that has too many."""
+    return [*names, *(f"cell {k}" for k in range(len(names) + 1, n + 1))]
 
 
 def part_read(path: Path, file: IO[bytes]) -> Callable[[], float]:
@@ -171,7 +175,7 @@ def _json_rows(file: IO[bytes], flat: bool) -> Iterator[Row]:
             cells = decode(line)
             yield Row(number, _cells_of_dsjson(cells) if flat else cells)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-            yield Row(number, {}, str(error), [line.decode(errors="replace").rstrip("\r\n")])
+            yield Row(number, {"text": line.decode(errors="replace").rstrip()}, str(error))
 
 
 def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:

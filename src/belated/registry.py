@@ -256,7 +256,8 @@ def parsed(registry: dict[str, str], thing: Any, argument: str | None = None) ->
     except ValueError as error:
         if argument is None:
             raise
-        raise ValueError(f"{argument} = {thing!r}: {error}") from None
+        said = str(error).removeprefix("name = ").removeprefix(f"{thing!r}: ")
+        raise ValueError(f"{argument} = {thing!r}: {said}") from None
 
 
 def _value(text: str) -> Any:

@@ -138,6 +138,7 @@ def test_settings_that_do_not_fit(change, said):
         ({"dim": 3, "groups": {"ad": 2}}, "groups = {'ad': 2}: expected sizes that sum to 3"),
         ({"dim": 3, "groups": {"ad": 1, "intercept": 2}}, "groups['intercept'] = 2: expected 1"),
         ({"dim": 3, "groups": {"ad": 3, "none": 0}}, "groups['none'] = 0"),
+        ({"dim": 3, "groups": {"ad": 3}, "policy": "greedy"}, "Greedy has no prior by groups"),
         ({"features": REAL, "groups": {"ad": 3}}, "expected nothing: the features know"),
         ({"dim": 3, "policy": "adaptive-thompson:prior_sd=0"}, "prior_sd = 0"),
         ({"dim": 3, "policy": "adaptive-thompson:prior_sd=-1"}, "prior_sd = -1"),

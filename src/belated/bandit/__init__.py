@@ -142,7 +142,16 @@ class Bandit:
 
     Examples
     --------
-    >>> from belated import Bandit, Gaussian, DelayedOFUGLM
+    >>> from belated import Bandit, Bernoulli, DelayedOFUGLM, Features, Gaussian
+    >>> banners = [{"banner": "boots"}, {"banner": "tent"}]
+    >>> features = Features(categorical=["banner"]).fit(banners)
+    >>> bandit = Bandit(family=Bernoulli(), features=features, seed=1)
+    >>> decision = bandit.decide(banners)
+    >>> bandit.learn(decision.id, 1.0)
+    1
+
+    Vectors, and a policy with a guarantee:
+
     >>> bandit = Bandit(dim=2, family=Gaussian(sd=0.1), policy=DelayedOFUGLM(), seed=1)
     >>> first = bandit.decide([[1.0, 0.0], [0.0, 0.5]])
     >>> second = bandit.decide([[1.0, 0.0], [0.0, 0.5]])

@@ -17,10 +17,11 @@ from belated.core.arguments import (
     wrong,
     wrong_type,
 )
-from belated.core.extremes import refuse_extremes
+from belated.core.extremes import are_recorded, refuse_extremes
 from belated.core.times import LATEST, SECOND
 from belated.features import FeatureMap, Features, UnmatchedCounts, UnmatchedFeaturesWarning
 from belated.features.raw_rows import records_of, text_of
+from belated.learner.learner import refuse_groups
 from belated.model.protocols import Family, Policy
 
 MOST_WARNINGS = 20  # of one bandit; further ones are only counted
@@ -91,6 +92,8 @@ def checked_model(
     norm = positive("max_norm", max_norm)
     if getattr(features, "max_norm", 0.0) > norm:
         raise wrong("max_norm", max_norm, "at least the max_norm of the features")
+    if groups is not None and not are_recorded():  # a file has those of features, for any policy
+        refuse_groups(groups, dim, law, chosen, norm)
     return Model(dim, law, chosen, norm, getattr(features, "groups", groups))
 
 

@@ -116,7 +116,9 @@ def compare(
     seeds: Annotated[int, typer.Option(help="With --world: copies of each world.")] = 20,
     decisions: Annotated[
         int | None,
-        typer.Option(help="With --world: decisions in a run; default 20,000 in most worlds."),
+        typer.Option(
+            help="With --world: decisions in a run; default: that of the world, 20,000 in the shop."
+        ),
     ] = None,
     family: Annotated[
         str | None, typer.Option(help="Such as bernoulli; default that of the group.")

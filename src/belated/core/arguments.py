@@ -22,6 +22,7 @@ LARGEST_WHOLE = 2**53  # up to here every whole number is a float
 NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
 
 WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
+WIDEST_DENSE = 16_384  # features: a dense policy keeps several matrices, of 2 GiB each here
 
 
 def shown(value: object) -> str:
@@ -40,13 +41,13 @@ def wrong_type(name: str, value: object, expected: str) -> TypeError:
     return TypeError(f"{name} = {shown(value)}: expected {expected}, got {type(value).__name__}")
 
 
-def refuse_wide(dim: int) -> None:
+def refuse_wide(dim: int, widest: int = WIDEST) -> None:
     """Raise where there are more features than a covariance can be kept of."""
-    if dim > WIDEST:
+    if dim > widest:
         raise wrong(
             "dim",
             dim,
-            f"at most {WIDEST} features; hash a column into fewer, as in "
+            f"at most {widest} features; hash a column into fewer, as in "
             'Features(hashed={"user": 256})',
         )
 
@@ -96,8 +97,10 @@ def whole(name: str, value: object, least: int = 1) -> int:
     """Returns ``value`` as an int, ``least`` or more, or raises."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise wrong_type(name, value, f"a whole number, {least} or more")
-    if not least <= int(value) <= LARGEST_WHOLE:
-        raise wrong(name, value, f"a whole number, {least} or more, {LARGEST_WHOLE} at most")
+    if int(value) < least:
+        raise wrong(name, value, f"a whole number, {least} or more")
+    if int(value) > LARGEST_WHOLE:
+        raise wrong(name, value, f"a whole number, {LARGEST_WHOLE} at most")
     return int(value)
 
 

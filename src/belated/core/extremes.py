@@ -37,7 +37,7 @@ def refuse_extremes(*given: Any) -> None:
     Values derived from the family are not checked, nor are values from a file or a log: these were
     accepted when they were written.
     """
-    if _recorded.get():
+    if are_recorded():
         return
     most = largest()
     for params in given:
@@ -55,6 +55,11 @@ def refuse_extremes(*given: Any) -> None:
                     f"a number from {least:g} to {most:g}; beyond, hardly anything would be "
                     f"learnt. {raised} in the environment raises the bound",
                 )
+
+
+def are_recorded() -> bool:
+    """Returns whether parameters are read back at the moment, within ``recorded``."""
+    return _recorded.get()
 
 
 @contextmanager

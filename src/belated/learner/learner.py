@@ -11,6 +11,7 @@ import numpy as np
 
 from belated.core.arguments import (
     NORM_ROUNDING,
+    WIDEST_DENSE,
     positive,
     refuse_wide,
     shown,
@@ -124,6 +125,15 @@ def resolved(
     return played, played.estimator(family, dim, max_norm)
 
 
+def refuse_groups(
+    groups: Mapping[str, int], dim: int, family: Family, policy: Policy, max_norm: float
+) -> None:
+    """Raise where a policy would ignore the groups that a user named."""
+    _, estimator = resolved(dim, family, policy, max_norm)
+    if not hasattr(estimator, "grouped"):
+        raise wrong("groups", groups, f"None: {type(policy).__name__} has no prior by groups")
+
+
 def learns_early(dim: int, family: Family, policy: Policy, max_norm: float) -> bool:
     """Return whether this policy can learn before windows close: ``open="silence"``.
 
@@ -168,6 +178,7 @@ class Learner:
             refuse_wide(self.dim)
             self.history = new_sparse_history(64)
         else:
+            refuse_wide(self.dim, WIDEST_DENSE)
             self.history = new_history(64, self.dim)
         state = first_state(self.policy, self.estimator, self.dim)
         self.state = state._replace(fit=in_groups(self.estimator, state.fit, self.groups))

@@ -44,6 +44,10 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     given = msgspec.structs.asdict(settings) | {"family": family, "policy": policy, "dim": dim}
     if features is not None and settings.groups is not None:
         raise wrong("groups", settings.groups, "nothing: the features know their groups")
+    if settings.groups is not None:
+        from belated.learner.learner import refuse_groups
+
+        refuse_groups(settings.groups, dim, family, policy, settings.max_norm)
     if settings.open is None and known is not None:
         given["open"] = known.open
     given["features"] = vectors_in(settings.groups) if features is None else features.to_dict()

@@ -336,7 +336,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
             "--dim: expected no --world: a named world has its own",
         ),
         (["--seeds", "3"], "--seeds: expected --world beside it"),
-        (["--world", "shp"], "name = 'shp': expected one of shop"),
+        (["--world", "shp"], "world = 'shp': expected one of shop"),
     ],
 )
 def test_wrong_options_are_one_line(options, message, tmp_path):

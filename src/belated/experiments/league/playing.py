@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from belated import registry
+from belated.core.arguments import wrong
 from belated.experiments.labels import HOLD
 from belated.experiments.league.peers import PEERS
 from belated.experiments.league.players import DELIVERY, Ours, Player
@@ -58,6 +59,9 @@ class Match(NamedTuple):
 
 def world_named(name: str, seed: int) -> Shop:
     """Return a world of the registry."""
+    if name not in registry.WORLDS:
+        known = f"{', '.join(registry.WORLDS)}{registry.hint(name, registry.WORLDS)}"
+        raise wrong("world", name, f"one of {known}")
     world: Shop = registry.load(registry.WORLDS, name)(seed)
     return world
 

@@ -93,7 +93,7 @@ def test_level_of_normal_intervals(loop, pending):
 
 
 @pytest.mark.parametrize("loop", LOGS)
-@pytest.mark.parametrize("pending", [pytest.param(0.0, marks=LATER), 0.7])
+@pytest.mark.parametrize("pending", [pytest.param(p, marks=LATER) for p in (0.0, 0.3)] + [0.7])
 @pytest.mark.parametrize("interval", ["bernstein", "anytime"])
 def test_level_of_wide_intervals(loop, pending, interval):
     wrong = wrong_intervals(loop, pending, 60, ROWS[loop], interval=interval)
@@ -103,15 +103,13 @@ def test_level_of_wide_intervals(loop, pending, interval):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loop", "pending"),
-    [("explicit", 0.0), ("explicit", 0.3), ("explicit", 0.7), ("conversion", 0.3)],
-)
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
 def test_level_of_bootstrap_intervals(loop, pending):
-    wrong = wrong_intervals(loop, pending, 40, ROWS[loop], interval="bootstrap")
+    wrong = wrong_intervals(loop, pending, 60, ROWS[loop], interval="bootstrap")
     assert len(wrong) == 10
     for name, count in wrong.items():
-        assert binom.sf(count - 1, 40, 0.05) > 1e-3, (name, count)
+        assert binom.sf(count - 1, 60, 0.05) > 1e-3, (name, count)
 
 
 def naive_interval(log, as_zero):

@@ -1,7 +1,7 @@
-"""Prints docs/default.md: what the default policy costs, whether its intervals hold, forgetting.
+"""Prints docs/default.md: what the default policy costs, whether its numbers hold, forgetting.
 
     python benchmarks/default_policy.py > docs/default.md
-    python benchmarks/default_policy.py [speed | growth | calibration | forgetting]    # these alone
+    python benchmarks/default_policy.py PART ...    # these alone
 
 Everything in one table is measured in one run, in one thread. What peers earn is in docs/league.md.
 """
@@ -21,6 +21,7 @@ from parts import asked_parts
 
 from belated import Bandit, Bernoulli, Features, registry
 from belated.core.sparse import SparseRows
+from belated.core.types import Matrix, Vector
 from belated.experiments.judging.lift import standings
 from belated.experiments.league import playing
 from belated.experiments.league.peers import PEERS
@@ -28,6 +29,7 @@ from belated.experiments.league.players import Ours
 from belated.experiments.reporting.league_tables import league_lines
 from belated.learner.learner import Learner
 from belated.model.intervals import Z
+from belated.model.protocols import score_law
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.changing import Drift
 from belated.worlds.shops.shop import Shop
@@ -39,6 +41,7 @@ BANNERS, DEVICES, COUNTRIES = (
 )
 ROWS = [{"banner": banner} for banner in BANNERS]
 BESIDE = ("bayesianbandits-eb", "bayesianbandits-glm")  # with vectors, settings as in the league
+ASKED = {"from vectors": 60, "from dicts": 150}  # microseconds at most
 HALF_LIVES = (5_000, 2_500, 1_250)  # decisions: a day of the league, and less
 
 
@@ -119,18 +122,20 @@ def speed() -> None:
     for play in plays.values():
         timed(play, 2_000)  # compiles, and sees the first renewals
     print(
-        "| 89 features, 20 actions, one thread | microseconds a decision with its reward "
-        "| beside the first row |\n|---|---|---|"
+        "| 89 features, 20 actions, one thread | microseconds a decision with its reward | asked "
+        "| beside the first row |\n|---|---|---|---|"
     )
     first = math.nan
     for name, play in plays.items():
         each = min(timed(play, 2_000) for _ in range(4))
         first = each if math.isnan(first) else first
-        print(f"| {name} | {each:.0f} | {each / first:.1f} |", flush=True)
+        print(f"| {name} | {each:.0f} | {ASKED.get(name, '-')} | {each / first:.1f} |", flush=True)
     print()
-    print("| wide, 20 actions of ten entries | microseconds, amortised over the first rewards |")
-    print("|---|---|")
-    for dim, rounds in ((1_000, 20_000), (4_096, 20_000)):
+    print(
+        "| wide, 20 actions of ten entries | microseconds, amortised over the first rewards | asked "
+        "|\n|---|---|---|"
+    )
+    for dim, rounds, asked in ((1_000, 20_000, 500), (4_096, 20_000, 6_000)):
         groups = {"x": dim - 1, "intercept": 1}
         learner = Learner(dim, Bernoulli(), AdaptiveThompson(), 1.0, groups)
         start = time.perf_counter()
@@ -138,7 +143,7 @@ def speed() -> None:
             learner.decide(wide_rows(rng, dim), rng)
             learner.learn({t: float(rng.random() < 0.05)})
         each = (time.perf_counter() - start) / rounds * 1e6
-        print(f"| {dim:,} features, {rounds:,} rewards | {each:,.0f} |", flush=True)
+        print(f"| {dim:,} features, {rounds:,} rewards | {each:,.0f} | {asked:,} |", flush=True)
 
 
 def growth() -> None:
@@ -180,6 +185,43 @@ def calibration(worlds: int = 20) -> None:
     print(f"| after 20,000 decisions, {worlds} shops, 15 visitors each | {coverage(worlds):.3f} |")
 
 
+def frequencies(law: tuple[Vector, Matrix], draws: int, rng: np.random.Generator) -> Vector:
+    """How often each action has the highest of its drawn scores."""
+    (mean, root), counts = law, np.zeros(len(law[0]))
+    for _ in range(draws // 10_000):
+        scores = mean + rng.standard_normal((10_000, root.shape[1])) @ root.T
+        counts += np.bincount(scores.argmax(axis=1), minlength=len(mean))
+    return counts / draws
+
+
+def propensities(worlds: int = 20, visitors: int = 5, draws: int = 1_000_000) -> None:
+    """How far stated propensities are from the frequency with which actions are drawn."""
+    errors, in_doubt, rng = [], [], np.random.default_rng(0)
+    for seed in range(worlds):
+        shop = Shop(seed)
+        player = Ours(registry.DEFAULT_POLICY, shop)
+        playing.play(shop, player, np.array([4_000]))
+        bandit, learner = player.bandit, player.bandit._learner
+        assert isinstance(bandit.features, Features)
+        for visit in islice(shop.visits(), visitors):
+            rows = learner.options(bandit.features.sparse_rows(visit.actions, visit.context))
+            mean, root = np.empty(len(visit.actions)), np.empty((len(visit.actions),) * 2)
+            r = score_law(learner.policy, learner.state, rows, mean, root)
+            shares = frequencies((mean, root[:, :r]), draws, rng)
+            errors.append(bandit.probabilities(visit.actions, visit.context) - shares)
+            in_doubt.append((shares > 0.01) & (shares < 0.99))
+        print(f"{seed + 1} of {worlds} worlds", file=sys.stderr, flush=True)
+    error, open_ = np.array(errors), np.array(in_doubt)
+    print(
+        f"| stated propensities minus the frequency of {draws:,} draws | asked | measured |\n"
+        "|---|---|---|"
+    )
+    print(f"| standard error, actions of 1 to 99 per cent ({open_.sum():,}) | below 0.01 ", end="")
+    print(f"| {math.sqrt(np.mean(error[open_] ** 2)):.4f} |")
+    print(f"| mean of these errors | - | {error[open_].mean():+.4f} |")
+    print(f"| largest, all actions ({error.size:,}) | - | {np.abs(error).max():.4f} |")
+
+
 def forgetting(seeds: int = 5) -> None:
     """What half-lives earn in a shop whose effects turn into others, copy by copy."""
     tables, reference = [], "no half-life"
@@ -203,6 +245,10 @@ HEADINGS = {
     speed: "What it costs",
     growth: "When many rewards are known",
     calibration: "Whether its intervals hold",
+    propensities: """Whether its propensities hold
+
+In 20 shops after 4,000 decisions, for five visitors each. A draw is one of the policy's: the scores of all actions, of which
+the highest is played.""",
     forgetting: """Forgetting, where the rate drifts
 
 Lift in the world `drift` of [the league](league.md), whose effects turn into others within two days, with half-lives in

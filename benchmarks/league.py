@@ -44,7 +44,6 @@ SLOW = {
     ("many-products", "vw-squarecb"): LINES,
     ("wide", "mabwiser-linucb"): CUBIC,
     ("wide", "mabwiser-linucb-tuned"): CUBIC,
-    ("wide", "mabwiser-lints"): "its time was not measured",
 }
 # Beside the default, in the shop alone: how far it explores, its prior, exact propensities, proof.
 IN_THE_SHOP = ("adaptive-thompson:scale=1", "thompson", "inverse-gap", "delayed-ofu-glm")
@@ -205,7 +204,8 @@ possible, (earned - uniform play) / (best action of every visit - uniform play),
 ## The default against the best peer
 """
 READING = """
-Ahead: the mean of the differences in lift, copy by copy, with Student's 95 per cent interval. The best peer is the best
+Ahead: the mean of the differences in lift, copy by copy, with Student's 95 per cent interval; here the default's minus the
+peer's, in the tables of the worlds that of each player minus the default's. The best peer is the best
 of these copies, so the interval is unkind to the default. Higher, even, lower: against how many peers the default has a
 higher or lower lift with 95 per cent confidence, and against how many neither; with so many comparisons about one in
 twenty of those that are even in truth will not say so.
@@ -228,8 +228,10 @@ SETTINGS = """
 ## The peers
 
 Ours get dicts and features by `Features`; peers get raw one-hot vectors of the same columns and pairs of columns, or
-text, as they are used. Time, in the tables, is CPU time per decision with its reward in units of the default's, in the
-same run; ours includes making vectors of dicts, that of peers does not (Vowpal Wabbit's lines are made within its time).
+text, as they are used. Time, in the tables, is CPU time per decision with its reward over the default's, whose
+microseconds stand beside it. Peers' times may be from another run or machine: what they played is kept; times of one run
+are in [the default in numbers](default.md). Ours includes making vectors of dicts, that of peers does not (Vowpal Wabbit's
+lines are made within its time).
 
 contextualbandits does not play, though it has an adapter (`belated.peers.ContextualBandits`): it is not installed with
 the other peers, because it has no wheels and takes many minutes to compile; its policies other than LinUCB and LinTS are

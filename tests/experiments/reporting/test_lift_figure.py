@@ -96,7 +96,9 @@ def test_tables_say_the_same():
     assert "-0.200 [-0.200, -0.200] lower 100" in printed
     assert "left out of shop: slow: too slow" in printed
     lines = list(league_lines(table, "shop", "ours"))
+    assert lines[0] == "| player | lift | last tenth | ahead of ours [95% interval] |  | time |"
     assert lines[2].startswith("| ours | 0.610 |")
+    assert lines[2].endswith("| 1.0 (100 µs) |")
     assert lines[3].endswith("| -0.200 [-0.200, -0.200] | lower | 1.0 |")
     short = list(short_lines(in_short(table, "ours", ["peer"])))
     assert short[2].startswith("| shop | 0.610 |")

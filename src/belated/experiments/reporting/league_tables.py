@@ -15,6 +15,7 @@ from belated.core.files import replacing
 from belated.experiments.judging.lift import VERDICTS
 from belated.experiments.reporting.figures import save_figure
 from belated.experiments.reporting.lift_figure import draw_lifts
+from belated.registry import DEFAULT_POLICY
 
 HEAD = ("player", "lift", "last tenth", "ahead [95% interval]", "", "µs")
 NARROW = {"last tenth": "last\ntenth", "ahead [95% interval]": "ahead\n[95% interval]"}
@@ -64,11 +65,14 @@ def league_lines(table: pd.DataFrame, world: str, reference: str) -> Iterator[st
     """Yield the table of one world in Markdown; times are in units of that of the reference."""
     rows = table[table["world"] == world]
     unit = rows.loc[rows["player"] == reference, "microseconds"].iloc[0]
-    yield "| " + " | ".join((*HEAD[:-1], "time")) + " |"
+    name = "the default" if reference == DEFAULT_POLICY else reference
+    ahead = f"ahead of {name} [95% interval]"  # in ``short_lines``, the default is ahead of a peer
+    yield "| " + " | ".join((*HEAD[:3], ahead, "", "time")) + " |"
     yield "|" + "---|" * len(HEAD)
     for row in rows.itertuples():
-        cells = (*_cells(row)[:-1], f"{row.microseconds / unit:.1f}")
-        yield "| " + " | ".join(cells) + " |"
+        *cells, microseconds = _cells(row)
+        own = f" ({microseconds} µs)" if row.player == reference else ""
+        yield "| " + " | ".join([*cells, f"{row.microseconds / unit:.1f}{own}"]) + " |"
 
 
 def short_lines(short: pd.DataFrame) -> Iterator[str]:

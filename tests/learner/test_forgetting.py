@@ -270,8 +270,12 @@ def test_a_saved_bandit_goes_on_forgetting(policy, rounds, tmp_path):
     assert 0.0 < bandit._history.weight[0] < 1.0
 
 
-@pytest.mark.parametrize("policy", [None, Thompson(), DelayedOFUGLM()], ids=str)
+STILL = AdaptiveThompson(scale=0.0), Thompson(scale=0.0), DelayedOFUGLM()
+
+
+@pytest.mark.parametrize("policy", STILL, ids=str)
 def test_in_memory_and_in_a_ledger_it_is_the_same(policy, tmp_path):
+    """Of policies whose draws decide nothing: in a ledger, draws are a function of the id."""
     rng = np.random.default_rng(6)
     durable, reopened, memory = (
         Bandit(DIM, family=Bernoulli(), policy=policy, seed=2, half_life=15.0, **ledger)

@@ -14,10 +14,9 @@ from traceback import extract_tb
 import pytest
 
 from belated.core.events import Status
-from belated.ledger import LedgerError, rules
+from belated.ledger import LedgerError, fold, rules
 from belated.ledger.batch import Plan
 from belated.ledger.events import Kind
-from belated.ledger.fold import Fold
 from belated.ledger.hearing import Hearing
 from belated.ledger.stores import sqlite
 from support.simulation import World, simulate
@@ -92,7 +91,7 @@ def test_rewards_that_count_twice(monkeypatch):
 
 
 def test_conversions_learnt_on_arrival(monkeypatch):
-    rewarded = Fold._rewarded
+    rewarded = fold.Fold._rewarded
 
     def eager(self, events):
         was, self.spec = self.spec, explicit(self.spec)
@@ -103,7 +102,7 @@ def test_conversions_learnt_on_arrival(monkeypatch):
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
         return type(spec)(**fields | {"loop": "explicit"})
 
-    monkeypatch.setattr(Fold, "_rewarded", eager)
+    monkeypatch.setitem(fold._TAKE, Kind.REWARDED, eager)
     assert "len(fold.pending) == parts[0]" in found(range(6))
 
 

@@ -158,7 +158,7 @@ def test_a_conversion_loop_needs_a_window_that_the_log_can_be_of():
         facts_of(log, "conversion", None)
     with pytest.raises(ValueError, match=r"--loop = 'sales': expected explicit or conversion"):
         facts_of(log, "sales", 7200.0)
-    with pytest.raises(ValueError, match=r"--window = '86400s': expected at most the age of the"):
+    with pytest.raises(ValueError, match=r"--window = '1 day': expected at most the age of the"):
         facts_of(log, "conversion", 86_400.0)
 
 

@@ -217,7 +217,8 @@ class _Objects:
     def __init__(self, rows: Iterator[Row], share: Share | None = None) -> None:
         first = list(islice(rows, OBJECTS))
         self.share = share or Share()
-        self.names: Sequence[str] = list(dict.fromkeys(name for row in first for name in row.cells))
+        good = (row.cells for row in first if not row.problem)
+        self.names: Sequence[str] = list(dict.fromkeys(name for cells in good for name in cells))
         self._rows = chain(first, rows)
 
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:

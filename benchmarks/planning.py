@@ -2,7 +2,7 @@
 
     python benchmarks/planning.py [WORLD ...]     # numbers of worlds; default: all ten
 
-prints a table of docs/how-to/plan.md; half an hour of one core. Rates, numbers of actions, delays,
+prints a table of docs/how-to/plan.md; a quarter of an hour of one core. Rates, numbers of actions, delays,
 effects and contexts of a world are drawn by its number; every other world reports conversions
 alone, and half of the logs were played by the default policy, the others evenly. From the 4,000
 decisions of a log `belated plan` makes 8 worlds of its own, in which all candidates make 1,500

@@ -75,6 +75,7 @@ def schemathesis(server, folder, *options):
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
     command += [f"http://127.0.0.1:{live.port}/openapi.json", "--checks", "all", "--seed", "1"]
     command += ["--no-color", "-H", f"X-API-Key: {key}", "--suppress-health-check", "all"]
+    command += ["--request-timeout", "120"]  # a busy machine is no deviation from the document
     return subprocess.run(
         [*command, *options], capture_output=True, text=True, check=False, cwd=folder
     )

@@ -9,7 +9,7 @@ connections ask for a decision every few milliseconds while another one asks for
 The quiet time is measured just before and just after: a shared machine changes by the second.
 Health is asked for all the time, in turn with a bare server, which does nothing else: where that is
 late as well, the machine had no time for anybody. All of it is done ``RUNS`` times, each with a log
-of its own, and each row is that of the run with the median ratio.
+of its own, and each row is that of the run with the median ratio, with the slowest health of every run.
 Progress goes to standard error.
 """
 
@@ -233,12 +233,12 @@ class Row(NamedTuple):
         return percentile(self.seen.latencies, 99) / self.quiet
 
     def __str__(self) -> str:
-        _, latencies, health, bare = self.seen
+        latencies = self.seen.latencies
         middle, far = percentile(latencies, 50), percentile(latencies, 99)
         times = f"{middle:.1f} | {far:.1f} | {max(latencies) * 1e3:.1f}"
         return (
             f"| {self.name} | {self.seen.seconds:.1f} | {len(latencies):,} | {times} "
-            f"| {self.quiet:.1f} | {self.ratio:.1f} | {slowest(health)} | {slowest(bare)} |"
+            f"| {self.quiet:.1f} | {self.ratio:.1f} |"
         )
 
 
@@ -304,17 +304,24 @@ def median_run(rows: tuple[Row, ...]) -> Row:
     return next(row for row in rows if row.ratio == median)
 
 
+def line_of(runs: tuple[Row, ...]) -> str:
+    """The row with the median ratio, with the longest checks of health of every run."""
+    health = ", ".join(slowest(row.seen.health) for row in runs)
+    bare = ", ".join(slowest(row.seen.bare) for row in runs)
+    return f"{median_run(runs)} {health} | {bare} |"
+
+
 def table() -> tuple[list[str], bool]:
     """The lines of the page, and whether each ratio is one that is allowed."""
-    rows = [median_run(runs) for runs in zip(*(one_run() for _ in range(RUNS)), strict=True)]
+    rows = list(zip(*(one_run() for _ in range(RUNS)), strict=True))
     lines = [
         f"| meanwhile | seconds | decisions | median ms | 99 % ms | longest ms "
-        f"| quiet 99 % ms | ratio (asked: at most {ALLOWED:g}) | longest /healthz ms "
-        "| of a bare server ms |",
+        f"| quiet 99 % ms | ratio (asked: at most {ALLOWED:g}) | longest /healthz ms, every run "
+        "| of a bare server ms, every run |",
         "|---|---|---|---|---|---|---|---|---|---|",
-        *map(str, rows),
+        *map(line_of, rows),
     ]
-    return lines, all(row.ratio <= ALLOWED for row in rows)
+    return lines, all(median_run(runs).ratio <= ALLOWED for runs in rows)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ MARK = "<!-- below: the output of benchmarks/reliability.py -->"
 LATENCY = f"""
 How long a decision takes while something large is done, on SQLite with {latency.EVENTS:,} events in the log and the default policy;
 {latency.PROBES} connections that ask every {latency.PAUSE * 1e3:g} ms (`python benchmarks/reliability.py latency`). The quiet time is measured just before
-and just after each row; health is asked for all the time, in turn with a bare server. Of {latency.RUNS} runs each row shows the one with the median ratio.
+and just after each row; health is asked for all the time, in turn with a bare server. Of {latency.RUNS} runs each row shows the one with the median ratio,
+and the slowest answers about health of every run.
 Rewards are uploaded twice: some like those in the log, and some that are all 1
 where {latency.MEAN:g} was usual, which cost passes of the estimate over all data. Decisions wait for such a pass.
 """

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from belated import DelayedOFUGLM, Gaussian
 from belated.ledger import open_ledger
+from belated.ledger.replica import Replica
+from belated.ledger.spec import Spec
 from belated.ledger.tools.exporting import Selection, export
 from belated.ledger.tools.joining import joined
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import open_log
 from belated.logs.from_ledger import LedgerRows, cells_of
+from belated.logs.reading_whole import read_whole
 
 
 @pytest.mark.parametrize(
@@ -52,3 +56,16 @@ def test_certain_play_of_a_baseline_has_no_propensity(shop):
     assert cells_of(replace(held_out, propensity=0.25))["propensity"] == 0.25
     assert cells_of(replace(held_out, held_out=False))["propensity"] == 1.0
     assert cells_of(replace(row, repeats=row.id, propensity=1.0))["propensity"] is None
+
+
+def test_conversions_whose_failures_are_not_zero_are_refused(tmp_path):
+    """Silence would count as 0 in every estimate, whatever the bandit learns from it."""
+    url = f"sqlite:///{tmp_path}/costs.db"
+    ledger = open_ledger(url)
+    spec = Spec.of(
+        2, Gaussian(), DelayedOFUGLM(), loop="conversion", window=60.0, default_reward=-1.0
+    )
+    Replica(ledger, seed=1).configure("costs", spec)
+    ledger.close()
+    with pytest.raises(ValueError, match=r"--loop = 'conversion': .* that of this one is -1: here"):
+        read_whole(url, needs=("action",))

@@ -162,15 +162,15 @@ def test_a_conversion_loop_needs_a_window_that_the_log_can_be_of():
         facts_of(log, "conversion", 86_400.0)
 
 
-def test_rewards_of_an_explicit_loop_that_come_after_its_window_are_lost():
-    facts = facts_of(log_of(500), "explicit", 3600.0)
-    assert facts.window is None
-    world = LogWorld(1, facts)
-    waits = [law.quantile(u) for law in facts.delays for u in np.linspace(0.01, 0.99, 50)]
-    assert max(wait for wait in waits if wait < math.inf) <= 3600.0
-    assert math.inf in waits
-    visit = world.visit(0, {"device": 0}, (0.5, 0.99))
-    assert world.outcome(visit, 0).wait == math.inf
+def test_a_window_of_an_explicit_loop_changes_nothing():
+    with_it, without = (facts_of(log_of(500), "explicit", window) for window in (3600.0, None))
+    assert with_it.window is None
+    shares = np.linspace(0.01, 0.99, 50)
+    waits, expected = (
+        [law.quantile(u) for law in facts.delays for u in shares] for facts in (with_it, without)
+    )
+    assert waits == expected
+    assert max(wait for wait in waits if wait < math.inf) > 3600.0
 
 
 def test_who_waits_for_windows_does_not_when_rewards_come_at_once():

@@ -34,6 +34,17 @@ def loop_of(
     return loop or "explicit", window
 
 
+def refuse_other_failures(source: Any, bandit: str | None) -> None:
+    """Raises where silence in a conversion loop of a ledger counts for another reward than 0."""
+    if is_ledger(source) and (default := LedgerRows(source, bandit).default_reward) != 0.0:
+        raise wrong(
+            "--loop",
+            "conversion",
+            f"a bandit whose default_reward is 0, and that of this one is {default:g}: here a "
+            "decision without a conversion counts as 0",
+        )
+
+
 class LedgerRows:
     """One bandit of a ledger, with its loop and its window.
 
@@ -52,6 +63,7 @@ class LedgerRows:
         self.bandit = only_bandit(bandits, bandit)
         spec = bandits[self.bandit].spec
         self.loop, self.window = spec.loop, spec.window
+        self.default_reward = spec.default_reward
 
     def rows(self) -> Iterator[Row]:
         """Yields one row per decision, numbered from 1, with the cells of its context.

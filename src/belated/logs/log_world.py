@@ -68,11 +68,9 @@ class LogFacts(NamedTuple):
 
 
 def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
-    """Returns what a world takes from a log; ``loop`` and ``window`` as in ``seen_rewards``.
-
-    Rewards of an explicit loop that come after its window, if it has one, are lost.
-    """
+    """Returns what a world takes from a log; ``loop`` and ``window`` as in ``seen_rewards``."""
     refuse_loop(log, loop, window)
+    window = window if loop == CONVERSION else None
     n, span = len(log.action), float(np.ptp(log.decided)) / 1e6
     if n < 2 or span <= 0.0:
         raise ValueError("log: expected decisions at different times, and it has one time only")
@@ -82,23 +80,22 @@ def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
     came = ~np.isnan(log.reward) & (True if window is None else log.waited <= window)
     if not came.any():
         raise ValueError("log: expected rewards, and none has come")
-    closes = window if loop == CONVERSION else None  # seconds after a decision
-    if closes is None:
+    if window is None:
         refuse_alike(log.reward[came])
-    delays = _delays_by_action(log, came, closes)
+    delays = _delays_by_action(log, came, window)
     reward, silence, amounts = np.where(came, log.reward, np.nan), None, None
-    if closes is not None:
-        reward = np.where(~came & (log.age >= closes), 0.0, reward)
+    if window is not None:
+        reward = np.where(~came & (log.age >= window), 0.0, reward)
         by_action = np.stack([law.share_at(log.age) for law in delays])
         silence = by_action[log.action, np.arange(n)]
     family, name = family_of(reward[~np.isnan(reward)])
-    if closes is not None and name != "bernoulli":
+    if window is not None and name != "bernoulli":
         amounts = _amounts_by_action(log, came & (log.reward != 0.0))
         family, reward = Bernoulli(), np.where(np.isnan(reward), np.nan, reward != 0.0)
     theta = posterior(log, columns, visitors, family, reward, silence)
     return LogFacts(
         *(log.names, columns, visitors[-ROWS:], family, name, theta, delays, span / (n - 1)),
-        *(closes, amounts),
+        *(window, amounts),
     )
 
 

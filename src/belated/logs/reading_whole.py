@@ -9,7 +9,7 @@ from belated.core.extras import extra
 from belated.core.times import microseconds
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Log, open_log
-from belated.logs.from_ledger import loop_of
+from belated.logs.from_ledger import loop_of, refuse_other_failures
 from belated.logs.seen_rewards import EXPLICIT
 from belated.logs.whole_log import WholeLog, gathered
 
@@ -73,6 +73,8 @@ def read_whole(
                 "--loop conversion with it: in an explicit loop a reward counts however late it is",
             )
         seconds = None  # a ledger may have one, by which rewards are late
+    else:
+        refuse_other_failures(source, bandit)
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
     bad_rows = BadRows(bad, source)

@@ -19,7 +19,7 @@ COLORS += ["#c2528b", "#6b8e23", "#9c6b4e"]
 WIDTH = 4.6  # inches: on a phone, 9 points are about 10 pixels
 COLUMNS = 2
 LOWEST = -0.1  # lift at the bottom, where nothing is lower
-LOWEST_BAR = -1.0  # bars of few runs may be longer: the lines matter more
+LOWEST_BAR = -0.25  # bars of few runs may be longer: the lines matter more
 
 
 def draw_lifts(frame: pd.DataFrame) -> "Figure":

@@ -36,10 +36,11 @@ from support.replicas import (
 DAY = 24 * HOUR
 
 
-@pytest.fixture
-def small_blocks():
+@pytest.fixture(params=["together", "one by one"])
+def small_blocks(request):
     """Blocks and tables that are cut, packed and made anew all the time."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pending, "SEVERAL", 0 if request.param == "together" else 10**9)
         patch.setattr(pending, "ROWS", 8)
         patch.setattr(pending, "FEW", 2)
         patch.setattr(row_table, "LEAST", 4)
@@ -68,6 +69,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), windows, st.one_of(st.none(), st.integers(1, 500))),
         st.tuples(st.sampled_from(["close", "hold", "mark_late"]), st.integers(0, 10**6)),
+        st.tuples(st.just("close_all"), st.integers(1, 5)),
         st.tuples(st.just("wait"), st.integers(-500, 10**5)),
     ),
     max_size=120,
@@ -94,6 +96,12 @@ def test_columns_are_as_good_as_objects(small_blocks, steps):
             row = len(ids) // 16 - 1
             decisions.add(row, now[0], due, closes)
             twin.add(id, row, now[0], due, closes)
+        elif what == "close_all":  # some of all blocks, the newest first
+            ids_closed = [*twin.all][:: -how[0]]
+            decisions.close_all([twin.all[id].row for id in ids_closed])
+            for id in ids_closed:
+                twin.close(id)
+            closed += ids_closed
         elif twin.all:
             id = [*twin.all][how[0] % len(twin.all)]
             rest = [float(how[0] % 2)] if what == "hold" else []
@@ -103,6 +111,7 @@ def test_columns_are_as_good_as_objects(small_blocks, steps):
     check_equal(decisions, twin, now[0])
     assert all(decisions.get(id) == twin.get(id) for id in twin.all)
     assert not any(map(decisions.get, [*closed, make(), b""]))
+    assert decisions.get_all([*closed, *twin.all, make(), b""]) == twin.all
     again = OpenDecisions(ids)
     again.restore(decisions.arrays())
     check_equal(again, twin, now[0])
@@ -146,6 +155,7 @@ def test_rows_are_found_by_id(n, m, seed, bits):
     expected = {int(row): int(row) for row in [*there, *range(n, n + m)]}
     assert [table.find(id) for id in all_ids] == [expected.get(row) for row in range(n + m)]
     assert table.find(b"") is None
+    assert table.find_all(all_ids).tolist() == [expected.get(row, -1) for row in range(n + m)]
 
 
 def test_tables_suit_a_number_of_rows():

@@ -76,6 +76,19 @@ def test_the_order_of_actions_is_irrelevant_but_for_ties():
     assert alike == pytest.approx([*chances([0.1, 0.2], root[:2]), 0.0], abs=1e-3)
 
 
+def test_of_actions_that_are_alike_the_first_has_all():
+    """As if the others were not there, whether columns or actions are more."""
+    rng = np.random.default_rng(3)
+    for K, d in ((6, 30), (40, 5)):
+        mean, root = problem(rng, K, d)
+        mean[2], root[2] = mean.max() + 1e-3, root[0]  # the best, and as uncertain as another
+        copies = [0, 2, 2, 5, 0, 1]
+        many = chances(np.append(mean, mean[copies]), np.vstack([root, root[copies]]))
+        assert np.array_equal(many[:K], chances(mean, root))
+        assert not many[K:].any()
+    assert chances([0.5, 0.5], [[1.0], [1.0]]).tolist() == [1.0, 0.0]
+
+
 @pytest.mark.parametrize("size", [1e-40, 1.0, 1e40])
 def test_any_size(size):
     mean, root = problem(np.random.default_rng(5), 5, 3)

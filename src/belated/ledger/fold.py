@@ -286,10 +286,10 @@ class Fold:
         stretches.latest = max(stretches.latest, *(event.time for event in events))
         rows = range(self.n_rows, self.n_rows + len(there))
         xs: list[bytes] = []
-        body, encoded = None, b""
+        body, encoded, x = None, b"", None
         for row, event in zip(rows, there, strict=True):
             if body is None or event.body is not encoded:  # decisions of one moment share theirs
-                body, encoded = _decided.decode(event.body), event.body
+                body, encoded, x = _decided.decode(event.body), event.body, None
             if self.hearing is not None:
                 if self.hearing.begins(event.time, self.spec.dim):
                     self._plan_decisions(range(row - len(xs), row), xs)
@@ -297,7 +297,9 @@ class Fold:
                     self._flush()
                     self.hearing.take_in(self.learner, times_of(self.ids), event.time)
                 self.hearing.decided(UNNAMED if body.naming == BY_PLACE else body.action)
-            xs.append(self.present_vector(body))
+            if x is None or body.layout != self.told.layout:  # those that are lost are counted
+                x = self.present_vector(body)
+            xs.append(x)
             self.ids += event.id
             self.pending.add(row, event.time, event.due, event.closes)
             if body.stretch is not None and body.subject:
@@ -349,12 +351,13 @@ class Fold:
     def _rewarded(self, events: list[Event]) -> None:
         returned, rows, rewards = self._noted.returned, [], []
         conversion, keep = self.spec.loop == "conversion", self.spec.late == "keep"
+        opened = self.pending.get_all([event.id for event in events])
         for event in events:
             id, time, value = event.id, event.time, event.value
             if value is None or (self.told.ever and not self._can_have(value)):
                 continue  # erased, or of another regime
             self.counts.rewarded += 1
-            pending = self.pending.get(id)
+            pending = opened.get(id)
             if pending is None or is_late(
                 time, event.received, pending.due, pending.closes, expired=False
             ):
@@ -376,9 +379,11 @@ class Fold:
                     rows.append(pending.row)
                     rewards.append(value)
             else:
-                self.pending.close(pending.row)
+                del opened[id]
                 rows.append(pending.row)
                 rewards.append(value)
+        if not conversion:
+            self.pending.close_all(rows)
         self._plan.learn(rows, rewards)
 
     def _can_have(self, reward: float) -> bool:
@@ -390,10 +395,7 @@ class Fold:
 
     def _expired(self, events: list[Event]) -> None:
         rows, rewards = [], []
-        for event in events:
-            pending = self._closed(event.id)
-            if pending is None:
-                continue  # erased, or rewarded at the same time elsewhere
+        for event, pending in self._closed(events):
             held = pending.held
             if held is None:
                 self.counts.expired += 1
@@ -408,13 +410,11 @@ class Fold:
         self._plan.learn(rows, rewards)
 
     def _cancelled(self, events: list[Event]) -> None:
-        for event in events:
-            pending = self._closed(event.id)
-            if pending is not None:
-                self.counts.cancelled += 1
-                if self.hearing is not None:
-                    self.hearing.cancelled(pending.row)
-                self._noted.cancelled.append((event.id, pending.time, event.time))
+        for event, pending in self._closed(events):
+            self.counts.cancelled += 1
+            if self.hearing is not None:
+                self.hearing.cancelled(pending.row)
+            self._noted.cancelled.append((event.id, pending.time, event.time))
 
     def _revised(self, events: list[Event]) -> None:
         for event in events:
@@ -443,12 +443,14 @@ class Fold:
                 self.pending.close(pending.row)
                 self._plan.learn([pending.row], [value])
 
-    def _closed(self, id: bytes) -> Open | None:
-        """Close a decision, and return it if it was open."""
-        pending = self.pending.get(id)
-        if pending is not None:
-            self.pending.close(pending.row)
-        return pending
+    def _closed(self, events: list[Event]) -> list[tuple[Event, Open]]:
+        """Close the decisions of these events, and return those that were open.
+
+        The others were erased, or rewarded at the same time elsewhere.
+        """
+        opened = self.pending.get_all([event.id for event in events])
+        self.pending.close_all([pending.row for pending in opened.values()])
+        return [(event, opened.pop(event.id)) for event in events if event.id in opened]
 
     def _learn_anew(self, event: Event, reward: float) -> None:
         """Learn another reward for a row, or the first one for a row that had been given up."""

@@ -9,17 +9,19 @@ does.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from belated.core.types import Integers
 from belated.ledger.row_table import RowTable
 from belated.monitoring.histogram import AGES, Histogram
 
 ROWS = 4_096  # of a block
+SEVERAL = 8  # decisions of a block, from which on they are looked up in one go
 FEW = 64  # closed decisions that a block may hold, however few of its decisions are open
 NEVER = 2**63 - 1  # the closing time of a decision without a window, or of one that is closed
 LATE, CLOSED = 1, 2  # flags of a decision
@@ -94,25 +96,29 @@ class Block:
 
     def add(self, place: int, time: int, due: int, ends: int) -> None:
         """Add an open decision whose row comes after those of all others."""
-        columns = self.columns
-        columns.place.append(place)
-        columns.time.append(time)
-        columns.due.append(due)
-        columns.ends.append(ends)
-        columns.held.append(nan)
-        columns.flags.append(0)
+        for column, number in zip(self.columns, (place, time, due, ends, nan, 0), strict=True):
+            column.append(number)
         self.n_open += 1
         self.n_waiting += 1
-        self.oldest, self.newest = min(self.oldest, time), max(self.newest, time)
-        if self._soonest is not None:
-            self._soonest = min(self._soonest, ends)
+        if time < self.oldest:
+            self.oldest = time
+        if time > self.newest:
+            self.newest = time
+        if self._soonest is not None and ends < self._soonest:
+            self._soonest = ends
 
     def find(self, place: int) -> int:
         """Returns the entry of an open decision; -1 if there is none at this place."""
-        places = self.columns.place
+        places, *_, flags = self.columns
         k = bisect_left(places, place)
-        is_there = k < len(places) and places[k] == place
-        return k if is_there and self.columns.flags[k] != CLOSED else -1
+        return k if k < len(places) and places[k] == place and flags[k] != CLOSED else -1
+
+    def find_all(self, places: Integers) -> Integers:
+        """Returns the entries of open decisions; -1 where there is none."""
+        there = np.frombuffer(self.columns.place, np.uint16)
+        k = np.minimum(np.searchsorted(there, places), len(there) - 1)
+        is_open = np.frombuffer(self.columns.flags, np.uint8)[k] != CLOSED
+        return np.where((there[k] == places) & is_open, k, -1)
 
     def close(self, k: int) -> None:
         """Close the decision of an entry."""
@@ -122,6 +128,23 @@ class Block:
         self.n_open -= 1
         self.n_waiting -= isnan(columns.held[k])
         columns.ends[k], columns.held[k], columns.flags[k] = NEVER, 0.0, CLOSED
+        self._pack()
+
+    def close_all(self, ks: Integers) -> None:
+        """Close the decisions of these entries, each of which is there once."""
+        held = np.frombuffer(self.columns.held)
+        self._soonest = None
+        self.n_open -= len(ks)
+        self.n_waiting -= int(np.isnan(held[ks]).sum())
+        np.frombuffer(self.columns.ends, np.int64)[ks] = NEVER
+        held[ks] = 0.0
+        np.frombuffer(self.columns.flags, np.uint8)[ks] = CLOSED
+        del held  # a column that is looked at cannot grow
+        self._pack()
+
+    def _pack(self) -> None:
+        """Let go of closed decisions if they are a fifth of all."""
+        columns = self.columns
         n_closed = len(columns.time) - self.n_open
         if n_closed >= FEW and 4 * n_closed > self.n_open:
             self.fill(self.arrays())
@@ -201,13 +224,14 @@ class OpenDecisions:
     def get(self, id: bytes) -> Open | None:
         """Returns a decision if it is open."""
         row = self._rows.find(id)
-        if row is None or row // ROWS not in self._blocks:
+        block = None if row is None else self._blocks.get(row // ROWS)
+        if row is None or block is None:
             return None
-        block, k = self._entry(row)
+        k = block.find(row % ROWS)
         if k < 0:
             return None
-        _, *numbers = [column[k] for column in block.columns]
-        return _opened(row, *numbers)
+        _, times, dues, ends, held, flags = block.columns
+        return _opened(row, times[k], dues[k], ends[k], held[k], flags[k])
 
     def close(self, row: int) -> None:
         """Remove the decision of a row, which is open."""
@@ -217,6 +241,41 @@ class OpenDecisions:
         block.close(k)
         if not block.n_open:
             del self._blocks[row // ROWS]
+        self._make_rows_suit()
+
+    def get_all(self, ids: Collection[bytes]) -> dict[bytes, Open]:
+        """Returns those of the decisions that are open, by id."""
+        if len(ids) < SEVERAL * len(self._blocks):
+            found = ((id, self.get(id)) for id in ids)
+            return {id: opened for id, opened in found if opened is not None}
+        known = [id for id in ids if len(id) == 16]  # the others are of nobody
+        rows, opened = self._rows.find_all(known), {}
+        for number, at in _parts(rows // ROWS):
+            if number not in self._blocks:
+                continue
+            block = self._blocks[number]
+            ks = block.find_all(rows[at] % ROWS)
+            at, ks = at[ks >= 0], ks[ks >= 0]
+            _, *columns = (np.frombuffer(c, c.typecode)[ks].tolist() for c in block.columns)
+            for i, *numbers in zip(at.tolist(), rows[at].tolist(), *columns, strict=True):
+                opened[known[i]] = _opened(*numbers)
+        return opened
+
+    def close_all(self, rows: Sequence[int]) -> None:
+        """Remove the decisions of these rows, which are open, each once."""
+        if len(rows) < SEVERAL * len(self._blocks):
+            for row in rows:
+                self.close(row)
+            return
+        all_rows = np.array(rows, np.int64)
+        for number, at in _parts(all_rows // ROWS):
+            block = self._blocks[number]
+            ks = block.find_all(all_rows[at] % ROWS)
+            self._n_open -= len(ks)
+            self.n_held -= len(ks) - int(np.isnan(np.frombuffer(block.columns.held)[ks]).sum())
+            block.close_all(ks)
+            if not block.n_open:
+                del self._blocks[number]
         self._make_rows_suit()
 
     def hold(self, row: int, reward: float) -> None:
@@ -313,6 +372,15 @@ class OpenDecisions:
         self._n_open = len(rows)
         self.n_held = self._n_open - sum(block.n_waiting for block in self._blocks.values())
         self._rows = RowTable(self._ids, rows)
+
+
+def _parts(numbers: Integers) -> Iterator[tuple[int, Integers]]:
+    """Yields each number with the places at which it stands."""
+    order = np.argsort(numbers, kind="stable")
+    borders = np.flatnonzero(np.diff(numbers[order])) + 1
+    for part in np.split(order, borders):
+        if len(part):
+            yield int(numbers[part[0]]), part
 
 
 def _opened(row: int, time: int, due: int, ends: int, held: float, flags: int) -> Open:

@@ -406,9 +406,8 @@ class Replica:
         for name, fold in islice(self.folds.items(), MOST_SEARCHED):
             if name in stale:
                 continue  # it still holds what was erased
-            for id in ids:
-                waiting = fold.pending.get(id)
-                if waiting is not None and waiting.held is None and not waiting.late:
+            for id, waiting in fold.pending.get_all(ids).items():
+                if waiting.held is None and not waiting.late:
                     window = waiting.time, waiting.due, waiting.closes
                     found[id] = Facts(name, *window, combine=fold.spec.combine)
             if len(found) == len(ids):

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from belated.core.types import Integers
+
 LEAST = 64  # places of the smallest table
 NEARBY = 16 * 10_000  # bytes: ids of several machines, whose clocks differ a little, may be mixed
 
@@ -35,14 +37,14 @@ class RowTable:
     def __init__(self, ids: bytearray, rows: Sequence[int] = ()) -> None:
         self._ids, self._n = ids, len(rows)
         self._size = max(2 * len(rows), LEAST)
-        self._table = array("I", bytes(4 * self._size))  # a row plus one; 0: free
+        self._table = array("I", bytes(4 * self._size + 4))  # a row plus one; 0: free, as the last
         if not self._n:
             return
         halves = np.frombuffer(ids, ">u8")[1::2]  # the second half of an id is random
         homes = (halves[rows] % np.uint64(self._size)).astype(np.int64)
         order, n = np.argsort(homes, kind="stable"), np.arange(self._n)
         places = np.maximum.accumulate(homes[order] - n) + n  # each after the one before it
-        table = np.zeros(max(self._size, int(places[-1]) + 1), np.uint32)
+        table = np.zeros(max(self._size, int(places[-1]) + 1) + 1, np.uint32)
         table[places] = np.asarray(rows)[order] + 1
         self._table = array("I", table.tobytes())
 
@@ -53,23 +55,38 @@ class RowTable:
     def add(self, id: bytes, row: int) -> None:
         """Let a row be found by its id."""
         table, place = self._table, self._home(id)
-        while place < len(table) and table[place]:
+        while table[place]:
             place += 1
-        if place == len(table):
-            table.append(0)
         table[place] = row + 1
+        if place == len(table) - 1:
+            table.append(0)
         self._n += 1
 
     def find(self, id: bytes) -> int | None:
         """Returns the row of an id, if it was added."""
         ids, table = self._ids, self._table
-        for place in range(self._home(id), len(table)):
-            row = table[place] - 1
-            if row < 0:
-                break
-            if ids[16 * row : 16 * row + 16] == id:
-                return row
+        place = self._home(id)
+        while row := table[place]:  # plus one
+            if ids[16 * row - 16 : 16 * row] == id:
+                return row - 1
+            place += 1
         return None
+
+    def find_all(self, ids: Sequence[bytes]) -> Integers:
+        """Returns the row of each id, which has 16 bytes; -1 where it was not added."""
+        wanted = np.frombuffer(b"".join(ids), ">u8").reshape(-1, 2)
+        there = np.frombuffer(self._ids, ">u8").reshape(-1, 2)
+        table = np.frombuffer(self._table, np.uint32)
+        found, places = np.full(len(ids), -1), (wanted[:, 1] % self._size).astype(np.int64)
+        left = np.arange(len(ids))  # those that may stand further on
+        while len(left):
+            rows = table[places[left]].astype(np.int64) - 1
+            left, rows = left[rows >= 0], rows[rows >= 0]
+            is_here = (there[rows] == wanted[left]).all(axis=1)
+            found[left[is_here]] = rows[is_here]
+            left = left[~is_here]
+            places[left] += 1
+        return found
 
     def _home(self, id: bytes) -> int:
         return int.from_bytes(id[8:], "big") % self._size

@@ -107,7 +107,10 @@ def fill_chances(mean: Vector, root: Matrix, r: int, points: Coarse, out: Vector
 
 @kernel
 def _in_the_race(mean: Vector, root: Matrix, r: int, rows: Integers) -> int:
-    """Fills in the actions that can win, the highest mean first; returns their number."""
+    """Fills in the actions that can win, the highest mean first; returns their number.
+
+    An action with the same score as an earlier one never wins.
+    """
     best, n = 0, 0
     for a in range(mean.shape[0]):
         best = a if mean[a] > mean[best] else best
@@ -115,7 +118,7 @@ def _in_the_race(mean: Vector, root: Matrix, r: int, rows: Integers) -> int:
         gap, square = mean[best] - mean[a], 0.0
         for j in range(r):
             square += (root[a, j] - root[best, j]) ** 2
-        if gap <= HOPELESS * math.sqrt(square):
+        if gap <= HOPELESS * math.sqrt(square) and not _is_there(mean, root, r, a, rows, n):
             k = n
             while k > 0 and mean[rows[k - 1]] < mean[a]:
                 rows[k] = rows[k - 1]
@@ -123,6 +126,23 @@ def _in_the_race(mean: Vector, root: Matrix, r: int, rows: Integers) -> int:
             rows[k] = a
             n += 1
     return n
+
+
+@kernel
+def _is_there(mean: Vector, root: Matrix, r: int, a: int, rows: Integers, n: int) -> bool:
+    """Returns whether one of the first ``n`` rows, the highest mean first, is as row ``a``."""
+    for k in range(n - 1, -1, -1):
+        if mean[rows[k]] > mean[a]:
+            return False
+        if mean[rows[k]] == mean[a]:
+            alike = True
+            for j in range(r):
+                if root[rows[k], j] != root[a, j]:
+                    alike = False
+                    break
+            if alike:
+                return True
+    return False
 
 
 @kernel

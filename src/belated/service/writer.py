@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # an extra
 log = logging.getLogger("belated.service")
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
-MOST_DRAFTS = 100  # in one transaction: a decision that comes just after it begins waits for it
+MOST_DRAFTS = 400  # in one transaction: a decision that comes just after it begins waits for it
 SMALL = 10  # drafts of a request that is put into any transaction, however full
 LONGEST_WAIT = 10.0  # seconds for another process to let go of the store
 TRY_AGAIN = 0.005  # seconds until then
@@ -160,14 +160,16 @@ class Writer:
         if not self._queue or self._task is not None:
             return
         grown, self._seen = len(self._queue) > self._seen, len(self._queue)
-        full = sum(request.size for request in self._queue) >= MOST_DRAFTS
-        if not grown and (full or self._seen >= self.open_requests):
+        if not grown and (self._seen >= self.open_requests or self._is_full()):
             self._start()
             return
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WINDOW, self._start)
         if grown:  # some may have been read that were not begun: begin them first
             self._look_soon()
+
+    def _is_full(self) -> bool:
+        return sum(request.size for request in self._queue) >= MOST_DRAFTS
 
     def _start(self) -> None:
         if self._timer is not None:

@@ -256,6 +256,15 @@ def until(condition, seconds=30.0):
         time.sleep(0.01)
 
 
+def test_a_connection_is_read_again_after_pipelined_requests():
+    with guarded() as (app, port, _), connected(port) as connection:
+        connection.sendall(request(b"/slow") + request(b"/a"))  # which waits: no more is read
+        until(lambda: app.begun)
+        connection.sendall(request(b"/b", b"connection: close"))
+        app.go.set()
+        assert everything(connection).count(b"told") == 3
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_new_connection_takes_the_place_of_the_one_that_waited_longest(loop):
     with guarded(loop, max_connections=3) as (app, port, connections), ExitStack() as stack:

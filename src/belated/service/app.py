@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from belated.service.dashboard.page import dashboard_page
 from belated.service.http.access import RateLimit
@@ -90,7 +90,6 @@ def new_app(
     app = _OwnPages(app, service, allowed_hosts)
     if board is not None:
         app = UpToDate(app, service, board)
-    app = _Counted(app, service)
     if tracing is not None:
         from belated.service.tracing import Traced
 
@@ -116,33 +115,3 @@ class _OwnPages:
             if refusal is not None:
                 return refusal.response(request_id(scope))(scope, receive, send)
         return self.app(scope, receive, send)
-
-
-class _Counted:
-    """Tells the writer how many requests are open: it waits for those only.
-
-    A request is open once its body has been read. While a client is still sending, nobody knows
-    for how long, and no commit may wait for it.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self.writer = app, service.writer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        is_open = False
-
-        async def counting_receive() -> Message:
-            nonlocal is_open
-            message = await receive()
-            whole = message["type"] == "http.request" and not message.get("more_body", False)
-            if whole and not is_open:
-                is_open = True
-                self.writer.open_requests += 1
-            return message
-
-        try:
-            await self.app(scope, counting_receive, send)
-        finally:
-            self.writer.open_requests -= is_open

@@ -60,7 +60,9 @@ def new_api(service: Service, limit: RateLimit | None = None, max_body: int = MA
                 raise
         return await gate(headers, scope, bandit)
 
-    api = Api("belated", version("belated"), admit, service.settled, max_body, UNWELL)
+    api = Api(
+        "belated", version("belated"), admit, service.settled, max_body, UNWELL, service.writer
+    )
     _add_loop(api, service)
     _add_bandits(api, service)
     add_retraining(api, service)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,28 +47,18 @@ class Request:
     """The drafts of one request, and the outcomes of those already written."""
 
     drafts: Sequence[Draft]
+    part: Sequence[Draft]  # that come next: all, unless one transaction cannot hold them
     future: "asyncio.Future[list[Outcome]]"
     approve: Approve | None = None
     mark: Any = None  # of its span, where there are traces
     outcomes: list[Outcome] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        """The number of drafts that come next: all, unless one transaction cannot hold them."""
-        return min(len(self.drafts) - len(self.outcomes), MOST_DRAFTS)
-
-    @property
-    def part(self) -> Sequence[Draft]:
-        """The drafts that come next."""
-        start = len(self.outcomes)
-        return self.drafts[start : start + MOST_DRAFTS]
 
 
 def _approve(batch: list[Request], outcomes: Sequence[Outcome]) -> None:
     """Ask the requests of a batch that want to be asked whether their outcomes may be written."""
     start = 0
     for request in batch:
-        end = start + request.size
+        end = start + len(request.part)
         if request.approve is not None:
             request.approve(outcomes[start:end])
         start = end
@@ -134,7 +123,8 @@ class Writer:
         that are about to be written together; if it raises a ``ValueError``, they are not.
         """
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        request = Request(drafts, future, approve, self.tracing and self.tracing.mark())
+        mark = self.tracing and self.tracing.mark()
+        request = Request(drafts, drafts[:MOST_DRAFTS], future, approve, mark)
         if drafts or self._task is not None:
             self._queue.append(request)
             self._look_soon()
@@ -169,7 +159,7 @@ class Writer:
             self._look_soon()
 
     def _is_full(self) -> bool:
-        return sum(request.size for request in self._queue) >= MOST_DRAFTS
+        return sum(len(request.part) for request in self._queue) >= MOST_DRAFTS
 
     def _start(self) -> None:
         if self._timer is not None:
@@ -189,10 +179,10 @@ class Writer:
         """
         self._seen = 0
         oldest, *others = self._queue
-        batch, room = [oldest], MOST_DRAFTS - oldest.size
-        for request in sorted(others, key=attrgetter("size")):
-            room -= request.size
-            if room < 0 and request.size > SMALL:
+        batch, room = [oldest], MOST_DRAFTS - len(oldest.part)
+        for request in sorted(others, key=lambda request: len(request.part)):
+            room -= len(request.part)
+            if room < 0 and len(request.part) > SMALL:
                 break
             batch.append(request)
         taken = set(batch)
@@ -277,10 +267,11 @@ class Writer:
             self._quick = 0 if seconds > WAIT else self._quick + 1
         start, unfinished = 0, []
         for request in batch:
-            end = start + request.size
+            end = start + len(request.part)
             request.outcomes += commit.outcomes[start:end]
-            start = end
-            if len(request.outcomes) < len(request.drafts):
+            start, done = end, len(request.outcomes)
+            if done < len(request.drafts):
+                request.part = request.drafts[done : done + MOST_DRAFTS]
                 unfinished.append(request)
             elif not request.future.done():  # the client may have left
                 request.future.set_result(request.outcomes)
@@ -299,8 +290,8 @@ class Writer:
         """
         if isinstance(error, (ValueError, NewBanditError)) and len(batch) > 1:
             return [[request] for request in batch]
-        reading = [request for request in batch if not request.size]
-        writing = [request for request in batch if request.size]
+        reading = [request for request in batch if not request.part]
+        writing = [request for request in batch if request.part]
         if isinstance(error, StoreBusyError) and writing and self._may_wait():
             self._queue = writing + self._queue
             self._timer = asyncio.get_running_loop().call_later(TRY_AGAIN, self._start)

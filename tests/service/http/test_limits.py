@@ -175,6 +175,7 @@ def test_a_half_sent_request_is_not_waited_for():
     service = Service("memory://", ledger=MemoryLedger())
     service.read_log()
     app, seen = new_app(service), []
+    rest = b'{"decision_id": "unknown", "reward": 1}]}'
 
     async def use():
         came = asyncio.Event()
@@ -182,9 +183,9 @@ def test_a_half_sent_request_is_not_waited_for():
         async def receive():
             if not seen:
                 seen.append(service.writer.open_requests)
-                return {"type": "http.request", "body": b'{"rewards": ', "more_body": True}
+                return {"type": "http.request", "body": b'{"rewards": [', "more_body": True}
             await came.wait()
-            return {"type": "http.request", "body": b"[]}", "more_body": False}
+            return {"type": "http.request", "body": rest, "more_body": False}
 
         async def send(message):
             seen.append(service.writer.open_requests)
@@ -254,6 +255,15 @@ def until(condition, seconds=30.0):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_connection_is_read_again_after_pipelined_requests():
+    with guarded() as (app, port, _), connected(port) as connection:
+        connection.sendall(request(b"/slow") + request(b"/a"))  # which waits: no more is read
+        until(lambda: app.begun)
+        connection.sendall(request(b"/b", b"connection: close"))
+        app.go.set()
+        assert everything(connection).count(b"told") == 3
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

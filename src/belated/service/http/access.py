@@ -72,15 +72,13 @@ class KeyRing:
 
     def __init__(self) -> None:
         self._keys: dict[str, KeyChange | None] = {}  # None: revoked
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether there never was a key. Revoking the last one must not let everybody in."""
-        return not self._keys
+        # There never was a key. Revoking the last one must not let everybody in.
+        self.is_open = True
 
     def put(self, key: KeyChange) -> None:
         """Let in whoever presents the secret of ``key``, or no longer: as the log says."""
         self._keys[key.id] = None if key.revoked else key
+        self.is_open = False
 
     def check(self, presented: str) -> KeyChange | None:
         """The key that this text is, if it is one.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import getdoc, iscoroutinefunction, signature
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, Protocol, TypeVar, get_type_hints
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -81,6 +81,22 @@ async def _at_once() -> None:
     """Returns at once: the default of ``settled``."""
 
 
+class Count(Protocol):
+    """Who wants to know how many requests are open.
+
+    A request is open once its body has been read. While a client is still sending, nobody knows
+    for how long, and nobody may wait for it.
+    """
+
+    open_requests: int
+
+
+class NobodyCounts:
+    """The default of ``count``."""
+
+    open_requests = 0
+
+
 class Api:
     """Operations, and the ASGI app that serves them.
 
@@ -95,6 +111,8 @@ class Api:
         Bytes that a body may have.
     problems
         What any operation may raise that not everybody may use.
+    count
+        Is told how many requests with a body are open.
     """
 
     def __init__(
@@ -105,6 +123,7 @@ class Api:
         settled: Settled = _at_once,
         max_body: int = MAX_BODY,
         problems: Sequence[ProblemType] = (),
+        count: Count | None = None,
     ) -> None:
         self.title = title
         self.version = version
@@ -112,6 +131,7 @@ class Api:
         self.settled = settled
         self.max_body = max_body
         self.problems = problems
+        self.count = count or NobodyCounts()
         self.operations: list[Operation] = []
         self._resources: dict[str, Resource] = {}
 
@@ -174,7 +194,9 @@ class Api:
             if any(operation.id == other.id for other in self.operations):
                 raise wrong("handler", operation.id, "a name that no other handler has")
             resource = self._resources.setdefault(path, Resource(path))
-            endpoint = Endpoint(operation, handler, self.admit, self.settled, checks_bandit)
+            endpoint = Endpoint(
+                operation, handler, self.admit, self.settled, self.count, checks_bandit
+            )
             resource.add(method, endpoint)
             self.operations.append(operation)
             return handler
@@ -317,12 +339,14 @@ class Endpoint:
         handler: Callable[..., Awaitable[Any]],
         admit: Admit | None,
         settled: Settled,
+        count: Count,
         checks_bandit: bool,
     ) -> None:
         self.operation = operation
         self._handler = handler
         self._admit = admit
         self._settled = _at_once if operation.needs is None else settled
+        self._count = count
         self._checks_bandit = checks_bandit
         self._wants_call = "call" in signature(handler).parameters
         self._paths: dict[tuple[str, ...], Any] = {}
@@ -337,7 +361,8 @@ class Endpoint:
         key = await self._admitted(headers, scope)
         arguments = self._parameters(scope)
         raw, media_type, takes = b"", "", self.operation.takes
-        if takes or self._decoder is not None:
+        has_body = bool(takes) or self._decoder is not None
+        if has_body:
             if takes:
                 media_type = file_type(headers, takes)
             else:
@@ -346,19 +371,23 @@ class Endpoint:
             if received is None:
                 return  # nobody is left to be answered
             raw = received
+        self._count.open_requests += has_body
+        try:
             if self._decoder is not None:
                 arguments["body"] = decoded(self._decoder, raw)
-        if self._wants_call:
-            arguments["call"] = Call(scope, key, raw, media_type)
-        await self._settled()
-        result = await self._handler(**arguments)
-        scope[STARTED] = True
-        if isinstance(result, Response):
-            await result(scope, receive, send)
-        elif isinstance(result, Answer):
-            await self._send(send, *result)
-        else:
-            await self._send(send, result, self._status)
+            if self._wants_call:
+                arguments["call"] = Call(scope, key, raw, media_type)
+            await self._settled()
+            result = await self._handler(**arguments)
+            scope[STARTED] = True
+            if isinstance(result, Response):
+                await result(scope, receive, send)
+            elif isinstance(result, Answer):
+                await self._send(send, *result)
+            else:
+                await self._send(send, result, self._status)
+        finally:
+            self._count.open_requests -= has_body
 
     async def _admitted(self, headers: Headers, scope: Scope) -> KeyChange | None:
         needs = self.operation.needs
@@ -394,8 +423,9 @@ class Endpoint:
     async def _send(
         self, send: Send, value: Any, status: int, more: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        headers = [(name.lower().encode(), text.encode()) for name, text in more.items()]
-        body = b""
+        headers, body = [], b""
+        if more:
+            headers = [(name.lower().encode(), text.encode()) for name, text in more.items()]
         if self.operation.answers[status] is not None:
             body = _encode(value)
             headers += [JSON, (b"content-length", b"%d" % len(body))]

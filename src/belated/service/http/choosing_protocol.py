@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 from belated.service.http import accepting
 from belated.service.http.connections import Connections
 from belated.service.http.limits import Limits
+from belated.service.http.request_ids import HEADER
 
 BACKLOG = 1_024  # connections in the queue of the system: the last one waits 50 ms for the others
 LIMITS = "BELATED_LIMITS"  # how worker processes learn of them
@@ -145,7 +146,7 @@ async def _test_answers(connections: Connections) -> None:
     async with _connected(connections) as (reader, writer):
         writer.write(TEST_REQUESTS)
         for answer in (b"GET /one ", b"POST /two body"):
-            await reader.readuntil(answer)  # raises where it does not come
+            _expect(True, HEADER in await reader.readuntil(answer))  # raises where it does not come
         (connection,) = connections.open
         _expect(True, connection in connections.waiting)
         connections.sweep(asyncio.get_running_loop().time() + 1e6)

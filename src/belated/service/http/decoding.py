@@ -82,18 +82,16 @@ async def read(receive: Receive, headers: Headers, most: int) -> bytes | None:
     length = headers.get(b"content-length", b"")
     if length.isdigit() and (len(length) > MOST_DIGITS or int(length) > most):
         raise _too_large(most)
-    chunks = []
-    size = 0
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > most:
+        body += message.get("body", b"")
+        if len(body) > most:
             raise _too_large(most)
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            return bytes(body)
 
 
 def _too_large(most: int) -> Problem:

@@ -20,7 +20,7 @@ from belated.service.http.problems import (
     Problem,
     ProblemType,
 )
-from belated.service.http.request_ids import HEADER, RequestIds, request_id
+from belated.service.http.request_ids import HEADER, request_id
 
 NOT_HTTP = ProblemType(400, "malformed-request", "The request is not HTTP/1.1")
 TIMED_OUT = ProblemType(408, "request-timeout", "The request did not come in time")
@@ -37,6 +37,7 @@ class JoiningTransport:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self.is_closing = transport.is_closing  # asked several times in each request
         self._call_soon = asyncio.get_running_loop().call_soon
         self._held: list[bytes] = []
 
@@ -105,7 +106,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
         self._is_extra = not self._all.add(self)
         if self._is_extra:
-            self.app = RequestIds(OnlyHealth(self.app))
+            self.app = OnlyHealth(self.app)
         self._look_whose_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -115,7 +116,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. Uvicorn's own method would write a line into the log for each bad request."""
-        self._unset_keepalive_if_required()
         for start in range(0, len(data), AT_ONCE):
             part = data[start : start + AT_ONCE]
             self._latest = len(part)
@@ -160,6 +160,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """A request can be begun, or wait for the answers to those before it."""
         self._check_head()
         super().on_headers_complete()
+        # This names the request in the head of its answer, for which an app would wrap ``send``.
+        name = HEADER, request_id(self.scope).encode()  # type: ignore[arg-type]
+        self.cycle.default_headers = [*self.cycle.default_headers, name]
         self.headers = []  # for trailers, which nobody looks at: a request has got its headers
         self._unused, self._in_head, self._in_body = 0, False, True
         if len(self.pipeline) > MOST_PIPELINED:
@@ -192,8 +195,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._look_whose_turn()
 
     def on_response_complete(self) -> None:
-        """A request has been answered."""
-        super().on_response_complete()
+        """A request has been answered.
+
+        Uvicorn's own method would set a timer, too. Here ``check`` ends what is idle.
+        """
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         self._look_whose_turn()
 
     # -------------------------------------------------------------------------- whose turn it is

@@ -40,7 +40,8 @@ DAY = 24 * HOUR
 def small_blocks(request):
     """Blocks and tables that are cut, packed and made anew all the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pending, "SEVERAL", 0 if request.param == "together" else 10**9)
+        patch.setattr(pending, "MANY", 0 if request.param == "together" else 10**9)
+        patch.setattr(pending, "SEVERAL", 0)
         patch.setattr(pending, "ROWS", 8)
         patch.setattr(pending, "FEW", 2)
         patch.setattr(row_table, "LEAST", 4)

@@ -21,7 +21,8 @@ from belated.ledger.row_table import RowTable
 from belated.monitoring.histogram import AGES, Histogram
 
 ROWS = 4_096  # of a block
-SEVERAL = 8  # decisions of a block, from which on they are looked up in one go
+MANY = 100  # decisions, from which on arrays of them pay,
+SEVERAL = 8  # if there are so many of them for each block
 FEW = 64  # closed decisions that a block may hold, however few of its decisions are open
 NEVER = 2**63 - 1  # the closing time of a decision without a window, or of one that is closed
 LATE, CLOSED = 1, 2  # flags of a decision
@@ -205,7 +206,7 @@ class OpenDecisions:
         """Open decisions without a reward."""
         return self._n_open - self.n_held
 
-    # ------------------------------------------------------------------------------ one decision
+    # ---------------------------------------------------------------------------- some decisions
 
     def add(self, row: int, time: int, due: int | None, closes: int | None) -> None:
         """Add the decision of a row; its id is the last one of ``ids``."""
@@ -245,7 +246,7 @@ class OpenDecisions:
 
     def get_all(self, ids: Collection[bytes]) -> dict[bytes, Open]:
         """Returns those of the decisions that are open, by id."""
-        if len(ids) < SEVERAL * len(self._blocks):
+        if not self._are_many(len(ids)):
             found = ((id, self.get(id)) for id in ids)
             return {id: opened for id, opened in found if opened is not None}
         known = [id for id in ids if len(id) == 16]  # the others are of nobody
@@ -263,7 +264,7 @@ class OpenDecisions:
 
     def close_all(self, rows: Sequence[int]) -> None:
         """Remove the decisions of these rows, which are open, each once."""
-        if len(rows) < SEVERAL * len(self._blocks):
+        if not self._are_many(len(rows)):
             for row in rows:
                 self.close(row)
             return
@@ -290,6 +291,9 @@ class OpenDecisions:
         """Note that the log holds a reward of a decision, which is open, that came too late."""
         block, k = self._entry(row)
         block.columns.flags[k] = LATE
+
+    def _are_many(self, n: int) -> bool:
+        return n >= max(MANY, SEVERAL * len(self._blocks))
 
     def _make_rows_suit(self) -> None:
         if not self._rows.suits(self._n_open):

@@ -251,7 +251,7 @@ def memory(fold: Fold) -> tuple[float, float]:
     sizes = []
     for decision in there:
         grown += ids[16 * decision.row : 16 * decision.row + 16]
-        pending.add(decision.row, decision.time, decision.due, decision.closes)
+        pending.add_all(decision.row, [decision.time], [decision.due], [decision.closes])
     sizes.append(tracemalloc.get_traced_memory()[0] - before - sys.getsizeof(grown))
     for decision in there[::2]:
         pending.close(decision.row)

@@ -95,7 +95,7 @@ def test_columns_are_as_good_as_objects(small_blocks, steps):
             id = make()
             ids += id
             row = len(ids) // 16 - 1
-            decisions.add(row, now[0], due, closes)
+            decisions.add_all(row, [now[0]], [due], [closes])
             twin.add(id, row, now[0], due, closes)
         elif what == "close_all":  # some of all blocks, the newest first
             ids_closed = [*twin.all][:: -how[0]]
@@ -122,8 +122,8 @@ def test_closed_decisions_make_room(small_blocks):
     """Nothing stays of a block that is closed, and little of one that nearly is."""
     ids = bytearray(np.random.default_rng(1).bytes(16 * 80))
     decisions = OpenDecisions(ids)
-    for row in range(80):
-        decisions.add(row, row, None, None)
+    decisions.add_all(0, range(30), [None] * 30, [None] * 30)
+    decisions.add_all(30, range(30, 80), [None] * 50, [None] * 50)
     for row in set(range(80)) - {3, 42}:
         decisions.close(row)
     assert [*decisions._blocks] == [0, 5]
@@ -160,12 +160,12 @@ def test_rows_are_found_by_id(n, m, seed, bits):
 
 
 def test_tables_suit_a_number_of_rows():
-    """Up to two thirds of the places are taken, and no fewer than a quarter are needed."""
+    """There is room for two thirds of the places, and no fewer than a quarter are needed."""
     make = Ids(lambda: 10**15, seed=1)
     all_ids = [make() for _ in range(400)]
     table = RowTable(bytearray(b"".join(all_ids)), range(300))
     added = 300
-    while table.suits(added):
+    while table.has_room(1):
         table.add(all_ids[added], added)
         added += 1
     assert added == 400

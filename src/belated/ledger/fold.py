@@ -301,7 +301,6 @@ class Fold:
                 x = self.present_vector(body)
             xs.append(x)
             self.ids += event.id
-            self.pending.add(row, event.time, event.due, event.closes)
             if body.stretch is not None and body.subject:
                 stretch = Begun(body.stretch.until, body.action, event.id)
                 stretches.begin(key_of(body.subject, body.stretch.rank), stretch)
@@ -309,6 +308,8 @@ class Fold:
             self._noted.decided.append((event.id, event.time, body.action, body.propensity, width))
         if body is not None:
             self.last_context = body.context
+            times, dues, closes = zip(*((e.time, e.due, e.closes) for e in there), strict=True)
+            self.pending.add_all(rows.start, times, dues, closes)
         self._plan_decisions(range(rows.stop - len(xs), rows.stop), xs)
 
     def present_vector(self, body: Decided) -> bytes:

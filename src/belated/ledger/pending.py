@@ -9,7 +9,7 @@ does.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import Any, NamedTuple
 
@@ -95,18 +95,20 @@ class Block:
             self._soonest = int(np.frombuffer(self.columns.ends, np.int64).min(initial=NEVER))
         return self._soonest
 
-    def add(self, place: int, time: int, due: int, ends: int) -> None:
-        """Add an open decision whose row comes after those of all others."""
-        for column, number in zip(self.columns, (place, time, due, ends, nan, 0), strict=True):
-            column.append(number)
-        self.n_open += 1
-        self.n_waiting += 1
-        if time < self.oldest:
-            self.oldest = time
-        if time > self.newest:
-            self.newest = time
-        if self._soonest is not None and ends < self._soonest:
-            self._soonest = ends
+    def add_all(self, places: Sequence[int], *windows: Sequence[int]) -> None:
+        """Add open decisions whose rows come after those of all others.
+
+        ``windows``: when they were made, are due and close.
+        """
+        n, (times, _, ends) = len(places), windows
+        numbers = places, *windows, [nan] * n, [0] * n
+        for column, several in zip(self.columns, numbers, strict=True):
+            column.extend(several)
+        self.n_open += n
+        self.n_waiting += n
+        self.oldest, self.newest = min(self.oldest, *times), max(self.newest, *times)
+        if self._soonest is not None:
+            self._soonest = min(self._soonest, *ends)
 
     def find(self, place: int) -> int:
         """Returns the entry of an open decision; -1 if there is none at this place."""
@@ -208,19 +210,33 @@ class OpenDecisions:
 
     # ---------------------------------------------------------------------------- some decisions
 
-    def add(self, row: int, time: int, due: int | None, closes: int | None) -> None:
-        """Add the decision of a row; its id is the last one of ``ids``."""
-        number, place = divmod(row, ROWS)
-        block = self._blocks.get(number)
-        if block is None:
-            block = self._blocks[number] = Block()
-        if due is None:
-            block.add(place, time, NEVER, NEVER)
+    def add_all(
+        self,
+        row: int,
+        times: Sequence[int],
+        dues: Iterable[int | None],
+        closes: Iterable[int | None],
+    ) -> None:
+        """Add the decisions of ``row`` and the rows after it, the last ones of ``ids``."""
+        due = [NEVER if us is None else us for us in dues]
+        ends = [us or end for us, end in zip(closes, due, strict=True)]
+        rows = range(row, row + len(times))
+        first = 0
+        while first < len(rows):
+            number, place = divmod(rows[first], ROWS)
+            end = min(len(rows), first + ROWS - place)
+            block = self._blocks.get(number)
+            if block is None:
+                block = self._blocks[number] = Block()
+            there, part = range(place, place + end - first), slice(first, end)
+            block.add_all(there, times[part], due[part], ends[part])
+            first = end
+        self._n_open += len(rows)
+        if self._rows.has_room(len(rows)):
+            for row in rows:
+                self._rows.add(self._id(row), row)
         else:
-            block.add(place, time, due, closes or due)
-        self._n_open += 1
-        self._rows.add(self._id(row), row)
-        self._make_rows_suit()
+            self._rows = RowTable(self._ids, self._arrays().place)
 
     def get(self, id: bytes) -> Open | None:
         """Returns a decision if it is open."""

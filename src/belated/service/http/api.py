@@ -82,7 +82,7 @@ async def _at_once() -> None:
 
 
 class Count(Protocol):
-    """Who wants to know how many requests are open.
+    """Somebody that wants to know how many requests are open.
 
     A request is open once its body has been read. While a client is still sending, nobody knows
     for how long, and nobody may wait for it.

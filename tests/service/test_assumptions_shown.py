@@ -11,7 +11,7 @@ from belated.service.metrics import Metrics
 from support.event_loop import decision, in_process, reward
 from support.service_client import ACTIONS, Client, alarms
 
-WORDS = "m1 = 1, so mean rewards lie between 0.269 and 0.731; the mean of 120 rewards is 0."
+WORDS = "m1 = 1, so mean rewards lie between 0.269 and 0.731; the mean of 100 rewards is 0."
 
 
 def used(share, **settings):

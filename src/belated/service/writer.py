@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # an extra
 log = logging.getLogger("belated.service")
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
-MOST_DRAFTS = 400  # in one transaction: a decision that comes just after it begins waits for it
+MOST_DRAFTS = 100  # in one transaction: a decision that comes just after it begins waits for it
 SMALL = 10  # drafts of a request that is put into any transaction, however full
 LONGEST_WAIT = 10.0  # seconds for another process to let go of the store
 TRY_AGAIN = 0.005  # seconds until then

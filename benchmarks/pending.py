@@ -184,8 +184,8 @@ def million() -> None:
 ## Open decisions: memory and starts
 
 Printed by `python benchmarks/pending.py million`: {MILLION:,} open decisions in one bandit, {DIM} features. Heard:
-the bandit learns from silence, {RATE:.0%} convert, and a decision that has converted is open no more. Seconds are the
-best of three, milliseconds the best of twenty.
+the bandit learns from silence, and {RATE:.0%} convert, which stay open until their window closes. Seconds are the best of
+three, milliseconds the best of twenty.
 
 | what | held | heard | asked |
 |---|---|---|---|""")

@@ -70,6 +70,21 @@ def test_a_second_fold_draws_every_decision_again(policy, settings):
     assert len({decoded(e.body).action for e in written if e.kind is Kind.DECIDED}) > 1
 
 
+def test_the_law_that_is_kept_between_two_commits_draws_what_a_new_one_draws():
+    """All registered actions by default, or named one by one: the latter keeps nothing."""
+    replica, draws = live(AdaptiveThompson()), Draws()
+    for turn in range(3):
+        fold = replica.fold("shop")
+        for k in range(20):
+            id = bytes(14) + bytes([turn, k])
+            kept = decide(fold, Ask(probabilities=True), draws.of(id))
+            anew = decide(fold, Ask(probabilities=True, eligible=tuple(ACTIONS)), draws.of(id))
+            assert kept == msgspec.structs.replace(anew, eligible=None)
+        proposal = replica.propose("shop", Ask())
+        replica.commit([proposal.draft])
+        replica.reward([(proposal.draft.id, 1.0)])
+
+
 def test_the_second_of_a_ranking_is_drawn_among_the_others():
     replica = live(AdaptiveThompson())
     first, second = replica.propose_top("shop", Ask(), 2)

@@ -12,6 +12,7 @@ from belated.numerics.gaussian_scores import (
     PAIRS,
     POINTS,
     _in_the_race,
+    _lower_root,
     fill_chances,
     normal_points,
 )
@@ -119,15 +120,40 @@ def test_the_points_are_normal_in_every_coordinate():
     assert np.array_equal(points[:, :LATTICE], normal_points(3))
 
 
+def in_the_race(mean, root):
+    rows, behind = np.empty(len(mean), np.int64), np.empty(len(mean))
+    n = _in_the_race(np.array(mean, float), np.array(root, float), len(root[0]), rows, behind)
+    return rows[:n].tolist()
+
+
 def test_who_is_left_out_wins_less_often_than_said():
-    """An action 5.1 standard deviations of the difference behind is out; one 4.9 behind is not."""
+    """Those left out beat the best at one point of 2,048 at most, all of them together."""
     root = np.array([[1.0, 0.5], [0.2, 0.9], [1.0, -0.5]])
-    behind = math.sqrt(0.8**2 + 0.4**2)  # of the second, relative to the first
-    for gap, n in ((5.1, 2), (4.9, 3)):
-        mean, rows = np.array([0.0, -gap * behind, -0.1]), np.empty(3, np.int64)
-        assert _in_the_race(mean, root, 2, rows) == n
-        assert rows[:n].tolist() == [0, 2, 1][:n]
-    assert normal_cdf(-HOPELESS) < 3e-7
+    apart = math.sqrt(0.8**2 + 0.4**2)  # of the second, relative to the first
+    for gap in (3.2, 3.35):
+        assert (normal_cdf(-gap) < 1.0 / POINTS) == (gap == 3.35)
+        assert in_the_race([0.0, -gap * apart, -0.1], root) == ([0, 2, 1] if gap < 3.3 else [0, 2])
+    # each of ten that are alike but in their own column would be left out if it were alone
+    gap, root = 3.35 * math.sqrt(2.0), np.eye(11)
+    assert len(in_the_race([gap, *np.zeros(10)], root)) == 11 - sum(
+        k * normal_cdf(-3.35) < 1.0 / POINTS for k in range(1, 11)
+    )
+    assert 10 * normal_cdf(-HOPELESS) < 1e-8
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (20, 6)])
+def test_a_root_in_as_few_columns_as_its_rank(shape):
+    """Rows that depend on earlier ones, and rows of zeros, begin no column."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal(shape)
+    x[0], x[3], x[5] = 0.0, x[1] - 2.0 * x[2], x[4]
+    pivots, lower = np.empty(len(x), np.int64), np.zeros((len(x), len(x)))
+    rank = _lower_root(x, pivots, lower)
+    assert rank == np.linalg.matrix_rank(x)
+    assert lower @ lower.T == pytest.approx(x @ x.T, abs=1e-12)
+    assert not lower[:, rank:].any()
+    assert not np.triu(lower).any()  # the first row is zero: row k has at most k entries
+    assert (lower[5] == pytest.approx(lower[4], abs=1e-12)) and pivots[:3].tolist() == [1, 2, 4]
 
 
 @pytest.mark.compiled

@@ -115,7 +115,7 @@ def test_a_slow_disk_is_not_waited_for_until_it_is_quick(monkeypatch):
 
 
 def test_a_decision_does_not_wait_for_thousands_of_rewards(monkeypatch):
-    monkeypatch.setattr(writer, "MOST_DRAFTS", 4)
+    monkeypatch.setattr(writer, "MOST_ALONE", 4)
     monkeypatch.setattr(writer, "SMALL", 1)
     bandits = Bandits()
 

@@ -87,7 +87,7 @@ def test_a_slow_request_is_waited_for_but_not_for_long(monkeypatch, window, comm
 
 def test_a_full_queue_is_written_at_once(monkeypatch):
     monkeypatch.setattr(writing, "WINDOW", 1e9)
-    monkeypatch.setattr(writing, "MOST_DRAFTS", 10)
+    monkeypatch.setattr(writing, "MOST_ALONE", 10)
 
     async def use(writer, bandits):
         slow = asyncio.create_task(request(writer, pause=0.05))
@@ -97,6 +97,30 @@ def test_a_full_queue_is_written_at_once(monkeypatch):
         await slow
 
     assert together(use) == [10, 1]
+
+
+def test_transactions_are_large_while_nobody_decides(monkeypatch):
+    """An upload at night is quick; by day, no decision waits for one of its large transactions."""
+    monkeypatch.setattr(writing, "MOST_DRAFTS", 10)
+    monkeypatch.setattr(writing, "MOST_ALONE", 40)
+    clock = [1000.0]
+    monkeypatch.setattr(writing, "monotonic", lambda: clock[0])
+    bandits = Bandits()
+
+    async def use():
+        writer = Writer(bandits)
+        await writer.write([DRAFT] * 100)
+        upload = writer.write([DRAFT] * 60)
+        await writer.write([Draft(Kind.DECIDED, "shop", b"", 1)])
+        await upload
+        clock[0] += writing.LATELY - 0.1
+        await writer.write([DRAFT] * 30)
+        clock[0] += 0.1
+        await writer.write([DRAFT] * 30)
+
+    asyncio.run(use())
+    by_night, by_day, evening, night = [40, 40, 20], [11] + [10] * 5, [10] * 3, [30]
+    assert bandits.commits == by_night + by_day + evening + night
 
 
 @pytest.mark.parametrize("error", [ValueError("a NUL"), NewBanditError("new")], ids=repr)
@@ -129,11 +153,11 @@ def test_who_waits_for_a_commit_is_told_though_somebody_else_cannot_be(caplog):
     async def use():
         writer = Writer(Bandits(), told=told)
         writer.open_requests = 3
-        many = [DRAFT] * (writing.MOST_DRAFTS + 1)  # the rest of them goes back into the queue
+        many = [DRAFT] * (writing.MOST_ALONE + 1)  # the rest of them goes back into the queue
         return [
             len(outcomes)
             for outcomes in await asyncio.gather(*map(writer.write, [[DRAFT], many, []]))
         ]
 
-    assert asyncio.run(use()) == [1, writing.MOST_DRAFTS + 1, 0]
+    assert asyncio.run(use()) == [1, writing.MOST_ALONE + 1, 0]
     assert "the board is gone" in caplog.text

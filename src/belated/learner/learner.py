@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -78,7 +78,7 @@ from belated.model.steps import (
     remake_step,
 )
 from belated.numerics.entries import sparse
-from belated.numerics.gaussian_scores import POINTS, normal_points
+from belated.numerics.gaussian_scores import POINTS, highest_draw, normal_points
 from belated.numerics.pruning import decision_set
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,26 @@ class Choice:
     width: float
     propensity: float = math.nan
     probabilities: Vector | None = field(default=None, compare=False)
+
+
+class Law(NamedTuple):
+    """How the scores of some actions are drawn, until something is learnt."""
+
+    mean: Vector
+    root: Matrix
+    columns: int  # of ``root`` that count
+    weights: Weights
+
+    def draw(self, rng: np.random.Generator) -> Choice:
+        """Returns what the policy would choose, as it would with the same ``rng`` without a law."""
+        z = rng.standard_normal(len(self.mean))
+        return Choice(*self.chosen(*highest_draw(self.mean, self.root, self.columns, z)))
+
+    def chosen(self, index: int, score: float) -> tuple[Any, ...]:
+        """Returns the fields of the ``Choice`` of this action."""
+        # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
+        row = int(index)
+        return row, float(score), float(self.mean[row]), 0.0, *self.weights.given(row)
 
 
 def resolved(
@@ -253,8 +273,8 @@ class Learner:
         if self.is_sparse:
             options = self.options(actions)
             self.make_room(1, options.columns.shape[1])
-            row, *chosen = self._play_sparse(options, rng, records=True)
-            return Decision(row + 1, *chosen)
+            _, chosen = self._play_sparse(options, rng, records=True)
+            return Decision(self.n_decided, *chosen)
         actions = cast(Matrix, actions)
         weights = self._weights_of(actions) if weighed else None
         self.make_room(1)
@@ -270,17 +290,21 @@ class Learner:
 
     def _play_sparse(
         self, options: SparseRows, rng: np.random.Generator, records: bool
-    ) -> tuple[Any, ...]:
-        """Returns the row of the history and the fields of a ``Choice``, with probabilities."""
+    ) -> tuple[Law, tuple[Any, ...]]:
+        """Returns the law of the scores, and the fields of a ``Choice``, with probabilities."""
         K = len(options.columns)
         most = min(K, self.dim)  # independent numbers behind the scores
-        z, points, shares = rng.standard_normal(K), normal_points(most), np.empty(K)
-        law = np.empty(K), np.empty((K, most))
-        row, index, score, estimate, width = play_sparse_step(
-            *self._now(), options, z, points, *law, shares, records
+        mean, root, shares = np.empty(K), np.empty((K, most)), np.empty(K)
+        r, index, score, estimate = play_sparse_step(
+            *self._now(),
+            options,
+            rng.standard_normal(K),
+            normal_points(most),
+            *(mean, root, shares),
+            records,
         )
-        numbers = int(index), float(score), float(estimate), float(width)
-        return int(row), *numbers, *Weights(shares, POINTS).given(int(index))
+        law = Law(mean, root, r, Weights(shares, POINTS))
+        return law, law.chosen(index, score)
 
     def learn(self, rewards: Mapping[int, float]) -> None:
         """Take in rewards, by row of the history, and bring the estimate up to date once."""
@@ -345,10 +369,14 @@ class Learner:
             if not is_within(x, limit):
                 raise too_long(actions[k : k + 1], self.max_norm, name.format(k))
 
+    def law_of(self, options: SparseRows) -> Law:
+        """Returns how the scores of sparse actions are drawn, which ``options`` prepared."""
+        return self._play_sparse(options, np.random.default_rng(0), records=False)[0]
+
     def choose_from(self, options: Any, rng: np.random.Generator, weighed: bool = False) -> Choice:
         """Does the same as ``choose``, for actions that were prepared by ``options``."""
         if self.is_sparse:
-            return Choice(*self._play_sparse(options, rng, records=False)[1:])
+            return Choice(*self._play_sparse(options, rng, records=False)[1])
         weights = weigh(*self._now(), options) if weighed else None
         index, score, estimate, width = choose_from_step(
             self.policy, self.state, self.history, options, self.stream(rng)

@@ -48,6 +48,7 @@ class Actions:
     def _forget(self) -> None:
         """Drop what was computed once from all registered actions."""
         self._matrix: Matrix | None = None
+        self._sparse: SparseRows | None = None
         self._prepared: Prepared | None = None
         self._options: DecisionSet | None = None
         self._places: dict[str, int] | None = None
@@ -87,7 +88,13 @@ class Actions:
                 return self._prepared.sparse_rows(context)
             return self._prepared.transform(context)
         matrix = self._given(context)
-        return as_sparse(matrix) if sparse else matrix
+        if not sparse:
+            return matrix
+        if matrix is not self._matrix:
+            return as_sparse(matrix)
+        if self._sparse is None:
+            self._sparse = as_sparse(matrix)
+        return self._sparse
 
     def _given(self, context: Any) -> Matrix:
         if self.features is not None or context is not None:

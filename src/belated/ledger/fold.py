@@ -22,7 +22,7 @@ from belated.core.wording import heard, nothing_learnt
 from belated.features import Features
 from belated.learner import files
 from belated.learner.forgetting import forget_by, reach, weights_at
-from belated.learner.learner import Learner
+from belated.learner.learner import Choice, Law, Learner
 from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
 from belated.ledger.batch import Noted, Plan
@@ -108,6 +108,7 @@ class Fold:
         self.broken: list[Broken] = []  # assumptions that the log speaks against
         self._noted = Noted()
         self._plan = Plan()
+        self._law: tuple[int, Law] | None = None  # of all actions, at the version it is of
 
     def apply(self, events: Iterable[Event]) -> None:
         """Take in events of this bandit, whole transactions in the order of the log."""
@@ -124,6 +125,15 @@ class Fold:
         if self.on_the_fly:
             self.learner.since_oldest_open = self._since_oldest_open()
         self._look_at_assumptions()
+
+    def choose_among_all(self, rng: np.random.Generator, weighed: bool) -> Choice:
+        """Chooses one of all registered actions of a bandit without features."""
+        options = self.actions.options(self.learner)
+        if not self.learner.is_sparse:
+            return self.learner.choose_from(options, rng, weighed)
+        if self._law is None or self._law[0] != self.version:
+            self._law = self.version, self.learner.law_of(options)
+        return self._law[1].draw(rng)
 
     @property
     def repeatable(self) -> bool:

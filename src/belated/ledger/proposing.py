@@ -68,7 +68,7 @@ def decide(
     repeats = again.id if again is not None and again.action in names else b""
     weighed = spec.mode == "live" and not (fold.spreads or held_out or repeats)
     if registered and ask.eligible is None and fold.actions.features is None:
-        choice = learner.choose_from(fold.actions.options(learner), rng, weighed)
+        choice = fold.choose_among_all(rng, weighed)
     else:
         choice = learner.choose(rows, rng, weighed)
     chances: Vector | None
@@ -161,8 +161,8 @@ def _explored(
     share, index = fold.spec.exploration, choice.index
     if share > 0.0 and rng.random() < share:
         index = int(rng.integers(n))
-    if choice.probabilities is None:
-        return index, None
+    if choice.probabilities is None or share == 0.0:
+        return index, choice.probabilities
     return index, share / n + (1.0 - share) * choice.probabilities
 
 

@@ -32,7 +32,7 @@ GENERATOR = 777
 LATTICE = 64  # coordinates
 BLOCK = 256  # points whose scores are in the fastest memory at once
 FOUR = 4  # coordinates that are added at once
-HOPELESS = 5.0  # standard deviations: a normal number lies beyond with probability 2.9e-7
+HOPELESS = 6.0  # standard deviations: a normal number lies beyond with probability 1e-9
 ALIKE = 1e-12  # share of a variance that is taken for rounding
 
 
@@ -70,46 +70,46 @@ def highest_draw(mean: Vector, root: Matrix, r: int, z: Vector) -> tuple[int, fl
 def fill_chances(mean: Vector, root: Matrix, r: int, points: Coarse, out: Vector) -> None:
     """Fills in the share of points at which each of the scores ``mean + root z`` is the highest.
 
-    ``root`` is (K, r), or has further columns that do not count. A tie goes to the lowest row. An
-    action that beats the one with the highest mean with probability below 3e-7 gets zero without a
-    look at the points: that moves all probabilities together by less than 3e-7 for each of them.
+    ``root`` is (K, r), or has further columns that do not count. A tie goes to the lowest row. The
+    actions that get zero without a look at the points beat the one with the highest mean with
+    probabilities that together are below that of one point.
     """
     K = mean.shape[0]
-    rows = np.empty(K, np.int64)
+    rows, behind = np.empty(K, np.int64), np.empty(K)
     for a in range(K):
         out[a] = 0.0
-    n = _in_the_race(mean, root, r, rows)
+    n = _in_the_race(mean, root, r, rows, behind)
     if n == 1:
         out[rows[0]] = 1.0
         return
-    widest, narrow = 0.0, min(n, r)
+    apart, widest = np.empty((n, r)), 0.0
     for k in range(n):
-        widest = max(widest, math.sqrt(dot(root[rows[k], :r], root[rows[k]])))
-    unit = 1.0 / widest if widest > 0.0 else 1.0  # single precision does not hold every size
-    level, coarse = np.empty(n, np.float32), np.empty((n, narrow + -narrow % FOUR), np.float32)
-    lower = np.empty((n, n) if n <= r else (0, 0))
+        for j in range(r):
+            apart[k, j] = root[rows[k], j] - root[rows[0], j]
+        widest = max(widest, math.sqrt(dot(apart[k], apart[k])))
+    lower, rank = apart, r
     if n <= r:
-        _lower_root(root, r, rows, lower)
+        lower = np.zeros((n, n))
+        rank = _lower_root(apart, np.empty(n, np.int64), lower)
+    unit = 1.0 / widest if widest > 0.0 else 1.0  # single precision does not hold every size
+    level, coarse = np.empty(n, np.float32), np.zeros((n, rank + -rank % FOUR), np.float32)
     for k in range(n):
         level[k] = (mean[rows[k]] - mean[rows[0]]) * unit
-        row = lower[k] if n <= r else root[rows[k]]
-        for j in range(narrow):
-            coarse[k, j] = row[j] * unit
-        for j in range(narrow, coarse.shape[1]):
-            coarse[k, j] = 0.0
-    counts, scores = np.empty(n, np.int64), np.empty((5, BLOCK), np.float32)
-    for k in range(n):
-        counts[k] = 0
-    count_best(level, coarse, n <= r, points, scores, np.empty((4, BLOCK), np.int32), counts)
+        for j in range(rank):
+            coarse[k, j] = lower[k, j] * unit
+    counts, scores = np.zeros(n, np.int64), np.empty((5, BLOCK), np.float32)
+    count_best(level, coarse, points, scores, np.empty((4, BLOCK), np.int32), counts)
     for k in range(n):
         out[rows[k]] = counts[k] / POINTS
 
 
 @kernel
-def _in_the_race(mean: Vector, root: Matrix, r: int, rows: Integers) -> int:
-    """Fills in the actions that can win, the highest mean first; returns their number.
+def _in_the_race(mean: Vector, root: Matrix, r: int, rows: Integers, behind: Vector) -> int:
+    """Fills in the actions that can win, the likeliest to beat the best first; returns how many.
 
-    An action with the same score as an earlier one never wins.
+    ``behind`` becomes the distance of each to the highest mean, in standard deviations of the
+    difference. As many are left out at the end as beat the best together with a probability below
+    that of one point. An action with the same score as an earlier one never wins.
     """
     best, n = 0, 0
     for a in range(mean.shape[0]):
@@ -118,23 +118,41 @@ def _in_the_race(mean: Vector, root: Matrix, r: int, rows: Integers) -> int:
         gap, square = mean[best] - mean[a], 0.0
         for j in range(r):
             square += (root[a, j] - root[best, j]) ** 2
-        if gap <= HOPELESS * math.sqrt(square) and not _is_there(mean, root, r, a, rows, n):
+        if gap > HOPELESS * math.sqrt(square):
+            continue
+        far = gap / math.sqrt(square) if gap > 0.0 else 0.0
+        if not _is_there(mean, root, r, a, far, rows, behind, n):
             k = n
-            while k > 0 and mean[rows[k - 1]] < mean[a]:
-                rows[k] = rows[k - 1]
+            while k > 0 and behind[k - 1] > far:
+                rows[k], behind[k] = rows[k - 1], behind[k - 1]
                 k -= 1
-            rows[k] = a
+            rows[k], behind[k] = a, far
             n += 1
+    missed = 0.0
+    while n > 1:
+        missed += 0.5 * math.erfc(behind[n - 1] / math.sqrt(2.0))
+        if missed > 1.0 / POINTS:
+            break
+        n -= 1
     return n
 
 
 @kernel
-def _is_there(mean: Vector, root: Matrix, r: int, a: int, rows: Integers, n: int) -> bool:
-    """Returns whether one of the first ``n`` rows, the highest mean first, is as row ``a``."""
+def _is_there(
+    mean: Vector,
+    root: Matrix,
+    r: int,
+    a: int,
+    far: float,
+    rows: Integers,
+    behind: Vector,
+    n: int,
+) -> bool:
+    """Returns whether one of the first ``n`` rows is as row ``a``, which is as ``far`` behind."""
     for k in range(n - 1, -1, -1):
-        if mean[rows[k]] > mean[a]:
+        if behind[k] < far:
             return False
-        if mean[rows[k]] == mean[a]:
+        if behind[k] == far and mean[rows[k]] == mean[a]:
             alike = True
             for j in range(r):
                 if root[rows[k], j] != root[a, j]:
@@ -146,25 +164,30 @@ def _is_there(mean: Vector, root: Matrix, r: int, a: int, rows: Integers, n: int
 
 
 @kernel
-def _lower_root(root: Matrix, r: int, rows: Integers, lower: Matrix) -> None:
-    """``lower lower' = X X'`` for the ``rows`` X of ``root``; equal rows stay equal."""
-    for k in range(lower.shape[0]):
-        row, x = lower[k], root[rows[k], :r]
-        for j in range(k):
-            pivot = lower[j, j]
-            rest = dot(x, root[rows[j]]) - dot(row[:j], lower[j])
-            row[j] = rest / pivot if pivot > 0.0 else 0.0
-        square = dot(x, x)
-        rest = square - dot(row[:k], row)
-        row[k] = math.sqrt(rest) if rest > ALIKE * square else 0.0
-        for j in range(k + 1, row.shape[0]):
-            row[j] = 0.0
+def _lower_root(x: Matrix, pivots: Integers, lower: Matrix) -> int:
+    """``lower lower' = x x'``, in as few columns as the rank of ``x``, which it returns.
+
+    A row that depends on those before it begins no column; ``pivots`` becomes the rows that do. So
+    where the first row is zero, row k has at most k entries. ``lower`` is zeros to begin with.
+    """
+    rank = 0
+    for k in range(x.shape[0]):
+        row = lower[k]
+        for j in range(rank):
+            p = pivots[j]
+            row[j] = (dot(x[k], x[p]) - dot(row[:j], lower[p])) / lower[p, j]
+        square = dot(x[k], x[k])
+        rest = square - dot(row[:rank], row)
+        if rest > ALIKE * square and rank < lower.shape[1]:
+            row[rank] = math.sqrt(rest)
+            pivots[rank] = k
+            rank += 1
+    return rank
 
 
 def count_best(
     level: Coarse,
     root: Coarse,
-    lower: bool,
     points: Coarse,
     scores: Coarse,
     winners: Integers,
@@ -172,7 +195,7 @@ def count_best(
 ) -> None:
     """Counts the points z and -z at which each of the scores ``level + root z`` is the highest.
 
-    ``root`` has a whole number of FOURs of columns; ``lower`` says whether it is a lower triangle.
+    ``root`` has a whole number of FOURs of columns; zeros at the end of a row cost nothing.
     ``scores`` (5, BLOCK) and ``winners`` (4, BLOCK) are scratch.
     """
     moves = root @ points[:, : root.shape[1]]
@@ -207,7 +230,6 @@ def _compiled_count_best(*arguments: Any) -> Any:
     def count_best(
         level: Coarse,
         root: Coarse,
-        lower: bool,
         points: Coarse,
         scores: Coarse,
         winners: Integers,
@@ -221,11 +243,12 @@ def _compiled_count_best(*arguments: Any) -> Any:
                 scores[0, k] = scores[2, k] = np.float32(-np.inf)
                 winners[0, k] = winners[2, k] = 0
             for a in range(K):
-                row = root[a]
+                row, width = root[a], r
+                while width > 0 and row[width - 1] == 0.0:
+                    width -= 1
                 for k in range(move.shape[0]):
                     move[k] = np.float32(0.0)
-                width = min(a + FOUR, r) if lower else r
-                for j in range(0, width // FOUR * FOUR, FOUR):
+                for j in range(0, width, FOUR):
                     z0, z1, z2, z3 = z[j], z[j + 1], z[j + 2], z[j + 3]
                     c0, c1, c2, c3 = row[j], row[j + 1], row[j + 2], row[j + 3]
                     for k in range(move.shape[0]):

@@ -11,11 +11,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from belated.core.events import Status
-from belated.ledger.events import Draft, Event, Outcome, Position
+from belated.ledger.events import Draft, Event, Kind, Outcome, Position
 from belated.ledger.protocol import (
     CompactedError,
     Follower,
@@ -34,6 +35,8 @@ log = logging.getLogger("belated.service")
 
 WINDOW = 0.002  # seconds to wait for requests that are on their way
 MOST_DRAFTS = 100  # in one transaction: a decision that comes just after it begins waits for it
+MOST_ALONE = 400  # the same while nobody decides; all of them are taken in at once
+LATELY = 10.0  # seconds after a decision in which the next one is expected
 SMALL = 10  # drafts of a request that is put into any transaction, however full
 LONGEST_WAIT = 10.0  # seconds for another process to let go of the store
 TRY_AGAIN = 0.005  # seconds until then
@@ -104,6 +107,7 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._refused_at: float | None = None  # when another process was first found writing
         self._quick = QUICK_AGAIN  # commits since the last slow one
+        self._decided_at = -inf  # of ``monotonic``: the last request that decided
         self.tracing: Tracing | None = None
         self.store = WorkThread("store")
         self.state = WorkThread("state")  # while it is busy, the bandits must not be looked at
@@ -123,8 +127,10 @@ class Writer:
         that are about to be written together; if it raises a ``ValueError``, they are not.
         """
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        if drafts and drafts[0].kind == Kind.DECIDED:
+            self._decided_at = monotonic()
         mark = self.tracing and self.tracing.mark()
-        request = Request(drafts, drafts[:MOST_DRAFTS], future, approve, mark)
+        request = Request(drafts, drafts[: self._most()], future, approve, mark)
         if drafts or self._task is not None:
             self._queue.append(request)
             self._look_soon()
@@ -158,8 +164,12 @@ class Writer:
         if grown:  # some may have been read that were not begun: begin them first
             self._look_soon()
 
+    def _most(self) -> int:
+        """Returns how many drafts one transaction holds: few where decisions would wait for it."""
+        return MOST_DRAFTS if monotonic() - self._decided_at < LATELY else MOST_ALONE
+
     def _is_full(self) -> bool:
-        return sum(len(request.part) for request in self._queue) >= MOST_DRAFTS
+        return sum(len(request.part) for request in self._queue) >= self._most()
 
     def _start(self) -> None:
         if self._timer is not None:
@@ -178,8 +188,9 @@ class Writer:
         So a decision does not wait for thousands of rewards, nor do they wait for ever.
         """
         self._seen = 0
-        oldest, *others = self._queue
-        batch, room = [oldest], MOST_DRAFTS - len(oldest.part)
+        most, (oldest, *others) = self._most(), self._queue
+        oldest.part = oldest.part[:most]  # it may have been cut while nobody decided
+        batch, room = [oldest], most - len(oldest.part)
         for request in sorted(others, key=lambda request: len(request.part)):
             room -= len(request.part)
             if room < 0 and len(request.part) > SMALL:
@@ -265,13 +276,13 @@ class Writer:
             self._refused_at = None
             self.commit_seconds.add(seconds)
             self._quick = 0 if seconds > WAIT else self._quick + 1
-        start, unfinished = 0, []
+        start, unfinished, most = 0, [], self._most()
         for request in batch:
             end = start + len(request.part)
             request.outcomes += commit.outcomes[start:end]
             start, done = end, len(request.outcomes)
             if done < len(request.drafts):
-                request.part = request.drafts[done : done + MOST_DRAFTS]
+                request.part = request.drafts[done : done + most]
                 unfinished.append(request)
             elif not request.future.done():  # the client may have left
                 request.future.set_result(request.outcomes)

@@ -82,14 +82,32 @@ def _fill_root(
     else:
         _fill_covariance(own, S, np.empty(u), covariance)
     _subtract_terms(terms, scales, own, used, u < K, np.empty(u), np.empty(r), covariance)
-    for p in range(r):
-        for q in range(p):
-            U[p, q] = 0.0
     cholesky(covariance, 0.0, U)
-    for a in range(K):
+    lower = covariance  # no longer needed as such
+    for p in range(r):
         for q in range(r):
-            root[a, q] = scale * (inner(own, a, U[q]) if u < K else U[q, a] if q <= a else 0.0)
+            lower[p, q] = U[q, p] if q <= p else 0.0
+    for a in range(K):
+        row = root[a, :r]
+        if u < K:
+            _combine(own, a, lower, row)
+        else:
+            copy(lower[a], row)
+        for q in range(r):
+            row[q] *= scale
     return r
+
+
+@kernel
+def _combine(own: SparseRows, a: int, lower: Matrix, out: Vector) -> None:
+    """``out`` becomes row ``a`` times ``lower``, which is read row by row."""
+    for q in range(out.shape[0]):
+        out[q] = 0.0
+    for k in range(n_entries(own, a)):
+        j, value = entry(own, a, k)
+        row = lower[j]
+        for q in range(out.shape[0]):
+            out[q] += value * row[q]
 
 
 @kernel

@@ -15,6 +15,8 @@ from belated.worlds.delays import Empirical, Informative, Lomax, Pareto, Scaled,
 
 # Rounds after which learning shows: of policies that learn slowly, and one of slow plain Python
 ROUNDS = {"odaaf": 20_000, "delayed-elimination": 8000, "opse": 8000, "ofuglb": 150}
+# Policies that take seconds for a check in plain Python: each decision passes over all rewards
+LONG = ("ofuglb", "polya-gamma")
 # Policies that check_learns_from_rewards is not asked of, and why
 NOT_ASKED = {
     "uniform": "the baseline that never learns",
@@ -40,7 +42,7 @@ def delays():
 def policies_and_checks():
     """The common policies with all families, the others with four very different ones.
 
-    All but the first two families that a policy accepts are slow.
+    All but the first two families that a policy accepts are slow, and so are policies that take long.
     """
     some = [Gaussian(sd=0.3), Bernoulli(), Binomial(trials=4), Poisson()]
     for name in registry.POLICIES:
@@ -49,7 +51,7 @@ def policies_and_checks():
             policy = registry.example_policy(kind, family)
             if not refusal(policy, family):
                 accepted += 1
-                marks = pytest.mark.slow if accepted > 2 else ()
+                marks = pytest.mark.slow if accepted > 2 or name in LONG else ()
                 listed = checks.OWN_POLICY_CHECKS if is_own(policy) else checks.POLICY_CHECKS
                 for check in listed:
                     label = f"{name}-{family!r}-{check.__name__}"

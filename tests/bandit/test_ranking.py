@@ -109,10 +109,12 @@ def posterior_hits(prior_sd, runs=400):
     return held
 
 
+@pytest.mark.slow
 def test_posterior_intervals_cover_as_often_as_they_say():
     assert holds_as_often_as_it_says(posterior_hits(prior_sd=1.0), 400)
 
 
+@pytest.mark.slow
 def test_the_test_of_coverage_can_fail():
     assert not holds_as_often_as_it_says(posterior_hits(prior_sd=0.1), 400)
 

@@ -252,6 +252,7 @@ def test_the_papers_grid():
 TINY = ("--only", "linear,d=5,E=100,exponential", "--horizon", "60", "--runs", "2")
 
 
+@pytest.mark.slow
 def test_reproduce(tmp_path):
     out = tmp_path / "paper"
     printed = belated("reproduce", *TINY, "--out", str(out)).stdout

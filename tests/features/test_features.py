@@ -195,6 +195,7 @@ def test_the_norm_bound_is_reached():
     assert np.linalg.norm(x[[0, 2]], axis=1) == pytest.approx([2.5, 2.5], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_many_blocks_keep_the_bound():
     k = 20_000
     x = Features(numeric=range(k)).fit_transform(np.vstack([np.zeros(k), np.ones(k)]))

@@ -69,6 +69,7 @@ def _how(loop):
     return {"share": 0.8} if loop == "explicit" else {"rate": 0.3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["explicit", "conversion"])
 def test_intervals_of_the_true_law_hold(loop):
     """The quick form of the test above: one law, fewer draws."""
@@ -219,6 +220,7 @@ def as_csv(frame, path):
     frame.assign(**times).to_csv(path, index=False)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     log = tmp_path / "log.csv"
     frame = simulated(LAWS["exponential"], n=3000, seed=10, share=0.9)

@@ -104,7 +104,9 @@ def test_level_of_wide_intervals(loop, pending, interval):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", LOGS)
-@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize(
+    "pending", [pytest.param(p, marks=pytest.mark.nightly) for p in (0.0, 0.7)] + [0.3]
+)
 def test_level_of_bootstrap_intervals(loop, pending):
     runs = {"explicit": 150, "conversion": 60}[loop]
     wrong = wrong_intervals(loop, pending, runs, ROWS[loop], interval="bootstrap")

@@ -295,6 +295,7 @@ def test_probit_slope_exceeds_the_variance():
     assert (slope(z) >= mu(z) * mu(-z)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [OFUGLBe, OFUGLB])
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_coverage(name, kind):

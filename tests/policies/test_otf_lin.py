@@ -225,6 +225,7 @@ def regret_in_figure_1(policy, rounds=3000, d=5, K=10, mean=100):
     return regret
 
 
+@pytest.mark.slow
 def test_figure_1_of_the_paper():
     """Printed, m = mean = 100: some 155 (OTFLinTS) and 100 (OTFLinUCB) after 3000 rounds.
 

@@ -133,6 +133,24 @@ def test_a_million_replays_of_the_default():
     assert said == pytest.approx(frequencies_in_a_million(bandit, actions), abs=0.0127)
 
 
+@pytest.mark.parametrize("d", [3, 30])
+def test_of_actions_with_the_same_vector_the_default_plays_the_first(d):
+    """As it says, whether scores are drawn by columns or, being fewer than these, by actions."""
+    rng = np.random.default_rng(5)
+    bandit = Bandit(d, family=Bernoulli(), seed=1)
+    X = rng.standard_normal((5, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    for _ in range(60):
+        bandit.learn(bandit.decide(X).id, float(rng.random() < 0.5))
+    actions = X[[0, 3, 1, 3, 4, 0, 3]]
+    said = bandit.decide(actions, probabilities=True).probabilities
+    law, draws = bandit._learner.law_of(bandit._learner.options(actions)), np.random.default_rng(2)
+    shares = np.bincount([law.draw(draws).index for _ in range(2_000)], minlength=7) / 2_000
+    assert not said[[3, 5, 6]].any() and not shares[[3, 5, 6]].any()
+    assert said[1] > 0.05
+    assert shares == pytest.approx(said, abs=0.05)
+
+
 def test_a_decision_without_a_request_has_its_propensity_alone():
     bandit, actions = learnt(Thompson(), Bernoulli())
     decision = bandit.decide(actions)

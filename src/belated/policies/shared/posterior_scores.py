@@ -92,10 +92,27 @@ def _fill_root(
         if u < K:
             _combine(own, a, lower, row)
         else:
-            copy(lower[a], row)
+            # rounding would let actions that are alike win a tie by turns
+            copy(lower[_first_alike(own, a)], row)
         for q in range(r):
             row[q] *= scale
     return r
+
+
+@kernel
+def _first_alike(own: SparseRows, a: int) -> int:
+    """Returns the first row with the entries of row ``a``."""
+    for b in range(a):
+        alike = True
+        for k in range(n_entries(own, a)):
+            i, x = entry(own, a, k)
+            j, y = entry(own, b, k)
+            if i != j or x != y:
+                alike = False
+                break
+        if alike:
+            return b
+    return a
 
 
 @kernel

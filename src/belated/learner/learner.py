@@ -295,7 +295,7 @@ class Learner:
         K = len(options.columns)
         most = min(K, self.dim)  # independent numbers behind the scores
         mean, root, shares = np.empty(K), np.empty((K, most)), np.empty(K)
-        r, index, score, estimate = play_sparse_step(
+        r, index, score = play_sparse_step(
             *self._now(),
             options,
             rng.standard_normal(K),
@@ -470,6 +470,9 @@ class Learner:
             step, arguments = to_weigh(*self._now(), options, np.zeros(1))
             if not has_compiled(step, *arguments):
                 return False
+        one = np.zeros(1)
+        if self.is_sparse and not has_compiled(highest_draw, one, np.zeros((1, 1)), 1, one):
+            return False
         step = play_sparse_step if self.is_sparse else choose_step
         refreshes = self.half_life is not None or self.hears
         if refreshes and not has_compiled(remake_step, *self._to_refresh()):
@@ -488,7 +491,10 @@ class Learner:
         x = np.zeros((1, self.dim))
         if not self.is_sparse:
             choose_step(*self._to_choose())
-        self.choose_from(self.options(x), np.random.default_rng(0), weighed=True)
+        options, rng = self.options(x), np.random.default_rng(0)
+        self.choose_from(options, rng, weighed=True)
+        if self.is_sparse:
+            self.law_of(options).draw(rng)
         intervals(self, x)
 
     def warm_up_learning(self) -> None:

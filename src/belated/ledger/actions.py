@@ -13,7 +13,6 @@ from belated.ledger.vectors import as_sparse
 
 if TYPE_CHECKING:  # a service without bandits need not wait for Numba
     from belated.learner.learner import Learner
-    from belated.numerics.pruning import DecisionSet
 
 
 class Actions:
@@ -50,7 +49,7 @@ class Actions:
         self._matrix: Matrix | None = None
         self._sparse: SparseRows | None = None
         self._prepared: Prepared | None = None
-        self._options: DecisionSet | None = None
+        self._options: Any = None
         self._places: dict[str, int] | None = None
 
     def change(self, put: Mapping[str, Any], drop: Iterable[str]) -> None:
@@ -103,7 +102,7 @@ class Actions:
             self._matrix = self.vectors(list(self.listed.values()), None)
         return self._matrix
 
-    def options(self, learner: "Learner") -> "DecisionSet":
+    def options(self, learner: "Learner") -> Any:
         """Returns all registered actions of a bandit without features, ready to be chosen from."""
         if self._options is None:
             self._options = learner.options(self.matrix(None, None))

@@ -155,21 +155,21 @@ def play_sparse_step(
     root: Matrix,
     shares: Vector,
     records: bool,
-) -> tuple[int, int, float, float]:
+) -> tuple[int, int, float]:
     """Does the same as ``decide_step`` for sparse rows, whose entries were checked before.
 
     ``z`` has one standard normal number for each action: to hand a generator to compiled code
     takes longer than to draw them. The law of scores is filled into ``mean`` and ``root``, and the
     probability of every action, from the same law, into ``shares``: see ``gaussian_chances``.
     Nothing is recorded unless ``records`` says so. Returns how many columns of ``root`` count, and
-    the row of ``options``, its score and its estimate.
+    the row of ``options`` and its score.
     """
     r = score_law(policy, state, options, mean, root)
     index, score = highest_draw(mean, root, r, z)
     fill_chances(mean, root, r, points, shares)
     if records:
         record(policy, state, history, state.counts[DECIDED], options, index)
-    return r, index, score, mean[index]
+    return r, index, score
 
 
 @allocating_kernel

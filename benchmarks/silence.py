@@ -14,10 +14,10 @@ another order every time, and which learns when it does for users. For failures 
 that all conversions have come at every age; in the last row it is told the true law of each
 banner, the best that an estimate of the law could be. Nothing was chosen by a look at these seeds.
 
-``violations`` prints the lift where the model of delay is wrong, with the law by banner and the tests
-that a bandit of a ledger has: delays that differ by banner, that become twice or half as long in
-the middle of the run, or that grow with the number of things bought (Poisson rewards); and in how
-many seeds open decisions were held because of a doubt, at the end of the run or before.
+``violations`` prints the lift of the same bandits where the model of delay is wrong: delays that
+differ by banner, that become twice or half as long in the middle of the run, or that grow with the
+number of things bought (Poisson rewards); and in how many seeds open decisions were held because
+of a doubt, at the end of the run or before.
 
 ``logs`` prints, for logs of which some of the conversions are still to come, whether estimates from
 silence are right: how far x'theta is off on average over all banners and devices, in multiples of
@@ -28,8 +28,8 @@ window. In a fresh log none is: how many conversions come later than the oldest 
 guess, which no interval has in it, and only differences can be told.
 
 ``band`` prints, for draws of conversions of which some are still to come, in how many the true F
-lies within the 95 per cent band of ``truncated_curve`` at some ages, each by itself, and in how
-many the law by which bandits play (``delay_law``) does; and how far both are off on average.
+lies within the 95 per cent band of ``truncated_curve`` at some ages, each by itself; and how far
+the curve and the law by which bandits play (``delay_law``), which has no band, are off on average.
 """
 
 import heapq
@@ -49,12 +49,11 @@ from scipy import stats
 
 from belated import Bandit, Bernoulli, Features, Poisson
 from belated.core.sparse import SparseRows
-from belated.core.times import DAY as DAY_US
-from belated.core.types import Integers, Vector
+from belated.core.types import Integers, Matrix, Vector
 from belated.learner.learner import Learner
 from belated.ledger.hearing import Hearing
 from belated.model.protocols import posterior_variances, reward_quantile
-from belated.model.steps import DECIDE, REVISE
+from belated.model.steps import DECIDE
 from belated.monitoring.delay_law import delay_law
 from belated.monitoring.truncated_delays import truncated_curve
 from belated.numerics.entries import sparse
@@ -63,7 +62,7 @@ from belated.worlds.shops.lateness import Conversions, SlowBanners
 from belated.worlds.shops.shop import DAY, Visit
 from belated.worlds.shops.sizes import FewBanners
 
-REFIT = 250  # decisions
+SECOND = 1e6  # microseconds, in which bandits tell the time
 
 
 class SlowConversions(Conversions):
@@ -167,74 +166,6 @@ def delay_of(world: Conversions, visit: Visit, index: int, reward: float) -> flo
     return float(-mean * math.log1p(visit.luck[1] * math.expm1(-world.window / mean)))
 
 
-class Log(NamedTuple):
-    """The decisions made so far: when, of which banner, and when each converted, if ever."""
-
-    made: Vector
-    banner: Integers
-    converts: Vector  # the time of the conversion; infinite if there is none
-    reward: Vector
-
-
-class Holding:
-    """Nothing is learnt of a decision before its window closes."""
-
-    def __init__(self, learner: Learner, world: Conversions) -> None:
-        self.learner, self.world, self.closed = learner, world, 0
-
-    def learn(self, log: Log, now: float) -> None:
-        end = int(np.searchsorted(log.made, now - self.world.window, side="right"))
-        rows = range(self.closed, end)
-        self.learner.learn({row: float(log.reward[row]) for row in rows})
-        self.closed = end
-
-
-class FailingAtOnce:
-    """A decision is a failure until it converts."""
-
-    def __init__(self, learner: Learner, world: Conversions) -> None:
-        self.learner, self.known = learner, np.zeros(0, bool)
-
-    def learn(self, log: Log, now: float) -> None:
-        seen, n = log.converts <= now, len(self.known)
-        self.learner.learn(dict(enumerate((seen * log.reward)[n:].tolist(), n)))
-        late = np.flatnonzero(seen[:n] & ~self.known)
-        if len(late):
-            last = np.zeros(len(late), np.int64)
-            last[-1] = 1
-            nothing = SparseRows(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
-            moves = np.full(len(late), REVISE)
-            self.learner.fold(moves, nothing, late, log.reward[late], last)
-        self.known = seen
-
-
-class Served:
-    """What a bandit of a ledger does: a law by banner, and doubts about delays."""
-
-    def __init__(self, learner: Learner, world: Conversions) -> None:
-        self.learner, self.unit = learner, DAY_US / DAY
-        self.hearing = Hearing(round(world.window * self.unit))
-        self.known, self.doubted = np.zeros(0, bool), False
-
-    def learn(self, log: Log, now: float) -> None:
-        """Hand in what has happened since the last time, then begin a tick."""
-        for banner in log.banner[len(self.known) :]:
-            self.hearing.decided(str(banner))
-        seen = log.converts <= now
-        times, age = np.rint(self.unit * log.made).astype(np.int64), self.unit * (now - log.made)
-        closed = seen | (age >= self.hearing.window)
-        before = np.append(self.known, np.zeros(len(closed) - len(self.known), bool))
-        for row in np.flatnonzero(closed & ~before).tolist():
-            if seen[row]:
-                delay = round(self.unit * float(log.converts[row] - log.made[row]))
-                self.hearing.rewarded(row, float(log.reward[row]), delay)
-            else:
-                self.hearing.closed(row, 0.0)
-        self.known = closed
-        self.hearing.take_in(self.learner, times, round(self.unit * now))
-        self.doubted |= self.hearing.doubts.hold
-
-
 class Told(NamedTuple):
     """A law of the delay that a bandit is told, in place of the one that it estimates."""
 
@@ -249,7 +180,7 @@ class Told(NamedTuple):
         waits = np.empty(self.world.items)
         for name, group in self.hearing.actions.items():  # such as banner-7
             waits[group] = self.world.mean_waits[int(name.rpartition("-")[2])]
-        means = waits[groups] * (DAY_US / DAY)
+        means = waits[groups] * SECOND
         return np.expm1(-ages / means) / np.expm1(-self.hearing.window / means)
 
 
@@ -258,73 +189,64 @@ SILENCE, TRUTH = "silence, as a Bandit plays it", "silence, with the law of each
 WAYS = (HOLD, AT_ONCE, SILENCE, TRUTH)
 
 
-def played(world: Conversions, way: Callable[[Learner, Conversions], Any], decisions: int) -> Any:
-    """Returns (decisions, 3): expected rewards of what was played, of uniform play, of the best.
+class Run(NamedTuple):
+    """What came of a run."""
 
-    The second value is the way, after the run.
+    earned: (
+        Matrix  # (decisions, 3): expected rewards of what was played, of uniform play, of the best
+    )
+    doubted: bool  # whether open decisions were held because of a doubt, at any time
+
+
+def played(world: Conversions, way: str) -> Run:
+    """Plays a ``Bandit`` as users do, a decision a second.
+
+    Banners come in another order every time, and conversions are handed in when they come.
     """
-    names = ["x".join(group) for group in world.groups] + ["intercept"]
-    groups = dict(zip(names, [*world.lengths, 1], strict=True))
-    family: Any = Poisson() if world.family == "poisson" else Bernoulli()
-    learner = Learner(world.dim, family, AdaptiveThompson(), 1.0, groups)
-    learns, rng = way(learner, world), np.random.default_rng([world.seed, 9])
-    banner, converts = np.zeros(decisions, np.int64), np.full(decisions, math.inf)
-    made, earned = np.arange(float(decisions)), np.empty((decisions, 3))
-    reward = np.zeros(decisions)
-    for t, visit in zip(range(decisions), world.visits(), strict=False):
-        if t % REFIT == 0 and t > 0:
-            learns.learn(Log(made[:t], banner[:t], converts[:t], reward[:t]), float(t))
-        rows = SparseRows(visit.places.astype(np.int32), np.ones(visit.places.shape))
-        index = learner.decide(rows, rng).index
-        banner[t] = index
-        if world.family == "poisson":
-            reward[t] = reward_quantile(family, math.log(visit.expected[index]), visit.luck[0])
-        else:
-            reward[t] = float(visit.luck[0] < visit.expected[index])
-        if reward[t] > 0.0:
-            converts[t] = t + delay_of(world, visit, index, reward[t])
-        earned[t] = visit.expected[index], visit.expected.mean(), visit.expected.max()
-    return earned, learns
-
-
-def played_by_a_bandit(world: Conversions, way: str, decisions: int) -> Any:
-    """Returns (decisions, 3), as ``played`` does, of a ``Bandit`` that is used as users do.
-
-    A decision is a second. Banners come in another order every time, and conversions are handed in
-    when they come.
-    """
-    now = 0.0
+    now, doubted = 0.0, False
     features = Features(categorical=world.categorical(), interactions=world.interactions())
+    family: Any = Poisson() if world.family == "poisson" else Bernoulli()
     settings: Any = {"window": world.window, "grace": 1.0, "default_reward": 0.0}
-    settings["open"] = "hold" if way == HOLD else "silence"
     bandit = Bandit(
         features=features.fit(world.rows()),
-        family=Bernoulli(),
+        family=family,
         seed=world.seed,
         clock=lambda: now,
+        open="hold" if way == HOLD else "silence",
         **settings,
     )
+    backend: Any = bandit._backend
+    hearing = backend._fold.hearing
     if way in (AT_ONCE, TRUTH):
-        backend: Any = bandit._backend
-        hearing = backend._fold.hearing
         hearing._law = lambda seen: Told(hearing, world, way == TRUTH)
-    rng, earned = np.random.default_rng([world.seed, 9]), np.empty((decisions, 3))
-    to_come: list[tuple[float, Any]] = []
-    for t, visit in zip(range(decisions), world.visits(), strict=False):
+    rng, earned = np.random.default_rng([world.seed, 9]), np.empty((world.decisions, 3))
+    to_come: list[tuple[float, Any, float]] = []
+    for t, visit in zip(range(world.decisions), world.visits(), strict=False):
         now = float(t)
         come = []
         while to_come and to_come[0][0] <= now:
-            at, id = heapq.heappop(to_come)
-            come.append((id, 1.0, at))
+            at, id, reward = heapq.heappop(to_come)
+            come.append((id, reward, at))
         if come:
             bandit.learn(come)
         order = rng.permutation(world.items)
         decision = bandit.decide([visit.actions[k] for k in order], visit.context)
         index = int(order[decision.index])
-        if visit.luck[0] < visit.expected[index]:
-            heapq.heappush(to_come, (t + delay_of(world, visit, index, 1.0), decision.id))
+        reward = reward_of(world, visit, index)
+        if reward > 0.0:
+            heapq.heappush(
+                to_come, (t + delay_of(world, visit, index, reward), decision.id, reward)
+            )
         earned[t] = visit.expected[index], visit.expected.mean(), visit.expected.max()
-    return earned
+        doubted |= hearing is not None and hearing.doubts.hold
+    return Run(earned, doubted)
+
+
+def reward_of(world: Conversions, visit: Visit, index: int) -> float:
+    """Returns whether the visitor buys, or how many things."""
+    if world.family == "poisson":
+        return float(reward_quantile(Poisson(), math.log(visit.expected[index]), visit.luck[0]))
+    return float(visit.luck[0] < visit.expected[index])
 
 
 def lift(earned: Any) -> float:
@@ -426,10 +348,10 @@ BAND_AGES = (0.25, 0.5, 1.0, 2.0, 3.0)  # days
 def print_band(draws: int) -> None:
     ages, exact = np.array(BAND_AGES), -np.expm1(-np.array(BAND_AGES) / MEAN)
     truth = exact / -math.expm1(-WINDOW / MEAN)
-    print("| still to come | age in days | true F | F in the band | law of bandits in the band | mean error of the curve "
-          "| of the law of bandits |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    print("| still to come | age in days | true F | F in the band | mean error of the curve | of the law of bandits |\n"
+          "|---|---|---|---|---|---|")  # fmt: skip
     for kind in ("all closed", "some open", "most open"):
-        inside, law_inside, errors, shares = [], [], [], []
+        inside, errors, shares = [], [], []
         for draw in range(draws):
             rng = np.random.default_rng([draw, 8])
             old, delays = drawn_ages(rng, BAND_ROWS, kind), drawn_delays(rng, BAND_ROWS)
@@ -438,54 +360,55 @@ def print_band(draws: int) -> None:
             law = delay_law(delays[seen], old[seen], WINDOW).within_at(ages)
             lower, upper = curve.band_at(ages)
             inside.append((lower <= truth) & (truth <= upper))
-            law_inside.append((lower <= law) & (law <= upper))
             errors.append((curve.within_at(ages) - truth, law - truth))
             shares.append(1.0 - seen.mean())
         off = np.mean(errors, axis=0)
         for k, age in enumerate(BAND_AGES):
-            counts = [sum(bool(row[k]) for row in rows) for rows in (inside, law_inside)]
-            print(f"| {np.mean(shares):.0%} | {age:g} | {truth[k]:.3f} | {counts[0]} of {draws} | "
-                  f"{counts[1]} of {draws} | {off[0, k]:+.3f} | {off[1, k]:+.3f} |")  # fmt: skip
+            count = sum(bool(row[k]) for row in inside)
+            print(f"| {np.mean(shares):.0%} | {age:g} | {truth[k]:.3f} | {count} of {draws} | "
+                  f"{off[0, k]:+.3f} | {off[1, k]:+.3f} |")  # fmt: skip
+
+
+def violated(name: str, way: str, seed: int) -> tuple[float, bool]:
+    """Returns the lift of a run, and whether open decisions were held because of a doubt."""
+    run = played(VIOLATIONS[name](seed), way)
+    print(f"{name}, {way}, seed {seed}: {lift(run.earned):.3f}", file=sys.stderr, flush=True)
+    return lift(run.earned), run.doubted
 
 
 def print_violations(seeds: int) -> None:
-    ways: dict[str, Callable[[Learner, Conversions], Any]] = {
-        "hold": Holding,
-        "failure at once": FailingAtOnce,
-        "silence": Served,
-    }
-    print(f"| violation, {seeds} seeds | " + " | ".join(ways) + " | above holding | held at some "
-          "time |\n|---|---|---|---|---|---|")  # fmt: skip
-    for name, make in VIOLATIONS.items():
-        lifts, doubted = np.empty((len(ways), seeds)), 0
-        for k, way in enumerate(ways.values()):
-            for seed in range(seeds):
-                earned, learns = played(make(seed), way, make.decisions)
-                lifts[k, seed] = lift(earned)
-                doubted += getattr(learns, "doubted", False)
-                print(
-                    f"{name} {way.__name__} {seed}: {lifts[k, seed]}", file=sys.stderr, flush=True
-                )
+    ways = (HOLD, AT_ONCE, SILENCE)
+    asked = [(name, way, seed) for name in VIOLATIONS for way in ways for seed in range(seeds)]
+    found = np.array(in_processes(violated, asked)).reshape(len(VIOLATIONS), 3, seeds, 2)
+    print(f"| violation, {seeds} seeds | hold | failure at once | silence | above holding | above "
+          "failure at once | held at some time |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    for name, runs in zip(VIOLATIONS, found, strict=True):
+        lifts, doubted = runs[:, :, 0], int(runs[2, :, 1].sum())
         means = " | ".join(f"{mean:.3f}" for mean in lifts.mean(axis=1))
-        above = lifts[2] - lifts[0]
-        print(f"| {name} | {means} | {(above > 0).sum()} of {seeds}, by {above.mean():.3f} | "
-              f"{doubted} of {seeds} |", flush=True)  # fmt: skip
+        above = [
+            f"{(gain > 0).sum()} of {seeds}, by {gain.mean():.3f}" for gain in lifts[2] - lifts[:2]
+        ]
+        print(f"| {name} | {means} | {' | '.join(above)} | {doubted} of {seeds} |")
+
+
+def in_processes(function: Callable[..., Any], asked: list[Any]) -> list[Any]:
+    """Returns what the function returns for each of these arguments, in a process a core."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return list(pool.map(function, *zip(*asked, strict=True)))
 
 
 def lifts_of(name: str, way: str, seed: int) -> list[float]:
     """Returns the lift over the run, and after each tenth of it."""
-    world = SHOPS[name](seed)
-    earned = played_by_a_bandit(world, way, world.decisions)
-    ends = np.linspace(0.0, world.decisions, 11).astype(int)
+    earned = played(SHOPS[name](seed), way).earned
+    ends = np.linspace(0.0, len(earned), 11).astype(int)
     line = [lift(earned), lift(earned[ends[9] :]), *(lift(earned[:end]) for end in ends[1:])]
     print(f"{name}, {way}, seed {seed}: {line[0]:.3f}", file=sys.stderr, flush=True)
     return line
 
 
 def print_lifts(name: str, seeds: int) -> None:
-    asked = [(way, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for way in WAYS]
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(lifts_of, [name] * len(asked), *zip(*asked, strict=True)))
+    asked = [(name, way, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for way in WAYS]
+    found = in_processes(lifts_of, asked)
     lifts = {way: np.array(found[k :: len(WAYS)]) for k, way in enumerate(WAYS)}
     held, failed = lifts[HOLD], lifts[AT_ONCE]
     print(f"\n| {name}, {seeds} seeds: a decision without a conversion counts as | lift | last tenth "

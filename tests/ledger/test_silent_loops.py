@@ -205,7 +205,7 @@ def test_words_say_what_open_decisions_count_for():
     n = fold.learner.n_observed
     assert fold.heard_words().startswith(f"learnt from {n} decision")
     assert f"; {(silence[:14] > 0).sum()} silent ones count for " in fold.heard_words()
-    doubted = "only the order of actions is known" in fold.heard_words()
+    doubted = "rates look too high" in fold.heard_words()
     assert doubted == (fold.counts.expired == 0)
     for id, pending in fold.pending.items():
         known = pending.held is not None

@@ -69,14 +69,14 @@ def heard(known: int, silent: int, failures: float, *, all_converted: bool = Fal
 'learnt from 0 decisions whose reward is known; 5 silent ones count for nothing')
     >>> heard(44, 100, 0.3, all_converted=True)
     'learnt from 44 decisions whose reward is known; 100 silent ones count for 0.3 failures; no \
-window has closed without a conversion yet, so rates look too high and only the order of actions \
-is known'
+window has closed without a conversion yet, so rates look too high, most of all where rewards \
+come soon'
     """
     number = f"{failures:,.0f}" if failures >= 10.0 else f"{failures:.2g}"
     worth = f"{number} failures" if failures else "nothing"
     doubt = (
-        "; no window has closed without a conversion yet, so rates look too high and only the "
-        "order of actions is known"
+        "; no window has closed without a conversion yet, so rates look too high, most of all "
+        "where rewards come soon"
     )
     learnt = f"learnt from {counted(known, 'decision')} whose reward is known"
     return f"{learnt}; {silent:,} silent ones count for {worth}" + (

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from belated.learner.learner import Learner
 
 LEVEL_UNKNOWN = (
-    "No window has closed without a conversion yet: means look too high, only their order is known."
+    "No window has closed without a conversion yet: means look too high, most of all where rewards "
+    "come soon."
 )
 
 

@@ -35,8 +35,8 @@ class Weights(NamedTuple):
         """Returns the propensity of the action that was chosen, and the probabilities of all.
 
         The choice counts as one more draw: of n among M draws, its propensity is (n + 1) / (M + 1).
-        It is never zero, and its inverse is, on average, the inverse of the true probability, but
-        for what is played with a probability far below 1 / M.
+        It is never zero. Where the draws are random, its inverse is on average the inverse of the
+        true probability, but for what is played with a probability far below 1 / M.
         """
         if self.draws == 0:  # the choice is all there is: no arithmetic is needed
             self.shares[index] = 1.0

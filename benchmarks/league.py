@@ -28,7 +28,7 @@ from belated.experiments.judging.lift import in_short, standings
 from belated.experiments.league.league import League, new_league, open_folder, play_league
 from belated.experiments.league.peers import PEERS, library_of, settings_of
 from belated.experiments.league.playing import SCHEMA, world_named
-from belated.experiments.reporting.league_tables import league_lines, short_lines
+from belated.experiments.reporting.league_tables import league_lines, peer_lines, short_lines
 from belated.experiments.reporting.lift_figure import draw_lifts
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -154,6 +154,8 @@ def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
     if league.decisions is not None:
         yield f"> A rehearsal with {league.decisions:,} decisions in each world.\n"
     yield from short_lines(in_short(table, reference, peers))
+    yield "\nThe same by peer:\n"
+    yield from peer_lines(table, peers)
     yield READING
     yield WORLDS
     yield from world_lines(league, table)

@@ -10,7 +10,12 @@ from matplotlib.colors import to_rgb
 from rich.console import Console
 
 from belated.experiments.judging.lift import in_short, standings
-from belated.experiments.reporting.league_tables import league_lines, print_league, short_lines
+from belated.experiments.reporting.league_tables import (
+    league_lines,
+    peer_lines,
+    print_league,
+    short_lines,
+)
 from belated.experiments.reporting.lift_figure import COLORS, draw_lifts
 
 
@@ -103,3 +108,6 @@ def test_tables_say_the_same():
     short = list(short_lines(in_short(table, "ours", ["peer"])))
     assert short[2].startswith("| shop | 0.610 |")
     assert short[2].endswith("| peer | 0.410 | +0.200 [+0.200, +0.200] | 1, 0, 0 |")
+    copies = len(frame_of()["seed"].unique())
+    (by_peer,) = list(peer_lines(table, ["peer"]))[2:]
+    assert by_peer == f"| peer | 1 | {copies} | +0.200 | 1, 0, 0 |"

@@ -96,6 +96,10 @@ def standings(frame: pd.DataFrame, reference: str, confidence: float = 0.95) -> 
     return pd.DataFrame(rows)
 
 
+# What a verdict on a player says of the reference.
+SEEN_FROM_REFERENCE = {"higher": "lower", "lower": "higher", "even": "even"}
+
+
 def in_short(table: pd.DataFrame, reference: str, peers: Sequence[str]) -> pd.DataFrame:
     """Return one row per world: the reference against the best of the peers.
 
@@ -121,7 +125,7 @@ def in_short(table: pd.DataFrame, reference: str, peers: Sequence[str]) -> pd.Da
         ours = part[part["player"] == reference].iloc[0]
         others = part[part["player"].isin(peers)]
         best = others.loc[others["lift"].idxmax()]
-        seen_from_us = others["verdict"].map({"higher": "lower", "lower": "higher", "even": "even"})
+        seen_from_us = others["verdict"].map(SEEN_FROM_REFERENCE)
         rows[world] = {
             "lift": ours["lift"],
             "last_tenth": ours["last_tenth"],

@@ -1,6 +1,6 @@
 """The league in tables: for a terminal, for a folder and for a page of the documents."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from belated.core.files import replacing
-from belated.experiments.judging.lift import VERDICTS
+from belated.experiments.judging.lift import SEEN_FROM_REFERENCE, VERDICTS
 from belated.experiments.reporting.figures import save_figure
 from belated.experiments.reporting.lift_figure import draw_lifts
 from belated.registry import DEFAULT_POLICY
@@ -86,6 +86,21 @@ def short_lines(short: pd.DataFrame) -> Iterator[str]:
             f"| {world} | {row['lift']:.3f} | {row['last_tenth']:.3f} | {row['peer']} "
             f"| {row['of_peer']:.3f} | {_ahead(row)} | {verdicts} |"
         )
+
+
+def peer_lines(table: pd.DataFrame, peers: Sequence[str]) -> Iterator[str]:
+    """Yield one row per peer in Markdown: in how many worlds the reference is ahead of it."""
+    yield "| peer | worlds | copies of each | ahead of it, mean of the worlds | " + (
+        ", ".join(VERDICTS) + " in so many worlds |"
+    )
+    yield "|---|---|---|---|---|"
+    for peer, rows in table[table["player"].isin(peers)].groupby("player"):
+        least, most = rows["seeds"].min(), rows["seeds"].max()
+        copies = f"{least}" if least == most else f"{least} to {most}"
+        counts = rows["verdict"].map(SEEN_FROM_REFERENCE).value_counts()
+        verdicts = ", ".join(str(counts.get(verdict, 0)) for verdict in VERDICTS)
+        ahead = -rows["ahead"].mean()
+        yield f"| {peer} | {len(rows)} | {copies} | {ahead:+.3f} | {verdicts} |"
 
 
 def _title(world: Any, rows: pd.DataFrame) -> str:

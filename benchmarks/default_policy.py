@@ -85,11 +85,16 @@ def from_dicts(bandit: Bandit, rng: np.random.Generator) -> Iterator[None]:
             yield
 
 
-def from_vectors(bandit: Bandit, rng: np.random.Generator) -> Iterator[None]:
+def known_vectors() -> list[Matrix]:
+    """Returns the vectors of all banners for every visitor there is."""
     features = shop_features().unbounded()
-    known = [
+    return [
         features.transform(ROWS, {"device": d, "country": c}) for d in DEVICES for c in COUNTRIES
     ]
+
+
+def from_vectors(bandit: Bandit, rng: np.random.Generator) -> Iterator[None]:
+    known = known_vectors()
     while True:
         for which in rng.integers(len(known), size=1000):
             decision = bandit.decide(known[which])
@@ -147,17 +152,27 @@ def speed() -> None:
 
 
 def growth() -> None:
-    """What a decision with its reward costs when many rewards are known, amortised over renewals."""
-    rng = np.random.default_rng(0)
+    """What a decision and a reward cost when many rewards are known, amortised over renewals."""
+    rng, known = np.random.default_rng(0), known_vectors()
     bandit = Bandit(89, family=Bernoulli(), groups=dict(shop_features().groups), seed=1)
-    play, done, first = from_vectors(bandit, rng), 0, math.nan
-    print("| rewards known | microseconds a decision with its reward | beside the first row |")
-    print("|---|---|---|")
+    done, first = 0, np.empty(0)
+    print(
+        "| rewards known | microseconds a decision | beside the first row | a reward | beside the first row |"
+    )
+    print("|---|---|---|---|---|")
     for end in (5_000, 10_000, 30_000, 100_000, 300_000, 1_000_000):
-        each = timed(play, end - done)
-        if end > 5_000:
-            first = each if math.isnan(first) else first
-            print(f"| {done:,} to {end:,} | {each:.1f} | {each / first:.2f} |", flush=True)
+        seconds = np.zeros(2)
+        for which in rng.integers(len(known), size=end - done):
+            reward, start = float(rng.random() < 0.02), time.perf_counter()
+            decision = bandit.decide(known[which])
+            between = time.perf_counter()
+            bandit.learn(decision.id, reward)
+            seconds += between - start, time.perf_counter() - between
+        if done:
+            each = 1e6 * seconds / (end - done)
+            first = first if len(first) else each
+            cells = " | ".join(f"{x:.1f} | {x / y:.2f}" for x, y in zip(each, first, strict=True))
+            print(f"| {done:,} to {end:,} | {cells} |", flush=True)
         done = end
 
 

@@ -42,8 +42,8 @@ def delays():
 def policies_and_checks():
     """The common policies with all families, the others with four very different ones.
 
-    All but the first two families that a policy accepts are slow, save for the default policy, and so
-    are policies that take long.
+    All but the first two families that a policy accepts are slow, but for those of the default, and
+    so are policies that take long.
     """
     some = [Gaussian(sd=0.3), Bernoulli(), Binomial(trials=4), Poisson()]
     for name in registry.POLICIES:

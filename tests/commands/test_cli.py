@@ -98,7 +98,7 @@ assert spec_of(loop).open == "silence" and spec_of(loop).learner().is_compiled
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_cache_warm(tmp_path):
-    """After warming, the first run of every family compiles nothing, nor does the default in a service."""
+    """After warming, the first run of every family compiles nothing, nor does a service."""
     place = {"BELATED_CACHE_DIR": str(tmp_path)}
     belated("cache", "warm", **place)
     filled = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}

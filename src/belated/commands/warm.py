@@ -61,7 +61,7 @@ def jobs_of_bandits(config: Path) -> Iterator[Callable[[], object]]:
 
 
 def _jobs_of_loops(policy: Policy, family: Family) -> Iterator[Callable[[], object]]:
-    """Yield the calls that compile what a ledger needs beyond memory, with silence where it can be."""
+    """Yield the calls that compile what a ledger needs, with silence where it can be learnt."""
     for hears in (False, True) if learns_early(2, family, policy, 1.0) else (False,):
         yield Learner(2, family, policy, 1.0, hears=hears).warm_up
 

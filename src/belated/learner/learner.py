@@ -295,7 +295,7 @@ class Learner:
         K = len(options.columns)
         most = min(K, self.dim)  # independent numbers behind the scores
         mean, root, shares = np.empty(K), np.empty((K, most)), np.empty(K)
-        r, index, score, estimate = play_sparse_step(
+        r, index, score, _ = play_sparse_step(
             *self._now(),
             options,
             rng.standard_normal(K),

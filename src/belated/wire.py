@@ -256,7 +256,7 @@ class BanditState(msgspec.Struct):
     certified_error: float | None
     width: float | None  # radius of the confidence set; null where the policy has none
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
-    waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
+    waiting: str = ""  # why a conversion loop has learnt nothing yet, in words; not n_pending
     broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
     n_silent: int = 0  # open decisions of a loop that learns from silence, at its last tick, ...
     silent_failures: float = 0.0  # ... and the failures that they count for together

@@ -15,8 +15,9 @@ SUPPORT = {"support", "naive", "data"}  # folders of tests that hold no tests
 LONGEST = 600  # lines of a file of tests
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those"}
-NAMELESS = {"It", "Its", "They", "Them", "Such", "And", "Or", "So", "Before", "After"}
+CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those", "Whether", "How", "Is"}
+NAMELESS = {"It", "Its", "They", "Them", "Such", "And", "Or", "So", "Before", "After", "Same"}
+LEFT = {"overlap", "lifting", "log_model", "seen_rewards", "whole_log"}  # to be reworded yet
 MEANT_TWICE = {
     *("score_bounds", "products", "third_derivative"),  # a kernel and its builder
     "fit",  # of each estimator
@@ -81,11 +82,11 @@ def test_a_docstring_begins_with_its_subject(path):
     """A relative clause without its noun is understood only by those who know the code."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, kinds)]
+    clauses = CLAUSES - {"Whether", "How", "Is"} if path.stem in LEFT else CLAUSES
     for docstring in filter(None, map(ast.get_docstring, nodes)):
-        first = docstring.split()[0]
-        assert first not in CLAUSES | NAMELESS, (
-            f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
-        )
+        first, line = docstring.split()[0], f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
+        assert first not in clauses | NAMELESS, line
+        assert not docstring.startswith("The same"), line
 
 
 def test_base_names_are_unique():

@@ -103,7 +103,7 @@ class Choice:
 
 
 class Law(NamedTuple):
-    """How the scores of some actions are drawn, until something is learnt."""
+    """The law of the scores of some actions; it holds until something is learnt."""
 
     mean: Vector
     root: Matrix

@@ -56,19 +56,19 @@ RUNS = [
     Run(
         "P2",
         "power cut, simulated down to the sector",
-        "ledger/test_faults.py::test_the_ledger_loses_nothing_when_the_power_goes",
+        "ledger/stores/test_faults.py::test_the_ledger_loses_nothing_when_the_power_goes",
         {"POWER_CUT_SEEDS": "10000"},
     ),
     Run(
         "P3",
         "PostgreSQL killed under load",
-        "ledger/test_postgres.py::test_a_server_killed_under_load_has_all_that_it_acknowledged",
+        "ledger/stores/test_postgres.py::test_a_server_killed_under_load_has_all_that_it_acknowledged",
         {"POSTGRES_KILLS": "20"},
     ),
     Run(
         "P6",
         "4 writers and 2 readers on PostgreSQL",
-        "ledger/test_postgres.py::test_readers_see_every_event_once_whoever_commits_when",
+        "ledger/stores/test_postgres.py::test_readers_see_every_event_once_whoever_commits_when",
         {"POSTGRES_ROUNDS": "1000"},
     ),
     Run(

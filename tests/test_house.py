@@ -12,6 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "src" / "belated", ROOT / "tests"
 SUPPORT = {"support", "naive", "data"}  # folders of tests that hold no tests
+TESTED_IN = {  # rooms that are tested with another one
+    "families": "checks",  # and by tests/test_registry.py, each of them
+    "ledger/checks": "checks",
+    "ledger/stores/migrations": "ledger/stores",
+    "numerics/lowered/builders": "numerics/lowered",
+    "policies/shared": "policies",
+}
 LONGEST = 600  # lines of a file of tests
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -63,6 +70,13 @@ def test_folders_of_tests_are_folders_of_the_package():
         room = path.parent.relative_to(TESTS)
         if room.parts[:1] != ("data",):
             assert (PACKAGE / room / "__init__.py").exists(), f"tests/{room}: no such room in src"
+
+
+def test_rooms_of_the_package_have_tests():
+    for path in PACKAGE.rglob("__init__.py"):
+        room = path.parent.relative_to(PACKAGE)
+        tests = TESTS / TESTED_IN.get(room.as_posix(), room)
+        assert any(tests.glob("test_*.py")), f"{room}: expected {tests.relative_to(ROOT)}/test_*.py"
 
 
 def test_names_of_test_files_are_unique():

@@ -40,11 +40,11 @@ test-plain-kernels: $(VENV)/ready
 # What is likeliest to depend on the version of Python: all layers in plain Python, and the compiler.
 QUICK := $(addprefix tests/, bandit/test_bandit.py client core/test_core.py core/test_extras.py \
 	core/test_platforms.py commands/test_cli.py features/test_features.py learner ledger/test_fold.py \
-	ledger/test_ledger.py service/test_service.py service/http/test_openapi.py)
+	ledger/stores/test_ledger.py service/test_service.py service/http/test_openapi.py)
 
 test-quick: $(VENV)/ready
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -n 2 -m "not compiled" $(QUICK)
-	$(BIN)/pytest -q -n 2 -m compiled tests/core/test_core.py tests/numerics/test_products.py
+	$(BIN)/pytest -q -n 2 -m compiled tests/core/test_core.py tests/numerics/lowered/test_products.py
 
 # The quick tests on every Python from 3.11 to 3.14 that is installed.
 test-pythons:

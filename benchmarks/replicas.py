@@ -23,7 +23,7 @@ from load import Load, drive, request
 from parts import parser_of
 
 from belated.client import Client
-from service import BATCH, DIM, K, actions, our_server, running
+from service import BATCH, DIM, K, actions, our_server, running, seconds_of_python
 from support.postgres_server import Postgres, binaries  # type: ignore[import-not-found]
 
 PROCESSES = (1, 2, 4)
@@ -117,6 +117,8 @@ medians of rates, and of ratios to the turn of one process beside it. The load a
 Every process takes in what all of them write, and commits flush one after the other. If the load average is not near 0,
 others worked on these cores: the system then gives several processes a larger share of them than one, and the ratios hold
 that, too. Only those of a quiet machine say what a further process is worth.
+
+On this machine, ten million turns of an empty loop in Python take {seconds_of_python():.2f} s.
 """)
 
 

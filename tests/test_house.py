@@ -12,11 +12,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "src" / "belated", ROOT / "tests"
 SUPPORT = {"support", "naive", "data"}  # folders of tests that hold no tests
+TESTED_IN = {  # rooms that are tested with another one
+    "families": "checks",  # and by tests/test_registry.py, each of them
+    "ledger/checks": "checks",
+    "ledger/stores/migrations": "ledger/stores",
+    "numerics/lowered/builders": "numerics/lowered",
+    "policies/shared": "policies",
+}
 LONGEST = 600  # lines of a file of tests
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those"}
-NAMELESS = {"It", "Its", "They", "Them", "Such", "And", "Or", "So", "Before", "After"}
+CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those", "Whether", "How", "Is"}
+NAMELESS = {"It", "Its", "They", "Them", "Such", "And", "Or", "So", "Before", "After", "Same"}
+LEFT = {"overlap", "lifting", "log_model", "seen_rewards", "whole_log"}  # to be reworded yet
 MEANT_TWICE = {
     *("score_bounds", "products", "third_derivative"),  # a kernel and its builder
     "fit",  # of each estimator
@@ -64,6 +72,13 @@ def test_folders_of_tests_are_folders_of_the_package():
             assert (PACKAGE / room / "__init__.py").exists(), f"tests/{room}: no such room in src"
 
 
+def test_rooms_of_the_package_have_tests():
+    for path in PACKAGE.rglob("__init__.py"):
+        room = path.parent.relative_to(PACKAGE)
+        tests = TESTS / TESTED_IN.get(room.as_posix(), room)
+        assert any(tests.glob("test_*.py")), f"{room}: expected {tests.relative_to(ROOT)}/test_*.py"
+
+
 def test_names_of_test_files_are_unique():
     """Folders of tests are no packages: two files of one name would be one module."""
     names = [path.name for path in TESTS.rglob("test_*.py")]
@@ -81,11 +96,11 @@ def test_a_docstring_begins_with_its_subject(path):
     """A relative clause without its noun is understood only by those who know the code."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, kinds)]
+    clauses = CLAUSES - {"Whether", "How", "Is"} if path.stem in LEFT else CLAUSES
     for docstring in filter(None, map(ast.get_docstring, nodes)):
-        first = docstring.split()[0]
-        assert first not in CLAUSES | NAMELESS, (
-            f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
-        )
+        first, line = docstring.split()[0], f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
+        assert first not in clauses | NAMELESS, line
+        assert not docstring.startswith("The same"), line
 
 
 def test_base_names_are_unique():
@@ -144,7 +159,7 @@ def test_the_engines_summary_is_of_the_run_that_is_printed_above_it():
     lanes = re.search(r"^\| 10 \| ([\d.]+) \| ([\d.]+) \|(?: [\d.]+ \|){4}$", page, re.MULTILINE)
     linear = re.search(r"^\| a lane's round, d = 10, linear .* \| ([\d.]+) \|$", page, re.MULTILINE)
     logistic = re.search(
-        r"^\| the same, logistic .*microseconds \| ([\d.]+) \|$", page, re.MULTILINE
+        r"^\| the same, logistic .*microseconds \| [\d.]+ \| ([\d.]+) \|$", page, re.MULTILINE
     )
     assert lanes is not None
     assert linear is not None

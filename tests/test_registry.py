@@ -42,7 +42,8 @@ def delays():
 def policies_and_checks():
     """The common policies with all families, the others with four very different ones.
 
-    All but the first two families that a policy accepts are slow; so are policies that take long.
+    All but the first two families that a policy accepts are slow, but for those of the default, and
+    so are policies that take long.
     """
     some = [Gaussian(sd=0.3), Bernoulli(), Binomial(trials=4), Poisson()]
     for name in registry.POLICIES:
@@ -51,7 +52,8 @@ def policies_and_checks():
             policy = registry.example_policy(kind, family)
             if not refusal(policy, family):
                 accepted += 1
-                marks = pytest.mark.slow if accepted > 2 or name in LONG else ()
+                many = accepted > 2 and name != registry.DEFAULT_POLICY
+                marks = pytest.mark.slow if many or name in LONG else ()
                 listed = checks.OWN_POLICY_CHECKS if is_own(policy) else checks.POLICY_CHECKS
                 for check in listed:
                     label = f"{name}-{family!r}-{check.__name__}"

@@ -63,7 +63,7 @@ class KeyPath(Request):
 
 
 class Explaining(Request):
-    """Whether to work out what the bandit thought of every action."""
+    """Asks for an explanation: what the bandit thought of every action."""
 
     explain: bool = False
 
@@ -85,7 +85,7 @@ class Paging(Request):
 
 
 class FeatureSettings(Request):
-    """How columns of actions and contexts become a vector; see ``belated.Features``."""
+    """The way from columns of actions and contexts to a vector; see ``belated.Features``."""
 
     # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
     numeric: dict[str, Ends] = {}
@@ -256,14 +256,14 @@ class BanditState(msgspec.Struct):
     certified_error: float | None
     width: float | None  # radius of the confidence set; null where the policy has none
     n_held: int = 0  # rewards of a conversion loop that wait for their window to close
-    waiting: str = ""  # of a conversion loop that has learnt nothing yet: the reason, in words
+    waiting: str = ""  # why a conversion loop has learnt nothing yet, in words; not n_pending
     broken_assumptions: dict[str, str] = {}  # that the rewards speak against: by name, in words
     n_silent: int = 0  # open decisions of a loop that learns from silence, at its last tick, ...
     silent_failures: float = 0.0  # ... and the failures that they count for together
 
 
 class HalfLifeView(msgspec.Struct):
-    """How well a half-life predicts the rewards of the last day."""
+    """The accuracy with which a half-life predicts the rewards of the last day."""
 
     half_life: int  # seconds
     gain: float  # nats a reward, against remembering everything
@@ -271,7 +271,7 @@ class HalfLifeView(msgspec.Struct):
 
 
 class ForgettingView(msgspec.Struct):
-    """Whether forgetting would help, judged by the rewards of the last day."""
+    """The answer whether forgetting would help, judged by the rewards of the last day."""
 
     sentence: str
     n_rewards: int = 0  # of the last day
@@ -321,7 +321,7 @@ class Retraining(RetrainSettings):
 
 
 class LossView(msgspec.Struct):
-    """How well rewards were predicted before they were learnt: the mean loss of each model."""
+    """The mean loss with which each model predicted rewards before it learnt them."""
 
     live: float
     other: float
@@ -709,7 +709,7 @@ class ParkedList(msgspec.Struct):
 
 
 class Erased(msgspec.Struct, omit_defaults=True):
-    """How many decisions were erased, and a note on those that could not be."""
+    """The number of decisions that were erased, and a note on those that could not be."""
 
     decisions: int
     note: str = ""
@@ -752,7 +752,7 @@ class KeyList(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    """Whether the service can be used."""
+    """The answer whether the service can be used."""
 
     status: Literal[
         "ok", "starting", "compiling", "draining", "store unavailable", "behind the log"

@@ -128,8 +128,8 @@ def test_the_service_says_so():
     client.now += 3600 * SECOND - 2 * SECOND
     said = "60 rewards held, 0 learnt; the first window closes in 47 hours"
     assert alarms(client)["nothing-learnt-yet"] == (
-        f"Nothing has been learnt yet: {said}. Until then every action is drawn with the same "
-        "probability."
+        f"Nothing has been learnt yet: {said}. Until something is, every action is drawn with "
+        "the same probability."
     )
     state = client("GET", "/v1/bandits/shop")
     assert (state["n_observed"], state["n_held"], state["waiting"]) == (0, 60, said)
@@ -155,6 +155,52 @@ def test_a_bandit_with_a_ledger_says_so(default_reward):
         said = "3 rewards held, 0 learnt; the first window closes in 48 hours"
         assert (bandit.waiting, f"waiting={said!r})" in repr(bandit)) == (said, True)
         assert 8 < sum(decision.index for decision in decisions) < 32
+
+
+NO_REWARD_YET = (
+    "no reward yet; learning begins with the first one, or when the first window closes in 30 hours"
+)
+
+
+def test_the_default_of_a_service_waits_for_a_reward_and_not_for_a_window():
+    client = Client()
+    client.bandit(policy=None, loop="conversion", window=30 * 3600.0)
+    client("PATCH", "/v1/bandits/shop/actions", {"put": {"a": [1.0, 0.0], "b": [0.0, 1.0]}})
+    decisions = [client.decide() for _ in range(60)]
+    assert client("GET", "/v1/bandits/shop")["waiting"] == NO_REWARD_YET
+    assert alarms(client)["nothing-learnt-yet"] == (
+        f"Nothing has been learnt yet: {NO_REWARD_YET}. Until something is, every action is drawn "
+        "with the same probability."
+    )
+    shown = [one["decision_id"] for one in decisions if one["action"] == "a"]
+    client.reward(*((id, 1.0) for id in shown))
+    said = f"{len(shown)} rewards to take in with the next decisions"
+    assert client("GET", "/v1/bandits/shop")["waiting"] == said
+    client.now += 3600 * SECOND
+    client.decide()
+    assert client.decide()["propensity"] != 0.5
+    assert client("GET", "/v1/bandits/shop")["waiting"] == ""
+    assert "nothing-learnt-yet" not in alarms(client)
+
+
+def test_the_default_with_a_ledger_waits_for_a_reward_and_not_for_a_window():
+    now = 0.0
+    shop = Bandit(
+        2,
+        family=Bernoulli(),
+        ledger=MemoryLedger(),
+        window=30 * 3600.0,
+        default_reward=0.0,
+        clock=lambda: now,
+        seed=1,
+    )
+    ids = [shop.decide(np.eye(2)).id for _ in range(20)]
+    assert (shop.waiting, f"waiting={NO_REWARD_YET!r})" in repr(shop)) == (NO_REWARD_YET, True)
+    shop.learn([(id, 1.0) for id in ids[:3]])
+    assert shop.waiting == "3 rewards to take in with the next decisions"
+    now += 3600.0
+    shop.decide(np.eye(2))
+    assert (shop.waiting, shop.n_observed) == ("", 3)
 
 
 def test_words():

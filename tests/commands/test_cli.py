@@ -77,6 +77,8 @@ def test_cache_clear(tmp_path):
 
 PLAY = """
 from belated import Bandit, DelayedOFUGLM, registry
+from belated.service.settings import spec_of
+from belated.wire import BanditSettings
 from belated.worlds.delays import Exponential
 from belated.engine import draw_world, play
 from belated.worlds.environments import UnitBall
@@ -85,13 +87,18 @@ for name in registry.FAMILIES:
     bandit = Bandit(4, family=family, policy=registry.example_policy(DelayedOFUGLM, family))
     play(bandit, draw_world(UnitBall(9), 4, 50, seed=3), Exponential(15.0))
     bandit.interval([0.1] * 4)
+    bandit = Bandit(4, family=family)
+    bandit.learn(bandit.decide([[1.0, 0, 0, 0], [0, 1.0, 0, 0]]).id, 1.0)
+    assert spec_of(BanditSettings(name, dim=4)).learner().is_compiled, name
+loop = BanditSettings("bernoulli", dim=4, loop="conversion", window=3600.0, default_reward=0.0)
+assert spec_of(loop).open == "silence" and spec_of(loop).learner().is_compiled
 """
 
 
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_cache_warm(tmp_path):
-    """After warming, the first run of every family compiles nothing."""
+    """After warming, the first run of every family compiles nothing, nor does a service."""
     place = {"BELATED_CACHE_DIR": str(tmp_path)}
     belated("cache", "warm", **place)
     filled = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}

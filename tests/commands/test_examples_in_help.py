@@ -1,6 +1,8 @@
 """Every ``--help`` ends with examples, and each of them can be typed."""
 
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -17,6 +19,7 @@ def commands(command, path=""):
 
 
 COMMANDS = dict(commands(get_command(app)))
+INVENTORY = (Path(__file__).parents[2] / "docs" / "inventory.md").read_text().splitlines()
 
 
 def test_examples_are_of_commands():
@@ -45,3 +48,11 @@ def test_examples_parse(path):
         assert path in ("", name) or name.startswith(f"{path} "), f"{example}: of another command"
         context = command.make_context(name, words)
         assert context.params.keys() >= {p.name for p in command.params if p.expose_value}
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path])
+def test_every_command_is_in_the_inventory(path):
+    """By itself, or in the line of its group."""
+    group, _, name = path.partition(" ")
+    lines = [line for line in INVENTORY if re.match(rf"    belated {group}\b(?!-)", line)]
+    assert any(name in re.findall(r"[\w-]+", line) for line in lines) if name else lines

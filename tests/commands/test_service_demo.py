@@ -13,9 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 from playwright.sync_api import expect
+from typer.main import get_command
 
 from belated.client import Client
 from belated.commands.demo_service import WORLDS, run_demo
+from belated.commands.main import app
 from belated.commands.service import demo_service
 from belated.service.serving import ServeSettings
 
@@ -99,16 +101,29 @@ def plays_on(client, bandit):
     return True
 
 
-def documented_curl_lines():
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "service.md"
+def documented_curl_lines(page):
+    """Commands of a page; what stands in quotes may go over several lines."""
     text = page.read_text().replace("\\\n", " ")
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("curl ")]
+    return re.findall(r"^ *(curl (?:'[^']*'|[^'\n])*)", text, re.MULTILINE)
+
+
+PAGES = sorted((Path(__file__).parents[2] / "docs").rglob("*.md"))
+WITH_CURL = {page: lines for page in PAGES if (lines := documented_curl_lines(page))}
+
+
+def test_documented_curl_lines_go_to_the_port_of_the_service():
+    assert {page.name for page in WITH_CURL} == {"service.md", "conversions.md"}
+    port = next(p for p in get_command(app).commands["serve"].params if p.name == "port").default
+    for page, lines in WITH_CURL.items():
+        for line in lines:
+            assert f" localhost:{port}/" in line.replace("'", " "), (page.name, line)
 
 
 @pytest.mark.slow
-def test_the_documented_curl_lines_do_it_no_harm(tmp_path):
-    lines = documented_curl_lines()
-    assert len(lines) >= 4
+@pytest.mark.parametrize("page", WITH_CURL, ids=lambda page: page.name)
+def test_the_documented_curl_lines_do_it_no_harm(tmp_path, page):
+    lines = WITH_CURL[page]
+    Path(tmp_path, "sales.csv").write_text("decision_id,reward\n00000000000000000000000001,1\n")
     with demo() as (process, url), Client(url) as client:
         for line in lines:
             command = line.replace("localhost:8787/", url)
@@ -119,7 +134,8 @@ def test_the_documented_curl_lines_do_it_no_harm(tmp_path):
                 text=True,
             )
             assert answer.returncode == 0, (line, answer.stdout, answer.stderr)
-        assert decided(client, "shop") == 1, "the visitor's bandit is his own"
+        n = sum("/decisions " in line for line in lines)
+        assert decided(client, "shop") == n, "the visitor's bandit is his own"
         assert all(plays_on(client, world.name) for world in WORLDS)
         assert process.poll() is None
 

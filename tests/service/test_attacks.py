@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
+import numpy as np
 import pytest
 from test_replicas import decide, make_shop, reward, settled
 from test_workers import callers_by_worker, port_of, served
@@ -39,6 +40,7 @@ MOST = int(os.environ.get("ATTACK_CONNECTIONS", "100"))  # connections at a time
 HELD_SECONDS = float(os.environ.get("ATTACK_HELD_SECONDS", "1"))
 FOREIGN = int(os.environ.get("ATTACK_FOREIGN", "20"))
 KILLS = int(os.environ.get("ATTACK_WORKER_KILLS", "2"))
+QUIET = int(os.environ.get("ATTACK_QUIET", "20"))  # decisions before an attack
 
 
 class Health(Thread):
@@ -95,32 +97,60 @@ def watched(server):
     assert set(health.statuses) <= {200}
 
 
+class Decisions:
+    """How long decisions took while nothing else was done, and during an attack."""
+
+    def __init__(self):
+        self.quiet, self.during = [], []
+
+    def decide(self, server, times):
+        started = time.perf_counter()
+        decision = decide(server)
+        times.append(time.perf_counter() - started)
+        time.sleep(0.02)
+        return decision
+
+    def before(self, server):
+        for _ in range(QUIET):
+            self.decide(server, self.quiet)
+
+    def until_over(self, server, attack):
+        """Decisions go on as long as the attack."""
+        self.decide(server, self.during)
+        while not attack.done():
+            self.decide(server, self.during)
+        return attack.result()
+
+    def __str__(self):
+        during, quiet = (1e3 * np.percentile(times, 99) for times in (self.during, self.quiet))
+        return f"99 % of decisions within {during:.0f} ms (before the attack {quiet:.0f} ms)"
+
+
 def test_endless_headers():
-    with LiveServer("memory://") as server, attackers() as others, watched(server) as health:
-        taken = others.submit(endless_headers, server.port, HEADERS).result()
+    decisions = Decisions()
+    with LiveServer("memory://") as server, attackers() as others:
+        make_shop(server)
+        decisions.before(server)
+        with watched(server) as health:
+            attack = others.submit(endless_headers, server.port, HEADERS)
+            taken = decisions.until_over(server, attack)
     # what the buffers of both ends hold, and no more
     assert taken < 10_000_000 * HEADERS
-    print(f"{HEADERS} headers without end, {taken / HEADERS / 1e6:.1f} MB sent of each; {health}")
-
-
-def decide_until_over(server, attack):
-    """Decisions go on as long as the attack."""
-    decide(server)
-    while not attack.done():
-        decide(server)
-        time.sleep(0.02)
-    return attack.result()
+    sent = f"{taken / HEADERS / 1e6:.1f} MB sent of each"
+    print(f"{HEADERS} headers without end, {sent}; {health}; {decisions}")
 
 
 def test_slow_and_half_sent_requests():
     limits = Limits(header_seconds=HEADER_SECONDS, body_seconds=2 * HEADER_SECONDS)
+    decisions = Decisions()
     with LiveServer("memory://", limits=limits) as server, attackers() as others:
         make_shop(server)
+        decisions.before(server)
         with watched(server) as health:
             seconds = 60.0 + 4 * HEADER_SECONDS
             attack = others.submit(half_sent_requests, server.port, SLOW, seconds)
-            decide_until_over(server, attack)
-    print(f"{SLOW} slow and {SLOW} half-sent requests, all closed; {health}")
+            decisions.until_over(server, attack)
+    print(f"{SLOW} slow and {SLOW} half-sent requests, all closed; {health}; {decisions}")
 
 
 def test_idle_connections():
@@ -133,14 +163,15 @@ def test_idle_connections_faster_than_they_can_be_accepted():
 
 
 def check_idle_connections(pause):
-    limits = Limits(max_connections=MOST)
+    limits, decisions = Limits(max_connections=MOST), Decisions()
     with LiveServer("memory://", limits=limits) as server, attackers() as others:
         make_shop(server)
+        decisions.before(server)
         with watched(server) as health:
             attack = others.submit(idle_connections, server.port, IDLE, MOST, pause)
-            seconds = decide_until_over(server, attack)
+            seconds = decisions.until_over(server, attack)
     opened = f"{IDLE} idle connections opened in {seconds:.1f} s, at most {MOST} of them open"
-    print(f"{opened}; {health}")
+    print(f"{opened}; {health}; {decisions}")
 
 
 def test_a_lock_that_another_process_holds(tmp_path):
@@ -161,31 +192,37 @@ def test_a_lock_that_another_process_holds(tmp_path):
 
 def test_foreign_transactions(postgres):
     url, elsewhere = (postgres.new_database(f"attacks_{k}") for k in range(2))
-    with LiveServer(url) as one, LiveServer(url) as two, foreign_transactions(url, elsewhere):
+    decisions = Decisions()
+    with LiveServer(url) as one, LiveServer(url) as two:
         make_shop(one)
-        settled(one, two)
-        with watched(one) as health:
+        decisions.before(one)
+        with foreign_transactions(url, elsewhere), watched(one) as health:
+            settled(one, two)
             for _ in range(FOREIGN):
-                assert reward(two, (decide(one), 1.0)) == ["accepted"]
+                id = decisions.decide(one, decisions.during)
+                assert reward(two, (id, 1.0)) == ["accepted"]
                 settled(one, two)
         learnt = [
             server.call("GET", "/v1/bandits/shop").body["n_observed"] for server in (one, two)
         ]
     assert learnt == [FOREIGN, FOREIGN]
-    print(f"{FOREIGN} rewards learnt by both replicas beside two open transactions; {health}")
+    learnt_by = f"{FOREIGN} rewards learnt by both replicas beside two open transactions"
+    print(f"{learnt_by}; {health}; {decisions}")
 
 
 def test_killed_workers(tmp_path):
     (tmp_path / "bandits.toml").write_text(CONFIG)
-    made, answers = [], []
+    made, answers, decisions = [], [], Decisions()
     with served(tmp_path) as (process, url):
         port, enough = port_of(url), Event()
 
         def ask():
             while not enough.is_set():
-                caller = Caller(port)
+                caller, started = Caller(port), time.perf_counter()
+                times = decisions.during if len(made) >= QUIET else decisions.quiet
                 try:
                     answer = caller("POST", "/v1/bandits/plain/decisions", {})
+                    times.append(time.perf_counter() - started)
                     answers.append(answer.status)
                     made.append(answer.body["decision_id"])
                 except Gone:
@@ -195,6 +232,8 @@ def test_killed_workers(tmp_path):
 
         asking = Thread(target=ask)
         asking.start()
+        while len(made) < QUIET:
+            time.sleep(0.01)
         try:
             for _ in range(KILLS):
                 with ExitStack() as stack:
@@ -211,4 +250,5 @@ def test_killed_workers(tmp_path):
     assert set(answers) <= {200, None}
     assert lost == 0
     said = f"{KILLS} workers killed, {len(made)} decisions acknowledged, {lost} lost"
-    print(f"{said}; {answers.count(None)} requests met the killed ones and had no answer")
+    no_answer = f"{answers.count(None)} requests met the killed ones and had no answer"
+    print(f"{said}; {no_answer}; {decisions}")

@@ -13,6 +13,7 @@ import pytest
 from belated.client import AsyncClient, Client
 from belated.core.events import Status
 from belated.ledger.events import Draft, KeyChange, Kind, Outcome
+from belated.ledger.hearing import Hearing
 from belated.ledger.pending import Block, OpenDecisions
 from belated.ledger.protocol import StoreBusyError
 from belated.ledger.replica import Replica
@@ -181,24 +182,34 @@ def test_windows_are_closed_a_few_at_a_time(monkeypatch):
 
 
 # -- metrics
-def test_metrics_and_dashboard_do_not_look_through_what_is_pending(monkeypatch):
+SILENT = {"family": "bernoulli", "dim": 2, "loop": "conversion", "window": 3600.0}
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, SILENT], ids=["explicit", "silent"])
+def test_metrics_and_dashboard_do_not_look_through_what_is_pending(settings, monkeypatch):
     """They ask each block of 4,096 rows what it has counted, and no decision."""
 
     def fail(*what):
         raise AssertionError("looked through")
 
     async def scrape(http, service):
-        for _ in range(3):
-            await http.post("/v1/bandits/shop/decisions", json={})
+        await http.put("/v1/bandits/ads", json=settings)
+        await http.patch("/v1/bandits/ads/actions", json={"put": ACTIONS})
+        made = [(await http.post("/v1/bandits/ads/decisions", json={})).json() for _ in range(4)]
+        assert await reward(http, made[0]["decision_id"]) == ["accepted"]
         monkeypatch.setattr(OpenDecisions, "items", fail)
         monkeypatch.setattr(Block, "arrays", fail)
+        monkeypatch.setattr(Hearing, "take_in", fail)
         page = (await http.get("/metrics")).text
-        assert (await http.get("/v1/dashboard")).json()["bandit"]["missing"] == 3
+        shown = (await http.get("/v1/dashboard?bandit=ads")).json()["bandit"]
+        assert shown["missing"] == 3
+        hears = service.fold("ads").hearing is not None
+        assert hears == (settings is SILENT)
         return page.splitlines()
 
     lines = in_process(scrape)
-    assert 'belated_pending{bandit="shop",le="+Inf"} 3.0' in lines
-    assert 'belated_pending{bandit="shop",le="60.0"} 3.0' in lines
+    assert 'belated_pending{bandit="ads",le="+Inf"} 3.0' in lines
+    assert 'belated_pending{bandit="ads",le="60.0"} 3.0' in lines
 
 
 def test_waiting_means_the_same_in_state_explanation_and_metric():

@@ -561,8 +561,9 @@ class Bandit:
     def waiting(self) -> str:
         """Tells, in words, when a bandit with a ``default_reward`` will begin to learn.
 
-        An example is "60 rewards held, 0 learnt; the first window closes in 47 hours". Until then
-        actions are drawn uniformly. Empty for other bandits, and once something is learnt.
+        An example is "60 rewards held, 0 learnt; the first window closes in 47 hours". A bandit
+        that learns from silence waits for its first reward. Until something is learnt, actions are
+        drawn uniformly. Empty for other bandits, and once something is learnt.
         """
         with self._lock:
             self._backend.present()

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class AsyncClient(Operations):
-    """The same methods as ``Client``, with ``await``. One object may serve many tasks at once."""
+    """A client with the methods of ``Client``, to be awaited. One object may serve many tasks."""
 
     def __init__(
         self,

@@ -4,26 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
+from belated.commands.derived_options import options_of
 from belated.commands.ledger import AsJson
-from belated.commands.logs import (
-    BadFile,
-    BanditName,
-    Columns,
-    Context,
-    Format,
-    Log,
-    Loop,
-    Now,
-    Strict,
-    Window,
-    bad_file,
-    named_in,
-    of_bad_rows,
-)
+from belated.commands.logs import Context, Log, Reading, named_in, of_bad_rows, with_bad_file
 
 MOST_ACTIONS = 20  # in a table of overlap; --json has all
 
 
+@options_of(Reading)
 def evaluate(
     log: Log,
     policy: Annotated[
@@ -33,10 +21,7 @@ def evaluate(
             "or a policy of `belated list policies`; several times for several."
         ),
     ],
-    columns: Columns = "",
     context: Context = "",
-    loop: Loop = None,
-    window: Window = None,
     interval: Annotated[
         str, typer.Option(help="normal, bootstrap, bernstein or anytime.")
     ] = "normal",
@@ -48,12 +33,8 @@ def evaluate(
         bool, typer.Option("--scores", help="A function returns scores: play the highest.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of bootstraps and of policies that learn.")] = 1,
-    now: Now = None,
-    format: Format = None,
-    bandit: BanditName = None,
-    bad: BadFile = None,
-    strict: Strict = False,
     as_json: AsJson = False,
+    **reading: Any,
 ) -> None:
     """Say what other policies would have earned, from a log with propensities."""
     from belated.logs.evaluating import evaluate_log
@@ -62,16 +43,9 @@ def evaluate(
     found = evaluate_log(
         log,
         policy,
-        columns=columns,
         context=named_in(context),
-        loop=loop,
-        window=window,
-        now=now,
-        bandit=bandit,
-        format=format,
-        bad=bad_file(log, bad),
-        strict=strict,
         options=Options(interval, level, clip, scores, seed),
+        **with_bad_file(log, reading),
     )
     _show(found, as_json)
     if not all(answer["answered"] for answer in found["policies"]):

@@ -1,39 +1,49 @@
 """Commands that answer questions about a log: thin, with heavy imports inside."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import Meta
 
+from belated.commands.derived_options import options_of
 from belated.commands.ledger import AsJson
 
 Log = Annotated[str, typer.Argument(help="CSV, Parquet, JSON lines, or the URL of a ledger.")]
-Columns = Annotated[
-    str,
-    typer.Option(
-        "--map",
-        help="FIELD=COLUMN,...: id, time, action, reward, reward-time, propensity, subject or "
-        "segment; those not named are guessed.",
-    ),
-]
 Context = Annotated[str, typer.Option(help="Columns of the context, with commas.")]
-Format = Annotated[
-    str | None, typer.Option(help="csv, parquet, jsonl or dsjson; default by the name.")
-]
-BanditName = Annotated[
-    str | None, typer.Option("--bandit", help="Of a ledger; default the only one.")
-]
-Loop = Annotated[
-    str | None,
-    typer.Option(help="explicit (each decision gets a reward) or conversion (only successes do)."),
-]
-Window = Annotated[
-    str | None, typer.Option(help="How long a reward is waited for, such as 7d; default forever.")
-]
-Now = Annotated[str | None, typer.Option(help="ISO time; default the latest in the log.")]
-BadFile = Annotated[Path | None, typer.Option("--bad", help="For bad rows; default LOG.bad.csv.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Bad rows are an error.")]
+
+
+@dataclass
+class Reading:
+    """The options of every command that reads a log, in the words of ``belated.logs``."""
+
+    columns: Annotated[
+        str,
+        Meta(
+            description="FIELD=COLUMN,...: id, time, action, reward, reward-time, propensity, "
+            "subject or segment; those not named are guessed.",
+            extra={"option": "map"},
+        ),
+    ] = ""
+    loop: Annotated[
+        str | None,
+        Meta(description="explicit (each decision gets a reward) or conversion (successes do)."),
+    ] = None
+    window: Annotated[
+        str | None,
+        Meta(description="How long a reward is waited for, such as 7d; default forever."),
+    ] = None
+    now: Annotated[str | None, Meta(description="ISO time; default the latest in the log.")] = None
+    format: Annotated[
+        str | None, Meta(description="csv, parquet, jsonl or dsjson; default by the name.")
+    ] = None
+    bandit: Annotated[str | None, Meta(description="Of a ledger; default the only one.")] = None
+    bad: Annotated[str | None, Meta(description="For bad rows; default LOG.bad.csv.")] = None
+    strict: Annotated[
+        bool, Meta(description="Bad rows are an error.", extra={"option": "strict"})
+    ] = False
 
 
 def named_in(context: str) -> list[str]:
@@ -41,12 +51,11 @@ def named_in(context: str) -> list[str]:
     return [name.strip() for name in context.split(",") if name.strip()]
 
 
-def bad_file(log: str, given: Path | None) -> Path:
-    """Returns the file for bad rows: as given, or beside the log."""
-    if given is not None:
-        return given
+def with_bad_file(log: str, reading: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options that were named, and the file for bad rows: beside the log if not."""
     name = log.removeprefix("sqlite:///")
-    return Path(f"{'ledger' if '://' in name or name.startswith('env:') else name}.bad.csv")
+    beside = f"{'ledger' if '://' in name or name.startswith('env:') else name}.bad.csv"
+    return {**reading, "bad": Path(reading.get("bad", beside))}
 
 
 def of_bad_rows(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,13 +63,10 @@ def of_bad_rows(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: said[name] for name in ("rows_left_out", "first_bad_rows")}
 
 
+@options_of(Reading)
 def delays(
     log: Log,
-    columns: Columns = "",
-    loop: Loop = None,
-    window: Window = None,
     by: Annotated[str | None, typer.Option(help="segment or action: a law for each.")] = None,
-    now: Now = None,
     page: Annotated[Path | None, typer.Option(help="An HTML file with figures.")] = None,
     law: Annotated[
         Path | None, typer.Option(help="A file for --delay empirical:FILE of other commands.")
@@ -68,11 +74,8 @@ def delays(
     law_unit: Annotated[
         str, typer.Option(help="hours (delay-cost), rounds (simulate), seconds, minutes, days.")
     ] = "hours",
-    format: Format = None,
-    bandit: BanditName = None,
-    bad: BadFile = None,
-    strict: Strict = False,
     as_json: AsJson = False,
+    **reading: Any,
 ) -> None:
     """Say how late the rewards of a log are, which law fits, and what may be taken for granted."""
     from belated.ledger.tools.showing import show
@@ -84,18 +87,7 @@ def delays(
     for option, path in (("--law", law), ("--page", page)):
         if path is not None:
             refuse_the_log(option, path, log)
-    report = delay_report(
-        log,
-        columns=columns,
-        format=format,
-        bandit=bandit,
-        loop=loop,
-        window=window,
-        now=now,
-        by=by,
-        bad=bad_file(log, bad),
-        strict=strict,
-    )
+    report = delay_report(log, by=by, **with_bad_file(log, reading))
     if law is not None:
         write_law(report, law, law_unit)
     if page is not None:

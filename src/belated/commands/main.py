@@ -134,7 +134,7 @@ def warm(
         typer.Option(help="TOML file of a service: what its bandits need, and nothing else."),
     ] = None,
 ) -> None:
-    """Compile the common policies with every family now, so that their first calls are quick.
+    """Compile common policies with every family now, the default first; first calls are then quick.
 
     All delays and environments are compiled, too; another policy is compiled when it is first used.
     """

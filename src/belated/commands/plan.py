@@ -1,38 +1,23 @@
 """``belated plan``: heavy imports are inside, so that help is quick."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from belated.commands.derived_options import options_of
 from belated.commands.ledger import AsJson
-from belated.commands.logs import (
-    BadFile,
-    BanditName,
-    Columns,
-    Context,
-    Format,
-    Log,
-    Loop,
-    Now,
-    Strict,
-    Window,
-    bad_file,
-    named_in,
-    of_bad_rows,
-)
+from belated.commands.logs import Context, Log, Reading, named_in, of_bad_rows, with_bad_file
 
 
+@options_of(Reading)
 def plan(
     log: Log,
     policy: Annotated[
         list[str] | None,
         typer.Option(help="To compare; the first is what the others are measured by."),
     ] = None,
-    columns: Columns = "",
     context: Context = "",
-    loop: Loop = None,
-    window: Window = None,
     copies: Annotated[int, typer.Option(help="Worlds like that of the log.")] = 8,
     decisions: Annotated[
         int | None, typer.Option(help="In a run; default those of the log, 10,000 at most.")
@@ -40,12 +25,8 @@ def plan(
     seed: Annotated[int, typer.Option(help="Of the first world.")] = 1,
     threads: Annotated[int | None, typer.Option(help="Default: one per core.")] = None,
     page: Annotated[Path | None, typer.Option(help="An HTML file with a figure.")] = None,
-    now: Now = None,
-    format: Format = None,
-    bandit: BanditName = None,
-    bad: BadFile = None,
-    strict: Strict = False,
     as_json: AsJson = False,
+    **reading: Any,
 ) -> None:
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
     from belated.ledger.tools.progress import progress
@@ -58,11 +39,8 @@ def plan(
 
     if page is not None:
         refuse_the_log("--page", page, log)
-    read = read_whole(
-        log, needs=("action", "time", "reward-time"), columns=columns, context=named_in(context),
-        loop=loop, window=window, now=now, bandit=bandit, format=format, bad=bad_file(log, bad),
-        strict=strict,
-    )  # fmt: skip
+    needs = ("action", "time", "reward-time")
+    read = read_whole(log, needs=needs, context=named_in(context), **with_bad_file(log, reading))
     facts = facts_of(read.log, read.loop, read.window)
     played = policy or list(COMPARED)
     with progress("playing", copies * len(candidates(facts, played))) as told:

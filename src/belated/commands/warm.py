@@ -9,7 +9,7 @@ import numpy as np
 from belated import registry
 from belated.bandit import Bandit
 from belated.engine.worlds import Lane, WorldSettings, play_world
-from belated.learner.learner import Learner
+from belated.learner.learner import Learner, learns_early
 from belated.model.protocols import Family, Policy, cumulant, delay_quantile_of, reward_quantile
 from belated.model.steps import covers
 from belated.numerics.lowered.products import dot
@@ -19,7 +19,15 @@ from belated.worlds.delays import Constant
 from belated.worlds.environments import FixedArms, UnitBall, sample
 
 # Compiling all policies with all families would take hours; most users need only these.
-COMMON = ("delayed-ofu-glm", "ducb-ridge", "ducb-literal", "thompson", "greedy", "uniform")
+COMMON = (
+    registry.DEFAULT_POLICY,
+    "delayed-ofu-glm",
+    "ducb-ridge",
+    "ducb-literal",
+    "thompson",
+    "greedy",
+    "uniform",
+)
 # The paper's policies and families are compiled for the engine and for a ledger, too.
 IN_THE_ENGINE = ("delayed-ofu-glm", "ducb-ridge"), ("gaussian", "bernoulli")
 
@@ -31,6 +39,8 @@ def jobs() -> Iterator[Callable[[], object]]:
         for policy_name in COMMON:
             policy = registry.example_policy(registry.load(registry.POLICIES, policy_name), family)
             yield partial(_use_bandit, policy, family)
+            if policy_name == registry.DEFAULT_POLICY:
+                yield from _jobs_of_loops(policy, family)
             if policy_name in IN_THE_ENGINE[0] and family_name in IN_THE_ENGINE[1]:
                 yield partial(_use_lane, policy, family)
                 yield Learner(2, family, policy, 1.0).warm_up
@@ -48,6 +58,12 @@ def jobs_of_bandits(config: Path) -> Iterator[Callable[[], object]]:
     """Yield the calls that compile what a service needs for the bandits of a config file."""
     for table in read_config(config).values():
         yield spec_of(table).learner().warm_up
+
+
+def _jobs_of_loops(policy: Policy, family: Family) -> Iterator[Callable[[], object]]:
+    """Yield the calls that compile what a ledger needs, with silence where it can be learnt."""
+    for hears in (False, True) if learns_early(2, family, policy, 1.0) else (False,):
+        yield Learner(2, family, policy, 1.0, hears=hears).warm_up
 
 
 def _use_bandit(policy: Policy, family: Family) -> None:

@@ -52,7 +52,7 @@ class Decision:
         The distance by which the truth may lie above or below the estimate.
     propensity
         The probability with which this action was to be played: 1 for a policy that draws nothing,
-        exact or with a standard error of 0.0053 for the policies of this package. NaN in memory for
+        exact or with a standard error below 0.01 for policies of this package. NaN in memory for
         a policy that has to be asked 2,600 times (EVILL, GLM-FPL, Polya-Gamma, a policy of your own
         without a case of ``probabilities`` or ``score_law``), unless ``probabilities=True``.
     probabilities

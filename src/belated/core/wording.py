@@ -44,15 +44,18 @@ def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
     ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
 '1 reward held, 0 learnt; the first window is closing now')
     >>> nothing_learnt(1, 47 * 3600, hears=True), nothing_learnt(0, 3600, hears=True)
-    ('1 reward to take in with the next decisions; the first window closes in 47 hours', \
-'no reward yet; the first window closes in 1 hour')
+    ('1 reward to take in with the next decisions', \
+'no reward yet; learning begins with the first one, or when the first window closes in 1 hour')
     """
-    closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
     rewards = counted(held, "reward")
-    what = f"{rewards} held, 0 learnt"
+    if hears and held:
+        return f"{rewards} to take in with the next decisions"
+    closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
     if hears:
-        what = f"{rewards} to take in with the next decisions" if held else "no reward yet"
-    return f"{what}; the first window {closes}"
+        return (
+            f"no reward yet; learning begins with the first one, or when the first window {closes}"
+        )
+    return f"{rewards} held, 0 learnt; the first window {closes}"
 
 
 def heard(known: int, silent: int, failures: float, *, all_converted: bool = False) -> str:

@@ -103,7 +103,7 @@ class Choice:
 
 
 class Law(NamedTuple):
-    """How the scores of some actions are drawn, until something is learnt."""
+    """The law of the scores of some actions; it holds until something is learnt."""
 
     mean: Vector
     root: Matrix
@@ -369,7 +369,7 @@ class Learner:
             if not is_within(x, limit):
                 raise too_long(actions[k : k + 1], self.max_norm, name.format(k))
 
-    def law_of(self, options: SparseRows) -> Law:
+    def law_of(self, options: Any) -> Law:
         """Returns how the scores of sparse actions are drawn, which ``options`` prepared."""
         return self._play_sparse(options, np.random.default_rng(0), records=False)[0]
 

@@ -1,4 +1,4 @@
-"""How often a policy would play each action: the probabilities that go with a decision."""
+"""The probabilities that go with a decision: the shares in which a policy plays each action."""
 
 import math
 from copy import deepcopy

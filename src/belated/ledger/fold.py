@@ -147,8 +147,9 @@ class Fold:
     def spreads(self) -> bool:
         """True while actions are drawn uniformly: a conversion loop has learnt nothing yet.
 
-        A conversion loop learns nothing before the first window closes, and a policy that draws
-        nothing would play the same action until then.
+        A loop that holds rewards learns nothing before the first window closes, one that learns
+        from silence nothing before the first reward; until then, a policy that draws nothing would
+        play the same action.
         """
         nothing_learnt = self.learner.n_observed == 0 and not self.on_the_fly
         return self.spec.loop == "conversion" and nothing_learnt

@@ -53,7 +53,7 @@ NO_SILENCE = np.zeros(0)  # open decisions say nothing
 
 
 class SparseHistory(NamedTuple):
-    """The same, each row as the list of its nonzero entries, one after the other.
+    """A history whose rows are lists of their nonzero entries, one row after the other.
 
     ``silence`` holds, for an open decision, the share of rewards that should have come at its age,
     which is what its silence says: 0, which is nothing, for a decision just made, and for a closed

@@ -180,8 +180,8 @@ def nothing_learnt_yet(waiting: str) -> Alarm | None:
     return Alarm(
         "nothing-learnt-yet",
         "warn",
-        f"Nothing has been learnt yet: {waiting}. Until then every action is drawn with the same "
-        "probability.",
+        f"Nothing has been learnt yet: {waiting}. Until something is, every action is drawn with "
+        "the same probability.",
     )
 
 

@@ -1,4 +1,4 @@
-"""How late rewards come: the Kaplan-Meier curve of the delay.
+"""The Kaplan-Meier curve of the delay: the share of rewards that has come by each age.
 
 A decision whose reward is still missing is not left out, which would make delays look shorter than
 they are: it counts as waiting up to its age, and an expired one up to the end of its window.

@@ -1,4 +1,4 @@
-"""Whether delays of conversions drift, or depend on the size of the reward; what then follows.
+"""Tests whether delays of conversions drift, or depend on the reward; what then follows.
 
 Silence is judged by one law of the delay for each action (``delay_law.py``). That is wrong where
 recent conversions come later, or sooner, than those before, or large ones than small ones. Both are

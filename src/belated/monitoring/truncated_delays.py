@@ -1,4 +1,4 @@
-"""How late conversions come, from conversions that are seen only if they are early.
+"""Estimates the delay of conversions from those that are seen only because they are early.
 
 Of a loop where only conversions report, nobody knows which of the silent decisions will still
 convert. The delays at hand are *right-truncated*: each is no longer than the age of its decision,

@@ -64,7 +64,7 @@ class VowpalWabbit(Adapter):
         )
 
     def pick_line(self, lines: list[str]) -> tuple[int, Any]:
-        """The same for actions written in Vowpal Wabbit's own format, after a shared line or not.
+        """Draws a row of actions in Vowpal Wabbit's own format, after a shared line or not.
 
         The row counts actions: a line that begins with "shared" is none.
         """

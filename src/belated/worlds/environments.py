@@ -87,7 +87,7 @@ class Sphere(FreshActions):
 
 @parameters
 class FixedArms(NamedTuple):
-    """The same actions in every round.
+    """A set of actions that stays as it is in every round.
 
     >>> FixedArms([[1.0, 0.0], [0.0, 1.0]]).n_actions
     2

@@ -28,7 +28,8 @@ def test_the_default_earns_more_than_greedy_play_and_than_empirical_bayes():
 def test_learning_from_silence_earns_more_than_waiting_for_windows():
     """Where only buyers report, as docs/silence.md says; silence is what users get."""
     players = (registry.DEFAULT_POLICY, f"hold {registry.DEFAULT_POLICY}")
-    matches = [Match("conversions", player, seed, 10_000) for seed in range(3) for player in players]
+    pairs = [(seed, player) for seed in range(3) for player in players]
+    matches = [Match("conversions", player, seed, 10_000) for seed, player in pairs]
     frame = pd.concat([play_match(match, float).to_pandas() for match in matches])
     table = standings(frame, registry.DEFAULT_POLICY).set_index("player")
     assert table.loc[players[0], "lift"] > 0.5

@@ -1,4 +1,4 @@
-"""How long a reward takes to return, in rounds or any other unit of time.
+"""Laws of the time that a reward takes to return, in rounds or any other unit.
 
 A delay is a NamedTuple with ``mean``, ``survival`` and a ``delay_quantile`` kernel; ``sample``
 draws from any of them. One uniform number per decision, pushed through the quantile function, gives

@@ -12,7 +12,7 @@ import pytest
 from belated.core.jit import kernel
 from belated.numerics.special import sigmoid
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def python(folder, code):

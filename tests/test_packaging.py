@@ -25,6 +25,7 @@ from belated.registry import DEFAULT_POLICY
 from belated.service.bandits_file import read_config
 from belated.service.settings import spec_of
 from support.command import belated
+from support.needed import program
 from support.running_service import served
 
 ROOT = Path(__file__).parents[1]
@@ -228,13 +229,12 @@ def test_the_dashboard_shows_metrics_that_the_service_has(metrics):
 
 # A machine without containers
 def test_systemd_accepts_the_unit(tmp_path):
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
+    analyze = program("systemd-analyze")
     unit = UNIT.read_text()
     assert unit.count("/opt/belated/bin/belated") == 1
     (tmp_path / "belated.service").write_text(
         unit.replace("/opt/belated/bin/belated", f"{sys.executable} -m belated")
     )
-    verify = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "belated.service")]
+    verify = [analyze, "verify", "--man=no", str(tmp_path / "belated.service")]
     result = subprocess.run(verify, capture_output=True, text=True)
     assert "belated.service" not in result.stderr, result.stderr

@@ -1,6 +1,5 @@
 """Files for deployments, as the programs that read them judge them, where these are installed."""
 
-import os
 import re
 import shutil
 import socket
@@ -10,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from support.certificates import new_certificate
+from support.needed import program
 
 pytestmark = pytest.mark.slow
 PACKAGING = Path(__file__).parents[1] / "packaging"
-SERVERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])  # where Debian has nginx
 NGINX = """
 pid {folder}/nginx.pid;
 error_log stderr;
@@ -27,13 +26,10 @@ http {{
 """
 
 
-def judged(program, *args):
-    """Run a program that must find nothing wrong; skip where it is not installed."""
-    found = shutil.which(program, path=SERVERS)
-    if found is None:
-        pytest.skip(f"{program} is not installed")
-    done = subprocess.run([found, *map(str, args)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+def judged(name, *args, refuses=False):
+    """Run a program that finds nothing wrong, or something."""
+    done = subprocess.run([program(name), *map(str, args)], capture_output=True, text=True)
+    assert (done.returncode != 0) is refuses, done.stdout + done.stderr
 
 
 def free_port():
@@ -62,16 +58,29 @@ def test_caddy_accepts_its_sample():
 
 def test_prometheus_accepts_its_rules_and_its_settings(tmp_path):
     rules = shutil.copy(PACKAGING.parent / "examples" / "alerts.yml", tmp_path)
+    settings = shutil.copy(PACKAGING / "compose" / "prometheus.yml", tmp_path)
     judged("promtool", "check", "rules", rules)
-    judged(
-        *("promtool", "check", "config"),
-        shutil.copy(PACKAGING / "compose" / "prometheus.yml", tmp_path),
-    )
+    judged("promtool", "check", "config", settings)
+    Path(rules).write_text(Path(rules).read_text().replace("> 0.1", "> > 0.1"))
+    judged("promtool", "check", "config", settings, refuses=True)
 
 
-def test_hadolint_accepts_the_dockerfile():
-    judged("hadolint", PACKAGING / "image" / "Dockerfile")
-
-
-def test_kubernetes_accepts_the_manifests():
-    judged("kubernetes-validate", PACKAGING / "kubernetes" / "belated.yaml")
+@pytest.mark.parametrize(
+    ("command", "file", "right", "wrong"),
+    [
+        ("hadolint", "image/Dockerfile", "WORKDIR /build", "WORKDIR build"),
+        ("kubernetes-validate --strict", "kubernetes/belated.yaml", "replicas: 2", "replica: 2"),
+        (
+            *("check-jsonschema --builtin-schema vendor.compose-spec", "compose/compose.yaml"),
+            *("depends_on:", "depend_on:"),
+        ),
+    ],
+    ids=["hadolint", "kubernetes", "compose"],
+)
+def test_a_linter_accepts_a_file_and_refuses_a_slip(tmp_path, command, file, right, wrong):
+    path = PACKAGING / file
+    judged(*command.split(), path)
+    assert right in path.read_text()
+    spoiled = tmp_path / path.name
+    spoiled.write_text(path.read_text().replace(right, wrong, 1))
+    judged(*command.split(), spoiled, refuses=True)

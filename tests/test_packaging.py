@@ -187,6 +187,17 @@ def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(steps
     assert subprocess.run([sys.executable, flag, script], capture_output=True).returncode == 1
 
 
+def test_a_start_may_take_ten_minutes_wherever_that_is_asked(steps):
+    (check,) = (rest for word, rest in steps.instructions() if word == "HEALTHCHECK")
+    assert "--start-period=600s" in check
+    deployment = list(yaml.safe_load_all((PACKAGING / "kubernetes/belated.yaml").read_text()))[1]
+    probe = deployment["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 600
+    (group,) = yaml.safe_load((ROOT / "examples" / "alerts.yml").read_text())["groups"]
+    (alert,) = (rule for rule in group["rules"] if rule["alert"] == "BelatedNotReady")
+    assert alert["for"] == "10m"
+
+
 # What watches it
 @pytest.fixture(scope="module")
 def metrics():

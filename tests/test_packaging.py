@@ -135,18 +135,40 @@ def test_the_conda_recipe_is_that_of_the_package():
         belated(*command.split()[1:])
 
 
+def options_exist(words):
+    """Words after `belated` name a command and options that it has."""
+    found, rest = typer.main.get_command(app), list(words)
+    while rest and rest[0] in getattr(found, "commands", {}):
+        found = found.commands[rest.pop(0)]
+    assert len(rest) < len(words), words
+    known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
+    assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, words
+
+
 @pytest.mark.parametrize("path", [*FILES, PAGE], ids=lambda p: p.name)
 def test_commands_options_and_variables_exist(path):
     text = path.read_text().replace("\\\n", " ")
-    for line in re.findall(r"(?<![\w/-])belated ((?:cache|keys|bandits|ledger|serve)\b.*)", text):
-        found, words = typer.main.get_command(app), line.split("`")[0].split()
-        while words and words[0] in getattr(found, "commands", {}):
-            found = found.commands[words.pop(0)]
-        known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
-        assert {word for word in words if word.startswith("--")} <= known, line
-    serve = typer.main.get_command(app).commands["serve"]
-    variables = {parameter.envvar for parameter in serve.params}
+    commands = typer.main.get_command(app).commands
+    named = re.findall(rf"(?<![\w-])belated ((?:{'|'.join(commands)})\b.*)", text)
+    shell = re.findall(r"^    (?:\S*/bin/)?belated (.*)", text, re.M) if path == PAGE else []
+    for line in (*named, *shell):
+        options_exist(re.split("[`']", line)[0].split())
+    variables = {parameter.envvar for parameter in commands["serve"].params}
     assert set(re.findall(r"BELATED_SERVE_[A-Z_]+\b", text)) <= variables
+
+
+def test_what_is_started_is_a_command(steps):
+    """By the image, by Kubernetes and by the unit, each with its options."""
+    (image,) = (json.loads(rest) for word, rest in steps.instructions() if word == "CMD")
+    deployment = list(yaml.safe_load_all((PACKAGING / "kubernetes/belated.yaml").read_text()))[1]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (unit,) = re.findall(r"^ExecStart=/opt/belated/bin/belated (.*)$", UNIT.read_text(), re.M)
+    for words in (image, container["args"], unit.split()):
+        options_exist(words)
+    with pytest.raises(AssertionError):
+        options_exist(["sevre"])
+    with pytest.raises(AssertionError):
+        options_exist(["serve", "--prot=1"])
 
 
 # The image

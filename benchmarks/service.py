@@ -534,6 +534,10 @@ version of belated. The unit of this machine: ten million turns of an empty loop
         seconds.append(_cpu_of_children() - before)
         row = " | ".join(f"{s:.1f}" for s in seconds)
         print(f"| {family} | {policy or 'the default'} | {row} |", flush=True)
+    print("""
+Where Python may not keep its bytecode (`PYTHONDONTWRITEBYTECODE`), every process translates NumPy, Numba and SciPy again, which makes
+all of this longer: `PYTHONPYCACHEPREFIX=$(mktemp -d) PYTHONDONTWRITEBYTECODE=1 python benchmarks/service.py cold` prints
+by how much.""")
 
 
 def _cpu_of_children() -> float:

@@ -104,6 +104,16 @@ def test_the_steps_of_the_image_run_in_a_scratch_folder(steps, tmp_path, monkeyp
     assert "BELATED_SERVE_HOST" not in build[0].environment
 
 
+def test_the_size_of_the_image_is_that_of_its_files(steps, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "one.so").write_bytes(b"1" * 1_500_000)
+    (tmp_path / "two.py").write_bytes(b"2" * 500_000)
+    (tmp_path / "link").symlink_to(tmp_path / "two.py")
+    assert steps.megabytes(tmp_path) == 2.0
+    copied = (IMAGE / "Dockerfile").read_text()
+    assert all(f"/{part}" in copied for part in steps.PARTS)
+
+
 def test_volumes_of_the_compose_file_are_there():
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     mounted = [v.split(":")[0] for one in services.values() for v in one["volumes"]]

@@ -306,8 +306,8 @@ class Fold:
                     xs = []
                     self._flush()
                     self.hearing.take_in(self.learner, times_of(self.ids), event.time)
-                closes = event.due if event.closes is None else event.closes
-                window = None if closes is None else closes - event.time
+                end = event.due if event.closes is None else event.closes
+                window = None if end is None else end - event.time
                 self.hearing.decided(UNNAMED if body.naming == BY_PLACE else body.action, window)
             if x is None or body.layout != self.told.layout:  # those that are lost are counted
                 x = self.present_vector(body)

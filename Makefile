@@ -70,7 +70,7 @@ typescript: $(VENV)/ready
 	cd clients/typescript && npm ci --no-audit --no-fund
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/test_typescript.py
 
-# The steps of the image without a container: installation, kernels, start, health check, first decision; needs an index.
+# The steps of the image without a container: installation, kernels, size, start, health check, first decision; needs an index.
 image-steps: $(VENV)/ready
 	$(BIN)/python packaging/image_steps.py
 

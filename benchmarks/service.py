@@ -535,9 +535,9 @@ version of belated. The unit of this machine: ten million turns of an empty loop
         row = " | ".join(f"{s:.1f}" for s in seconds)
         print(f"| {family} | {policy or 'the default'} | {row} |", flush=True)
     print("""
-Where Python may not keep its bytecode (`PYTHONDONTWRITEBYTECODE`), every process translates NumPy, Numba and SciPy again. In
-an earlier run, on a slower machine, the first row took 26.6 s without it and 14.0 s with it.
-""")
+Where Python may not keep its bytecode (`PYTHONDONTWRITEBYTECODE`), every process translates NumPy, Numba and SciPy again, which makes
+all of this longer: `PYTHONPYCACHEPREFIX=$(mktemp -d) PYTHONDONTWRITEBYTECODE=1 python benchmarks/service.py cold` prints
+by how much.""")
 
 
 def _cpu_of_children() -> float:

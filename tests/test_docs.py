@@ -17,6 +17,14 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+def test_how_to_pages_are_run_but_for_the_two_that_the_readme_speaks_of():
+    pages = (ROOT / "docs" / "how-to").glob("*.md")
+    assert {p.stem for p in pages if ">>>" not in p.read_text()} == {
+        "deploy",
+        "reproduce-the-paper",
+    }
+
+
 def test_paper_to_code_names_what_exists():
     text = (ROOT / "docs" / "paper-to-code.md").read_text()
     code = re.findall(r"`(belated[\w.]*):(\w+)`", text)

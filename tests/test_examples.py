@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import belated
 from belated import extend
+from support.needed import missing
 
 ROOT = Path(__file__).parents[1]
 REAL_LOG = ROOT / "examples" / "open_bandit_dataset.py"
@@ -61,6 +63,17 @@ def test_a_real_log_is_evaluated_beside_the_truth(tmp_path, monkeypatch, capsys)
         assert played == pytest.approx(15.0, abs=3.0)
         assert ours == pytest.approx(25.5, abs=4.5)
         assert really == pytest.approx(25.5, abs=3.5)
+
+
+@pytest.mark.slow
+def test_the_table_of_the_real_log_is_on_its_page(monkeypatch, capsys):
+    if find_spec("obp") is None:
+        missing("obp, whose wheel has the dataset, is not installed: pip install --no-deps obp")
+    monkeypatch.setattr(sys, "argv", [str(REAL_LOG)])
+    runpy.run_path(str(REAL_LOG), run_name="__main__")
+    table = capsys.readouterr().out
+    assert table.count("\n") == 5
+    assert table in (ROOT / "docs" / "how-to" / "evaluate.md").read_text()
 
 
 def test_the_dataset_is_not_there(monkeypatch, capsys):

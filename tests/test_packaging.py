@@ -25,6 +25,7 @@ from belated.registry import DEFAULT_POLICY
 from belated.service.bandits_file import read_config
 from belated.service.settings import spec_of
 from support.command import belated
+from support.needed import program
 from support.running_service import served
 
 ROOT = Path(__file__).parents[1]
@@ -103,6 +104,16 @@ def test_the_steps_of_the_image_run_in_a_scratch_folder(steps, tmp_path, monkeyp
     assert "BELATED_SERVE_HOST" not in build[0].environment
 
 
+def test_the_size_of_the_image_is_that_of_its_files(steps, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "one.so").write_bytes(b"1" * 1_500_000)
+    (tmp_path / "two.py").write_bytes(b"2" * 500_000)
+    (tmp_path / "link").symlink_to(tmp_path / "two.py")
+    assert steps.megabytes(tmp_path) == 2.0
+    copied = (IMAGE / "Dockerfile").read_text()
+    assert all(f"/{part}" in copied for part in steps.PARTS)
+
+
 def test_volumes_of_the_compose_file_are_there():
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     mounted = [v.split(":")[0] for one in services.values() for v in one["volumes"]]
@@ -134,18 +145,40 @@ def test_the_conda_recipe_is_that_of_the_package():
         belated(*command.split()[1:])
 
 
+def options_exist(words):
+    """Words after `belated` name a command and options that it has."""
+    found, rest = typer.main.get_command(app), list(words)
+    while rest and rest[0] in getattr(found, "commands", {}):
+        found = found.commands[rest.pop(0)]
+    assert len(rest) < len(words), words
+    known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
+    assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, words
+
+
 @pytest.mark.parametrize("path", [*FILES, PAGE], ids=lambda p: p.name)
 def test_commands_options_and_variables_exist(path):
     text = path.read_text().replace("\\\n", " ")
-    for line in re.findall(r"(?<![\w/-])belated ((?:cache|keys|bandits|ledger|serve)\b.*)", text):
-        found, words = typer.main.get_command(app), line.split("`")[0].split()
-        while words and words[0] in getattr(found, "commands", {}):
-            found = found.commands[words.pop(0)]
-        known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
-        assert {word for word in words if word.startswith("--")} <= known, line
-    serve = typer.main.get_command(app).commands["serve"]
-    variables = {parameter.envvar for parameter in serve.params}
+    commands = typer.main.get_command(app).commands
+    named = re.findall(rf"(?<![\w-])belated ((?:{'|'.join(commands)})\b.*)", text)
+    shell = re.findall(r"^    (?:\S*/bin/)?belated (.*)", text, re.M) if path == PAGE else []
+    for line in (*named, *shell):
+        options_exist(re.split("[`']", line)[0].split())
+    variables = {parameter.envvar for parameter in commands["serve"].params}
     assert set(re.findall(r"BELATED_SERVE_[A-Z_]+\b", text)) <= variables
+
+
+def test_what_is_started_is_a_command(steps):
+    """By the image, by Kubernetes and by the unit, each with its options."""
+    (image,) = (json.loads(rest) for word, rest in steps.instructions() if word == "CMD")
+    deployment = list(yaml.safe_load_all((PACKAGING / "kubernetes/belated.yaml").read_text()))[1]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (unit,) = re.findall(r"^ExecStart=/opt/belated/bin/belated (.*)$", UNIT.read_text(), re.M)
+    for words in (image, container["args"], unit.split()):
+        options_exist(words)
+    with pytest.raises(AssertionError):
+        options_exist(["sevre"])
+    with pytest.raises(AssertionError):
+        options_exist(["serve", "--prot=1"])
 
 
 # The image
@@ -184,6 +217,17 @@ def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(steps
         _, flag, script = steps.health_check(int(url.rpartition(":")[2]))
         assert subprocess.run([sys.executable, flag, script]).returncode == 0
     assert subprocess.run([sys.executable, flag, script], capture_output=True).returncode == 1
+
+
+def test_a_start_may_take_ten_minutes_wherever_that_is_asked(steps):
+    (check,) = (rest for word, rest in steps.instructions() if word == "HEALTHCHECK")
+    assert "--start-period=600s" in check
+    deployment = list(yaml.safe_load_all((PACKAGING / "kubernetes/belated.yaml").read_text()))[1]
+    probe = deployment["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 600
+    (group,) = yaml.safe_load((ROOT / "examples" / "alerts.yml").read_text())["groups"]
+    (alert,) = (rule for rule in group["rules"] if rule["alert"] == "BelatedNotReady")
+    assert alert["for"] == "10m"
 
 
 # What watches it
@@ -228,13 +272,12 @@ def test_the_dashboard_shows_metrics_that_the_service_has(metrics):
 
 # A machine without containers
 def test_systemd_accepts_the_unit(tmp_path):
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
+    analyze = program("systemd-analyze")
     unit = UNIT.read_text()
     assert unit.count("/opt/belated/bin/belated") == 1
     (tmp_path / "belated.service").write_text(
         unit.replace("/opt/belated/bin/belated", f"{sys.executable} -m belated")
     )
-    verify = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "belated.service")]
+    verify = [analyze, "verify", "--man=no", str(tmp_path / "belated.service")]
     result = subprocess.run(verify, capture_output=True, text=True)
     assert "belated.service" not in result.stderr, result.stderr

@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +15,13 @@ from belated import __version__
 from belated.client import Client
 from belated.core.sparse import dense
 from belated.estimators.laplace.fit import WAITING
+from support.needed import missing, program
 from support.running_service import served
 from support.service_client import Client as InProcess
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "clients" / "typescript"
+NO_REGISTRY = "ENOTFOUND|EAI_AGAIN|ECONN|ETIMEDOUT|ENETUNREACH|network"
 FEATURES = {
     "numeric": {"hour": [0, 24], "price": [5, 5]},
     "categorical": {"banner": ["a", "b", "c"], "device": ["phone", 7, None]},
@@ -113,8 +115,7 @@ def test_the_lock_file_names_no_registry():
 @pytest.mark.slow
 def test_types_build_and_tests_of_node_pass(tmp_path):
     """`make typescript` runs this."""
-    if shutil.which("npm") is None:
-        pytest.skip("needs node and npm")
+    npm = program("npm")
 
     def run(*command, **more):
         done = subprocess.run(
@@ -125,16 +126,17 @@ def test_types_build_and_tests_of_node_pass(tmp_path):
 
     if not (FOLDER / "node_modules" / "typescript").exists():
         installed = subprocess.run(
-            ["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, capture_output=True, text=True
+            [npm, "ci", "--no-audit", "--no-fund"], cwd=FOLDER, capture_output=True, text=True
         )
         if installed.returncode:
-            pytest.skip(f"npm ci needs a registry: {installed.stderr[-300:]}")
+            assert re.search(NO_REGISTRY, installed.stderr), installed.stderr
+            missing(f"npm ci needs a registry: {installed.stderr[-300:]}")
     run(sys.executable, "openapi.py", "openapi.json")
-    run("npm", "run", "generate")
-    run("npm", "run", "build")
+    run(npm, "run", "generate")
+    run(npm, "run", "build")
     write_golden(tmp_path / "golden.json")
     with served() as (url, _), Client(url) as client:
         client.put_bandit("shop", {"family": "bernoulli", "features": FEATURES})
         client.change_actions("shop", BANNERS)
-        told = run("npm", "test", BELATED_URL=url, BELATED_GOLDEN=str(tmp_path / "golden.json"))
+        told = run(npm, "test", BELATED_URL=url, BELATED_GOLDEN=str(tmp_path / "golden.json"))
     assert "# pass 8\n# fail 0" in told

@@ -159,6 +159,51 @@ def test_snapshots_go_on_bit_for_bit():
     assert one.hearing.header() == other.hearing.header()
 
 
+@pytest.mark.parametrize("other", [WINDOW // 2, 2 * WINDOW])
+def test_each_decision_is_judged_by_its_own_window(other):
+    """The first hundred have another window, which all but the last thirty have seen end."""
+    rng, rows = np.random.default_rng(5), np.arange(180)
+    learner, hearing = Learner(4, Bernoulli(), AdaptiveThompson(), 1.0, GROUPS), Hearing(WINDOW)
+    own = np.where(rows < 100, other, WINDOW)
+    times = rows * DAY // 20
+    now = int(times[100] + other - 30 * DAY // 20)
+    made = times < now
+    rows, own, times = rows[made], own[made], times[made]
+    delays = np.where(rng.random(len(rows)) < 0.5, rng.exponential(2 * DAY, len(rows)), 1e18)
+    for row in rows:
+        learner.decide(np.array([[1.0, 0.0, 0.0, 1.0]]), rng)
+        hearing.decided("ad", int(own[row]))
+    ages = now - times
+    came = delays <= np.minimum(ages, own)
+    for row in np.flatnonzero(came):
+        hearing.rewarded(int(row), 1.0, int(delays[row]))
+    for row in np.flatnonzero(~came & (ages >= own)):
+        hearing.closed(int(row), 0.0)
+    again = Hearing(WINDOW)
+    again.restore(json.loads(json.dumps(hearing.header())), hearing.arrays())
+    again.take_in(learner, times, now)
+    y, silence = learner.history.y[: len(rows)], learner.history.silence[: len(rows)]
+    np.testing.assert_array_equal(y[came], 1.0)
+    np.testing.assert_array_equal(y[~came & (ages >= own)], 0.0)
+    # the law of what came within the present window, each truncated by its age and its own window
+    seen = came & (delays <= WINDOW)
+    assert seen.sum() < came.sum() or other < WINDOW
+    ends = WINDOW * (np.ceil(64 * np.sqrt(delays[seen] / WINDOW)) / 64.0) ** 2 * (1 - 1e-12)
+    until = np.minimum(ages, own)[seen]
+    there = ends <= until
+    law = delay_law(
+        *(ends[there], until[there], float(WINDOW)), np.zeros(there.sum(), np.int64), n_groups=1
+    )
+    waits = ~came & (ages < own)
+    assert waits[:100].any()
+    expected = law.within_at(ages[waits], 0) / law.within_at(own[waits], 0)
+    np.testing.assert_allclose(silence[waits], expected, rtol=1e-9)
+    assert (silence[waits] <= 1.0).all()
+    again.doubts.by_size, again.doubts.looked = "later", 10**9  # no look: the doubt stays
+    again.take_in(learner, times, now)
+    np.testing.assert_array_equal(np.isnan(learner.history.y[: len(rows)]), ages < own)
+
+
 def test_many_actions_share_the_last_law():
     hearing = Hearing(WINDOW)
     for k in range(MOST_GROUPS + 5):

@@ -12,9 +12,11 @@ from belated.ledger.events import START, Draft, Kind
 from belated.ledger.fold import Fold
 from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
+from belated.ledger.tools.retraining import draft_of
 from belated.model.state import ERROR
 from belated.monitoring import delay_doubts
 from belated.policies import AdaptiveThompson, Thompson
+from belated.service.retrain_settings import retrained_view
 from support.replicas import DIM, HOUR, SECOND, decide, new_replica, replayed, same
 
 POLICY = AdaptiveThompson(strength=1e12)  # a prior that is learnt depends on when it was learnt
@@ -64,6 +66,27 @@ def test_learns_before_the_first_window_closes():
     assert (silence[:14][open_rows] > 0.0).all()  # the last one was just made
     held = lived(silent(open="hold"), n=15).folds["shop"]
     assert held.learner.n_observed == 0
+    assert same(replica, replayed(replica))
+
+
+@pytest.mark.parametrize("window", [1800.0, 7200.0])
+def test_another_window_is_promoted_and_live_is_replay_bit_for_bit(window, tmp_path):
+    replica = lived(silent(), n=40)
+    view, promotion = retrained_view(replica.ledger, "shop", {"window": window})
+    assert view.against == []
+    replica.commit([draft_of(view, promotion, replica.clock())])
+    live(replica, 40, seed=2)
+    fold = replica.folds["shop"]
+    assert fold.hearing.window == window * SECOND
+    assert fold.hearing.windows == [(0, HOUR), (40, window * SECOND)]
+    assert fold.hearing.n_open > 0
+    assert same(replica, replayed(replica))
+    assert same(replica, resumed_from_a_snapshot(replica, tmp_path))
+    view, promotion = retrained_view(replica.ledger, "shop", {"back": True})
+    replica.commit([draft_of(view, promotion, replica.clock())])
+    live(replica, 5, seed=3)
+    windows = replica.folds["shop"].hearing.windows
+    assert windows == [(40, window * SECOND), (80, HOUR)]
     assert same(replica, replayed(replica))
 
 

@@ -13,6 +13,7 @@ from support.running_service import served
 
 RULES = Path(__file__).parents[2] / "examples" / "alerts.yml"
 NAME = r"belated_\w+"
+JOB = 'job="belated"'
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,8 @@ def test_every_metric_exists(page):
     }
     used = set()
     for rule in group["rules"]:
-        names = set(re.findall(NAME, rule["expr"]))
-        assert names, rule
+        names = set(re.findall(NAME, rule["expr"].replace(JOB, "")))
+        assert names or rule["alert"] == "BelatedDown", rule
         assert names <= declared | sampled, names - declared - sampled
         used |= names
         for name, text in re.findall(rf"({NAME}){{(.*?)}}", rule["expr"]):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from belated import Bandit, Bernoulli, DelayedOFUGLM
 from belated.client import Client
 from belated.commands.consume import _opened, consume
 from belated.streams.redis_stream import RedisStream
+from support.needed import program
 from support.running_service import free_port, served
 
 MATRIX = [[0.6, 0.0], [0.0, 0.8]]
@@ -24,10 +24,8 @@ MATRIX = [[0.6, 0.0], [0.0, 0.8]]
 @pytest.fixture
 def server(tmp_path):
     """A Redis of the test's own: its address, and a connection."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("needs redis-server")
     port = free_port()
-    command = ["redis-server", "--port", str(port), "--save", "", "--dir", str(tmp_path)]
+    command = [program("redis-server"), "--port", str(port), "--save", "", "--dir", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     url = f"redis://127.0.0.1:{port}/0"
     with redis.Redis.from_url(url) as connection:

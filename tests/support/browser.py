@@ -1,9 +1,9 @@
 """Chromium, for the tests of pages."""
 
-import shutil
-
 import pytest
 from playwright.sync_api import sync_playwright
+
+from support.needed import program
 
 FLAGS = [
     "--no-sandbox",
@@ -18,9 +18,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def browser():
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium on this machine")
+    path = program("chromium")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield chromium

@@ -1,18 +1,24 @@
 """Certificates for localhost that sign themselves, made by the command ``openssl``."""
 
-import shutil
 import subprocess
 
-import pytest
+from support.needed import program
 
 
 def new_certificate(folder, name="service"):
     """The paths of a certificate and of its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
     kind = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
     names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    command = ["openssl", "req", *kind.split(), "-keyout", key, "-out", certificate, *names]
+    command = [
+        program("openssl"),
+        "req",
+        *kind.split(),
+        "-keyout",
+        key,
+        "-out",
+        certificate,
+        *names,
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return str(certificate), str(key)

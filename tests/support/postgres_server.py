@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
+from support.needed import missing
+
 SETTINGS = """
 listen_addresses = ''
 fsync = on
@@ -128,7 +130,7 @@ def postgres() -> Iterator[Postgres]:
     """A running server, for the whole session; skipped where PostgreSQL is not installed."""
     programs = binaries()
     if programs is None:
-        pytest.skip("no PostgreSQL server here: expected postgres and initdb in PATH")
+        missing("no PostgreSQL server here: expected postgres and initdb in PATH")
     if os.getuid() == 0 and not shutil.which("runuser"):
         pytest.skip("PostgreSQL does not run as root: expected another user, or runuser")
     server = Postgres(programs)

@@ -307,7 +307,9 @@ class Fold:
                     xs = []
                     self._flush()
                     self.hearing.take_in(self.learner, times_of(self.ids), event.time)
-                self.hearing.decided(UNNAMED if body.naming == BY_PLACE else body.action)
+                end = event.due if event.closes is None else event.closes
+                window = None if end is None else end - event.time
+                self.hearing.decided(UNNAMED if body.naming == BY_PLACE else body.action, window)
             if x is None or body.layout != self.told.layout:  # those that are lost are counted
                 x = self.present_vector(body)
             xs.append(x)

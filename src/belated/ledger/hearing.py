@@ -12,10 +12,16 @@ actions without names are one group: the rows of the next decision may come in a
 A conversion counts by when it was handed in: that is what ended the silence. Where delays drift, or
 depend on the size of the reward (``monitoring/delay_doubts.py``), open decisions are held instead,
 and so are their conversions. Each decision costs three bytes.
+
+After a promotion to another window each decision still closes, and is judged, by its own: one that
+closed after W without a conversion says nothing of delays beyond W, and while it is open it counts
+for the share F(age) / F(W) of a failure.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -49,13 +55,16 @@ class Hearing:
     Parameters
     ----------
     window
-        How long a conversion is waited for, grace included, in microseconds.
+        How long a conversion is waited for, grace included, in microseconds: that of the settings.
     """
 
     def __init__(self, window: int) -> None:
         self.window = window
         # The cell of the delay of a conversion, from 1; 0 where none has come; or NEVER.
         self.codes = bytearray()
+        # Where windows of decisions change, as promotions change them: the row, and the window from
+        # there on. Empty where all of them have ``window``.
+        self.windows: list[tuple[int, int]] = []
         self.groups = array("H")  # the place of the action in ``actions``
         self.actions: dict[str, int] = {}
         self.rewards: dict[int, float] = {}  # by row: not yet learnt
@@ -65,8 +74,11 @@ class Hearing:
         self.failures = 0.0  # ... and what they count for together, as failures
         self.doubts = Doubts(window)
 
-    def decided(self, action: str) -> None:
-        """Note a decision, in the next row."""
+    def decided(self, action: str, window: int | None = None) -> None:
+        """Note a decision, in the next row; without ``window`` it has that of the settings."""
+        window = self.window if window is None else window
+        if window != self._window_of(len(self.codes)):
+            self.windows.append((len(self.codes), window))
         place = min(len(self.actions), MOST_GROUPS - 1)
         self.codes.append(0)
         self.groups.append(self.actions.setdefault(action, place))
@@ -80,6 +92,8 @@ class Hearing:
         self.rewards[row] = reward
         if reward == 0.0:
             self.codes[row] = 0
+        elif self.codes[row] == 0 and delay > self.window < self._window_of(row):
+            self.codes[row] = NEVER  # it counts, but no conversion is as late in the present window
         elif self.codes[row] == 0:
             share = np.array(min(max(delay, 0), self.window), np.float64)
             self.codes[row] = int(cells_of_delays(share, float(self.window), CELLS))
@@ -115,17 +129,22 @@ class Hearing:
         if n == 0:
             return
         ages, y = np.maximum(now - times, 0), learner.history.y[:n]
+        windows = self._windows()
         codes = np.frombuffer(self.codes, np.uint8)
-        seen = self._seen(codes, times, ages, y)
+        seen = self._seen(codes, times, np.minimum(ages, windows), y)
         if self.doubts.begins(now):
             self.doubts.look(seen, now)
             seen = seen.only(np.flatnonzero(seen.rows >= self.doubts.first))
-        self._learn(learner, ages)
+        self._learn(learner, ages >= windows)
         waiting = np.flatnonzero((codes == 0) & np.isnan(y))
         silence = np.zeros(len(waiting))
         if not self.doubts.hold:
             groups = np.array(self.groups, np.int64)[waiting]
-            silence = self._law(seen).within_at(ages[waiting].astype(np.float64), groups)
+            law = self._law(seen)
+            silence = law.within_at(ages[waiting].astype(np.float64), groups)
+            if self.windows:
+                at_the_end = law.within_at(windows[waiting].astype(np.float64), groups)
+                silence = np.minimum(silence / at_the_end, 1.0)
         self.n_open, self.failures = len(waiting), float(np.cumsum(np.append(0.0, silence))[-1])
         learner.hear(waiting, silence)
 
@@ -141,14 +160,14 @@ class Hearing:
         seen = Seen(rows, delays, cells, groups, times[rows], rewards[rows])
         return seen.only(np.flatnonzero(delays <= cells))
 
-    def _learn(self, learner: Learner, ages: Integers) -> None:
+    def _learn(self, learner: Learner, closed: Any) -> None:
         """Learn rewards that have come; where there are doubts, only of closed decisions."""
         if self.doubts.hold:
-            self._unlearn_open(learner, ages)
+            self._unlearn_open(learner, closed)
         wanted = {
             row: reward
             for row, reward in self.rewards.items()
-            if not self.doubts.hold or ages[row] >= self.window
+            if not self.doubts.hold or closed[row]
         }
         if not wanted:
             return
@@ -160,12 +179,24 @@ class Hearing:
         learner.fold(np.where(known, REVISE, LEARN), nothing, rows, values, later)
         self.rewards = {row: y for row, y in self.rewards.items() if row not in wanted}
 
-    def _unlearn_open(self, learner: Learner, ages: Integers) -> None:
+    def _unlearn_open(self, learner: Learner, closed: Any) -> None:
         """Unlearns the rewards of open decisions and keeps them until their windows close."""
-        y = learner.history.y[: len(ages)]
-        rows = np.flatnonzero((ages < self.window) & ~np.isnan(y))
+        y = learner.history.y[: len(closed)]
+        rows = np.flatnonzero(~closed & ~np.isnan(y))
         self.rewards = {int(row): float(y[row]) for row in rows} | self.rewards
         learner.unlearn(rows)
+
+    def _window_of(self, row: int) -> int:
+        place = bisect_right(self.windows, row, key=itemgetter(0))
+        return self.windows[place - 1][1] if place else self.window
+
+    def _windows(self) -> Integers:
+        """Returns the windows of all decisions."""
+        begin, windows = [0], [self.window]
+        for row, window in self.windows:
+            begin.append(row)
+            windows.append(window)
+        return np.repeat(np.array(windows, np.int64), np.diff([*begin, len(self.codes)]))
 
     def _law(self, seen: Seen) -> DelayLaw:
         n_groups = max(self.actions.values()) + 1
@@ -193,6 +224,7 @@ class Hearing:
             "counts": [self.tick, self.since, self.n_open],
             "failures": self.failures,
             "doubts": self.doubts.header(),
+            **({"windows": self.windows} if self.windows else {}),
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -209,5 +241,6 @@ class Hearing:
         self.tick, self.since, self.n_open = header["counts"]
         self.failures = header["failures"]
         self.doubts.restore(header["doubts"])
+        self.windows = [(row, window) for row, window in header.get("windows", ())]
         self.codes = bytearray(arrays["hearing.codes"].tobytes())
         self.groups = array("H", arrays["hearing.groups"].tobytes())

@@ -110,7 +110,7 @@ def drift(seen: Seen, window: int, now: int) -> Drift | None:
     """Compares decisions of the last 1, 2, 3, 4, 6, 9 ... whole days with those before."""
     span = min(window, DAY)
     whole_days = ((now - seen.times) // span * span).astype(np.float64)
-    ages = cells_of_ages(whole_days, float(window), CELLS)
+    ages = np.minimum(cells_of_ages(whole_days, float(window), CELLS), seen.ages)
     old = seen._replace(ages=ages).only(np.flatnonzero(seen.delays <= ages))
     found, days = None, 1
     while len(old.times) and now - int(old.times[0]) >= (2 * days + 1) * span:

@@ -2,11 +2,10 @@
 
 What speaks against going on with them is found here, before anything is written: decisions that
 cannot be given a vector by new features, rewards that a new family cannot have, actions that are
-too long for a new policy, windows that differ where silence is learnt.
+too long for a new policy.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
@@ -55,20 +54,18 @@ def retrain(
     promotion = msgspec.structs.replace(_promotion(live, change), request=request)
     twin, other = as_if_promoted(replica, name, None), as_if_promoted(replica, name, promotion)
     pair = SideBySide(twin, other, last_rewards(live), live.n_rows)
-    windows, longest = Counter[int | None](), 0.0
+    longest = 0.0
     with progress("folding both", ledger.behind(START)) as told:
         for transaction in transactions(events_of(ledger, told), name):
             for event in transaction:
                 if event.kind == Kind.DECIDED and event.id:
                     body = _decided.decode(event.body)
                     pair.ask(body)
-                    closes = event.due if event.closes is None else event.closes
-                    windows[None if closes is None else closes - event.time] += 1
                     if body.layout == promotion.layout:
                         longest = max(longest, math.hypot(*entries_of(body.x)[2]))
             pair.take(transaction)
         pair.catch_up()
-    against = list(_objections(other, windows, longest))
+    against = list(_objections(other, longest))
     return _view(pair, live.spec, promotion, against), promotion
 
 
@@ -103,7 +100,7 @@ def _as_logged(spec: Spec) -> Spec:
     return msgspec.json.decode(msgspec.json.encode(spec.as_kept()), type=Spec)
 
 
-def _objections(fold: Fold, windows: Counter[int | None], longest: float) -> Iterator[str]:
+def _objections(fold: Fold, longest: float) -> Iterator[str]:
     """Yields what speaks against going on as ``fold``."""
     for reason, n in fold.lost.items():
         yield f"{n:,} of {fold.n_rows:,} decisions have {reason}"
@@ -117,13 +114,6 @@ def _objections(fold: Fold, windows: Counter[int | None], longest: float) -> Ite
         yield (
             f"actions are up to {longest:.6g} long: expected max_norm = {longest:.6g} or more, it "
             f"is {spec.max_norm:g}"
-        )
-    others = 0 if fold.hearing is None else windows.total() - windows[spec.closes_after]
-    if others:
-        yield (
-            f"{others:,} decisions have another window than {spec.closes_after / 1e6:g} seconds, "
-            "grace included: expected open = 'hold', because silence is learnt in shares of one "
-            "window"
         )
 
 

@@ -49,6 +49,26 @@ def test_a_class_of_the_users_is_nothing_to_other_processes(tmp_path):
     assert python(tmp_path, other) == "True"
 
 
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_commands_work_after_a_class_of_the_users_was_simulated(tmp_path):
+    """As it was reported: the class is in one folder, the command is called in another one."""
+    (tmp_path / "weibull_delays.py").write_text((EXAMPLES / "weibull_delays.py").read_text())
+    python(
+        tmp_path,
+        "from belated import simulate\n"
+        "from weibull_delays import Weibull\n"
+        "simulate(['greedy'], ['gaussian'], delays=[Weibull()], runs=1, horizon=50)",
+    )
+    (tmp_path / "weibull_delays.py").unlink()
+    command = ["simulate", "--policy", "greedy", "--runs", "1", "--horizon", "50"]
+    python(
+        tmp_path,
+        f"import sys\nfrom belated.commands.main import main\nsys.argv[1:] = {command}\nmain()",
+    )
+    assert (tmp_path / "simulation" / "results.parquet").exists()
+
+
 def with_checksum(content):
     return blake2b(content, digest_size=32).digest() + content
 

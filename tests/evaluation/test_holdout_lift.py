@@ -5,6 +5,7 @@ import pytest
 
 from belated.evaluation.anytime import anytime_errors, least_reach
 from belated.evaluation.holdout_lift import ALL_ALIKE, Decisions, lift
+from support.logged import young_action_log
 
 DAY = 86_400.0
 WINDOW = 4.0 * DAY
@@ -73,6 +74,25 @@ def test_the_better_group_is_found_though_it_is_slower(window):
     assert 0.0 < found.low < 0.1 < found.high
     assert [group.mean for group in found.groups] == pytest.approx([0.4, 0.3], abs=0.04)
     assert found.difference == found.groups[0].mean - found.groups[1].mean
+
+
+def test_a_new_action_that_is_younger_than_the_window_makes_no_lift():
+    """All actions earn 0.3, and half of the bandit's traffic is a new one, 4 of 7 days old.
+
+    Of its conversions only those within 4 days can have come: as if these were all, the bandit
+    loses 0.03 to its holdout.
+    """
+    rng, n = np.random.default_rng(1), 60_000
+    logged = young_action_log(rng, n)
+    held_out = rng.random(n) < 0.3
+    action = np.where(held_out, 0, logged.action)
+    log = Decisions(
+        *(held_out, action, np.arange(n), logged.age, logged.waited, logged.reward),
+    )
+    found = lift(log, conversions=True, window=7.0 * DAY, range=1.0)
+    assert found.low < 0.0 < found.high
+    assert abs(found.difference) < 0.01
+    assert found.high - found.low < 0.05
 
 
 def test_without_pending_rewards_it_is_the_difference_of_means():

@@ -26,6 +26,7 @@ from support.logged import (
     WINDOW,
     conversion_log,
     explicit_log,
+    young_action_log,
 )
 
 RULE = "support.logged:target"
@@ -198,6 +199,20 @@ def test_rare_actions_have_the_law_of_all():
     action = np.repeat([0, 1, 2], [60, 49, 80])
     came = np.ones(189, bool)
     assert strata_of(action, came)[[0, 60, 109]].tolist() == [0, -1, 1]
+
+
+def test_an_action_that_is_younger_than_the_window():
+    """Both actions earn 0.3; what converts late with the new one, nobody can have seen yet."""
+    missed, week = 0, 7 * 86_400.0
+    for seed in range(20):
+        log = young_action_log(np.random.default_rng(seed), 8_000)
+        seen = seen_rewards(log, "conversion", week)
+        played, boots = policy_values(log, seen, ["fixed:boots"], "action", Options())
+        snips = {line.estimator: line for line in boots.estimates}["SNIPS"]
+        missed += not snips.gain_low <= 0.0 <= snips.gain_high
+        missed += not played.estimates[0].low <= 0.3 <= played.estimates[0].high
+        assert played.estimates[0].high - played.estimates[0].low < 0.06
+    assert missed <= binom.ppf(0.99, 40, 0.05)
 
 
 @pytest.mark.parametrize(

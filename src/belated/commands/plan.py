@@ -51,6 +51,7 @@ def plan(
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
     from belated.logs.bad_rows import refuse_the_log
+    from belated.logs.late_by_reward import late_by_reward
     from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
@@ -68,12 +69,13 @@ def plan(
     with progress("playing", copies * len(candidates(facts, played))) as told:
         made = make_plan(facts, played, copies, decisions, seed, threads, told)
     answer = [advice(made), *lateness(made)]
-    how = {"columns": f"--map {read.opened.spelled}", **read.bad.facts()}
+    late = late_by_reward(read.log, facts.window)
+    how = {"columns": f"--map {read.opened.spelled}", "late_by_reward": late, **read.bad.facts()}
     if as_json:
         show({"advice": answer, "assumed": assumed(made), "candidates": rows(made), **how}, True)
     else:
-        if how["warning"]:
-            typer.echo(f"careful: {how['warning']}")
+        for careful in filter(None, (how["warning"], late)):
+            typer.echo(f"careful: {careful}")
         show({"columns": how["columns"], **of_bad_rows(how)}, False)
         typer.echo("\n".join(answer))
         show({"candidates": rows(made)}, False)

@@ -10,6 +10,7 @@ from typing import Any
 
 from belated.logs.chunks import Log
 from belated.logs.evaluation_report import report
+from belated.logs.late_by_reward import late_by_reward
 from belated.logs.policy_values import Options, policy_values
 from belated.logs.reading_whole import read_whole
 from belated.logs.seen_rewards import seen_rewards
@@ -63,7 +64,7 @@ def evaluate_log(
     opened = read.opened
     return report(
         *(opened.spelled, opened.unused(context), read.bad, read.log.silent_end()),
-        *(seen, read.log.now, answers, options),
+        *(late_by_reward(read.log, seen.window), seen, read.log.now, answers, options),
     )
 
 

@@ -58,6 +58,7 @@ def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) 
     return [*said, OF_INTERVAL[options.interval]]
 
 
+CAREFUL = ("warning", "silent_end", "late_by_reward")
 BEST_FIRST = (
     *("doubly robust", "SNIPS", "replay", "IPS", "clipped IPS", "direct method"),
     "mean reward",
@@ -92,6 +93,7 @@ def report(
     unused: list[str],
     bad: BadRows,
     silent_end: str,
+    late_by_reward: str,
     seen: SeenRewards,
     now: int,
     answers: Sequence[Answer],
@@ -102,6 +104,7 @@ def report(
     return {
         "headlines": [headline(answer) for answer in answers],
         "silent_end": silent_end,
+        "late_by_reward": late_by_reward,
         "columns": columns,
         "columns_not_used": unused,
         "rows": seen.n_rows,
@@ -141,7 +144,7 @@ def lines_before(said: dict[str, Any]) -> list[str]:
     silent = said.get("pending", said.get("silent", 0))
     word = "pending" if "pending" in said else "silent so far"
     lines = [
-        *(f"careful: {said[name]}" for name in ("warning", "silent_end") if said[name]),
+        *(f"careful: {said[name]}" for name in CAREFUL if said[name]),
         *said["headlines"],
         "",
         f"columns: {said['columns']}",

@@ -13,6 +13,7 @@ from belated.evaluation.off_policy import (
     self_normalised,
 )
 from belated.evaluation.shares_seen import strata_of
+from belated.logs.evaluation_report import OF_UNKNOWN_RANGE, assumptions
 from belated.logs.policy_values import INTERVALS, Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
@@ -383,3 +384,47 @@ def test_other_logs_do_not_end_in_silence(loop, pending):
     assert log._replace(now=int(came.max())).silent_end() == ""
     if pending:
         assert log.silent_end() == ""
+
+
+def rare_log(seed, n=300):
+    """Two actions by a coin; one reward in 250 is 100, the others next to nothing."""
+    rng = np.random.default_rng(seed)
+    reward = np.where(rng.random(n) < 0.004, 100.0, 0.1 * rng.random(n))
+    decided = NOW - np.arange(n) * 60_000_000
+    action = rng.integers(2, size=n)
+    return WholeLog(decided, decided, reward, np.full(n, 0.5), action, ["boots", "tent"], {}, NOW)
+
+
+@pytest.mark.parametrize("reward_range", [None, (0.0, 100.0)])
+def test_bernstein_intervals_of_rare_rewards_need_their_range(reward_range):
+    truth, missed = 0.004 * 100.0 + 0.996 * 0.05, 0
+    for seed in range(50):
+        log = rare_log(seed)
+        seen = seen_rewards(log, "explicit", reward_range=reward_range)
+        options = Options(interval="bernstein", reward_range=reward_range)
+        lines = policy_values(log, seen, ["fixed:tent"], "action", options)[1].estimates
+        line = {line.estimator: line for line in lines}["IPS"]
+        assert line.high - line.low < 60.0
+        missed += not line.low <= truth <= line.high
+        said = assumptions(seen, [], options)
+        assert (OF_UNKNOWN_RANGE in said) == (reward_range is None)
+    assert (missed == 0) if reward_range else (missed > 10)
+
+
+def test_the_range_of_rewards():
+    log = rare_log(1)
+    for bad, said in (
+        ((1.0, 0.0), "two numbers, the smaller one first"),
+        ((0.0, np.inf), "two numbers, the smaller one first"),
+        ((0.0, 1e-3), "those of the log are between"),
+    ):
+        with pytest.raises(ValueError, match=f"--reward-range = .*{said}"):
+            seen_rewards(log, "explicit", reward_range=bad)
+    known = seen_rewards(log, "explicit", reward_range=(-50.0, 150.0))
+    assert (known.range, known.knows_range) == (200.0, True)
+    assert known.widest(np.ones(300)) == 200.0
+    ones = log._replace(reward=(log.reward > 1.0).astype(float))
+    assert (seen_rewards(ones, "explicit").range, seen_rewards(ones, "explicit").knows_range) == (
+        1.0,
+        True,
+    )

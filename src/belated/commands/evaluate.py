@@ -44,6 +44,12 @@ def evaluate(
     clip: Annotated[
         float | None, typer.Option(help="Largest weight of clipped IPS; default sqrt(rows).")
     ] = None,
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="The smallest and the largest reward that there can be; default those of the log."
+        ),
+    ] = None,
     scores: Annotated[
         bool, typer.Option("--scores", help="A function returns scores: play the highest.")
     ] = False,
@@ -71,7 +77,7 @@ def evaluate(
         format=format,
         bad=bad_file(log, bad),
         strict=strict,
-        options=Options(interval, level, clip, scores, seed),
+        options=Options(interval, level, clip, scores, seed, reward_range),
     )
     _show(found, as_json)
     if not all(answer["answered"] for answer in found["policies"]):

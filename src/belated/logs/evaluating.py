@@ -59,7 +59,7 @@ def evaluate_log(
         bad=bad,
         strict=strict,
     )
-    seen = seen_rewards(read.log, read.loop, read.window)
+    seen = seen_rewards(read.log, read.loop, read.window, options.reward_range)
     answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
     opened = read.opened
     return report(

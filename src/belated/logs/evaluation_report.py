@@ -31,10 +31,18 @@ OF_INTERVAL = {
     "normal": "Intervals are normal, with the uncertainty of the estimated delays in them.",
     "bootstrap": "Intervals are percentiles of a bootstrap in which delays are estimated anew; the "
     "model of rewards is moved by its first derivative.",
-    "bernstein": "Intervals are empirical Bernstein bounds, for IPS and clipped IPS. Where rewards "
-    "are pending they hold to first order in the estimated delays.",
+    "bernstein": "Intervals are empirical Bernstein bounds, for IPS and clipped IPS. The largest "
+    "weight of the log is taken for the largest that there can be. Where rewards are pending they "
+    "hold to first order in the estimated delays.",
     "anytime": "Intervals hold at all looks at a growing log together, for large logs.",
 }
+
+
+OF_UNKNOWN_RANGE = (
+    "Rewards are taken for no smaller and no larger than those of the log. Where large ones are "
+    "rare, a log that happens to have none has an interval that is far too narrow: say "
+    "--reward-range with the smallest and the largest that there can be."
+)
 
 
 def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) -> list[str]:
@@ -55,7 +63,10 @@ def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) 
     said += [sentence for name, sentence in OF_ESTIMATOR.items() if name in computed]
     if any(learns(answer.policy) for answer in answers):
         said.append(OF_LEARNERS)
-    return [*said, OF_INTERVAL[options.interval]]
+    said.append(OF_INTERVAL[options.interval])
+    if options.interval == "bernstein" and not seen.knows_range:
+        said.append(OF_UNKNOWN_RANGE)
+    return said
 
 
 CAREFUL = ("warning", "silent_end", "late_by_reward")

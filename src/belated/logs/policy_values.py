@@ -44,6 +44,7 @@ class Options(NamedTuple):
     clip: float | None = None  # None: the square root of the number of rows
     scores: bool = False
     seed: int = 1
+    reward_range: tuple[float, float] | None = None  # None: as in the log
 
     def checked(self) -> "Options":
         """Returns the options, or raises."""

@@ -70,12 +70,13 @@ def plan(
         made = make_plan(facts, played, copies, decisions, seed, threads, told)
     answer = [advice(made), *lateness(made)]
     late = late_by_reward(read.log, facts.window)
-    how = {"columns": f"--map {read.opened.spelled}", "late_by_reward": late, **read.bad.facts()}
+    careful = {"combined": read.combined, "late_by_reward": late}
+    how = {"columns": f"--map {read.opened.spelled}", **careful, **read.bad.facts()}
     if as_json:
         show({"advice": answer, "assumed": assumed(made), "candidates": rows(made), **how}, True)
     else:
-        for careful in filter(None, (how["warning"], late)):
-            typer.echo(f"careful: {careful}")
+        for sentence in filter(None, (how["warning"], *careful.values())):
+            typer.echo(f"careful: {sentence}")
         show({"columns": how["columns"], **of_bad_rows(how)}, False)
         typer.echo("\n".join(answer))
         show({"candidates": rows(made)}, False)

@@ -61,10 +61,15 @@ def evaluate_log(
     )
     seen = seen_rewards(read.log, read.loop, read.window, options.reward_range)
     answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
+    careful = {
+        "silent_end": read.log.silent_end(),
+        "combined": read.combined,
+        "late_by_reward": late_by_reward(read.log, seen.window),
+    }
     opened = read.opened
     return report(
-        *(opened.spelled, opened.unused(context), read.bad, read.log.silent_end()),
-        *(late_by_reward(read.log, seen.window), seen, read.log.now, answers, options),
+        *(opened.spelled, opened.unused(context), read.bad, careful),
+        *(seen, read.log.now, answers, options),
     )
 
 

@@ -69,7 +69,7 @@ def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) 
     return said
 
 
-CAREFUL = ("warning", "silent_end", "late_by_reward")
+CAREFUL = ("warning", "silent_end", "combined", "late_by_reward")
 BEST_FIRST = (
     *("doubly robust", "SNIPS", "replay", "IPS", "clipped IPS", "direct method"),
     "mean reward",
@@ -103,8 +103,7 @@ def report(
     columns: str,
     unused: list[str],
     bad: BadRows,
-    silent_end: str,
-    late_by_reward: str,
+    careful: dict[str, str],
     seen: SeenRewards,
     now: int,
     answers: Sequence[Answer],
@@ -114,8 +113,7 @@ def report(
     loop = "explicit" if seen.window is None else CONVERSION
     return {
         "headlines": [headline(answer) for answer in answers],
-        "silent_end": silent_end,
-        "late_by_reward": late_by_reward,
+        **careful,
         "columns": columns,
         "columns_not_used": unused,
         "rows": seen.n_rows,

@@ -19,7 +19,7 @@ from belated.core.types import Vector
 from belated.evaluation.shares_seen import converted_shares, strata_of
 from belated.families import Bernoulli
 from belated.logs.log_model import ROWS, Posterior, coded, family_of, groups_of, posterior
-from belated.logs.seen_rewards import CONVERSION, refuse_alike, refuse_loop
+from belated.logs.seen_rewards import conversion_window, refuse_alike
 from belated.logs.whole_log import WholeLog
 from belated.model.protocols import Family, mean, reward_quantile
 from belated.monitoring.delay_curve import delay_curve
@@ -69,8 +69,7 @@ class LogFacts(NamedTuple):
 
 def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
     """Returns what a world takes from a log; ``loop`` and ``window`` as in ``seen_rewards``."""
-    refuse_loop(log, loop, window)
-    window = window if loop == CONVERSION else None
+    window = conversion_window(log, loop, window)
     n, span = len(log.action), float(np.ptp(log.decided)) / 1e6
     if n < 2 or span <= 0.0:
         raise ValueError("log: expected decisions at different times, and it has one time only")

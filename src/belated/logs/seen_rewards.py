@@ -107,10 +107,10 @@ def seen_rewards(
     reward_range
         The smallest and the largest reward that there can be; None: nobody says.
     """
-    refuse_loop(log, loop, window)
+    window = conversion_window(log, loop, window)
     if reward_range is not None:
         _refuse_range(log.reward[~np.isnan(log.reward)], reward_range)
-    seen = _explicit(log) if loop == EXPLICIT else _of_conversions(log, window)
+    seen = _explicit(log) if window is None else _of_conversions(log, window)
     return seen._replace(reward_range=reward_range)
 
 
@@ -128,19 +128,26 @@ def _refuse_range(came: Vector, reward_range: tuple[float, float]) -> None:
         )
 
 
-def refuse_loop(log: WholeLog, loop: str, window: float | None) -> None:
-    """Raises where there is no such loop, or where the log cannot be of one with this window."""
+def conversion_window(log: WholeLog, loop: str, window: float | None) -> float | None:
+    """Returns the window of a conversion loop; None for an explicit loop, which needs none.
+
+    Raises where there is no such loop, or where the log cannot be of one with this window. An
+    explicit loop of a ledger may have a window, by which rewards are late.
+    """
     if loop not in (EXPLICIT, CONVERSION):
         raise wrong("--loop", loop, f"{EXPLICIT} or {CONVERSION}")
-    if loop == CONVERSION and window is None:
+    if loop == EXPLICIT:
+        return None
+    if window is None:
         raise wrong("--window", window, "how long a conversion counts, such as 7d")
-    if window is not None and loop == CONVERSION and log.age.max() < positive("--window", window):
+    if log.age.max() < positive("--window", window):
         raise wrong(
             "--window",
             duration(window),
             f"at most the age of the oldest decision, {duration(log.age.max())}: nobody has seen "
             "how many conversions come later",
         )
+    return window
 
 
 def _explicit(log: WholeLog) -> SeenRewards:

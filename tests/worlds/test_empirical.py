@@ -41,7 +41,7 @@ def test_units_are_those_that_are_asked_for(tmp_path):
     path.write_text(json.dumps({"unit": "hours", "values": [12.0, 48.0], "never": 1}))
     assert read_law(path, "days").values.tolist() == [0.5, 2.0, np.inf]
     assert read_law(path, "rounds", per_day=100.0).values.tolist() == [50.0, 200.0, np.inf]
-    said = r"law.json': expected delays in rounds, and the file has hours and does not say how .* --law-unit rounds"
+    said = r"expected delays in rounds, and the file has hours and does not .* --law-unit rounds"
     for read in (Empirical, read_law):
         with pytest.raises(ValueError, match=said):
             read(path)

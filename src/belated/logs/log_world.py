@@ -54,7 +54,7 @@ class LogFacts(NamedTuple):
     columns: Columns  # of the context, with their numbers of categories
     visitors: NDArray[np.int64]  # the categories of each of the latest rows
     family: Family  # of rewards; where conversions are worth amounts, of converting
-    family_name: str  # as ``Bandit`` takes it
+    family_name: str  # as ``Bandit`` takes it, see ``family_for``
     theta: Posterior
     delays: list[Delays]  # by action
     seconds: float  # from one decision to the next

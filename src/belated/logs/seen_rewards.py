@@ -39,7 +39,8 @@ class SeenRewards(NamedTuple):
     shares: Vector  # of rewards seen at their age
     rewards: Rewards
     n_rows: int  # of the log
-    n_pending: int
+    n_pending: int  # rows without a reward
+    n_open: int  # of these, rows whose reward may still come
     window: float | None  # of a conversion loop, in seconds
     reward_range: tuple[float, float] | None = None  # as the user knows it
 
@@ -191,8 +192,9 @@ def _used(log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: 
     reward = np.where(came, log.reward, np.nan)[used]
     shares = law.shares(np.ones(len(log.reward)))
     rewards = (explicit_rewards if window is None else conversion_rewards)(reward, shares)
-    pending = len(came) - int(came.sum())
-    return SeenRewards(law, used, reward, shares, rewards, len(came), pending, window)
+    is_open = ~came & (True if window is None else log.age < window)
+    counts = len(came), int((~came).sum()), int(is_open.sum())
+    return SeenRewards(law, used, reward, shares, rewards, *counts, window)
 
 
 def refuse_alike(rewards: Vector) -> None:

@@ -163,7 +163,7 @@ def test_that_most_rows_were_left_out_is_said_first(command, tmp_path):
     rows = rows_with_bad_ones()
     worse = rows + [row | {"id": f"f{k}", "propensity": 2.0} for k, row in enumerate(rows)]
     FORMS["csv"](worse, tmp_path / "log.csv")
-    said = called(command, tmp_path / "log.csv").output
+    said = called(command, tmp_path / "log.csv").stdout  # progress is told beside it
     assert said.startswith(
         "careful: Most of the log was left out: 306 of 600 rows. What follows is of the other 294."
     )

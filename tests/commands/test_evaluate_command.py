@@ -12,7 +12,7 @@ from belated.commands.main import app
 from belated.core.times import iso
 from belated.logs.evaluating import evaluate_log
 from belated.logs.values import PENDING
-from support.logged import NOW, TRUTH, explicit_log
+from support.logged import NOW, TRUTH, WINDOW, conversion_log, explicit_log
 
 HEADER = ["time", "arm", "pscore", "reward", "reward_time", "kind"]
 
@@ -175,8 +175,35 @@ def test_the_answer_begins_with_a_sentence(path):
     uniform = json.loads(call(path, *UNIFORM, "--level", "0.99999", "--json").output)["headlines"][
         1
     ]
-    assert uniform.endswith("no difference to what was played that luck could not make.")
+    assert "Whether that is more or less than what was played, the log cannot say: the" in uniform
+    ends = uniform.removesuffix(".").rpartition(" is between ")[2].split(" and ")
+    assert float(ends[0]) < 0.0 < float(ends[1])
     boots = json.loads(call(path, "--policy", "fixed:boots", "--json").output)["headlines"][1]
     assert " less than what was played (0." in boots
     wide = json.loads(call(path, *RULE, "--interval", "bernstein", "--json").output)["headlines"]
     assert wide[1].endswith("), by IPS.")
+
+
+def test_decisions_whose_window_has_closed_are_not_open(tmp_path):
+    """Of conversions it is said how many decisions may still convert."""
+    log = conversion_log(np.random.default_rng(1), 3_000, 0.3)
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([HEADER, *rows_of(log)])
+    line = [
+        path,
+        "--policy",
+        "uniform",
+        "--loop",
+        "conversion",
+        "--window",
+        "4d",
+        "--now",
+        iso(NOW),
+    ]
+    found, said = json.loads(call(*line, "--json").output), call(*line).output
+    silent = log.returned == PENDING
+    assert found["silent"] == silent.sum()
+    assert found["open"] == (silent & (log.age < WINDOW)).sum() < found["silent"]
+    assert f"{found['silent']:,} of them without a conversion, {found['open']:,} of these" in said
+    assert "not the 1 / G(delay) of IPCW-IPS" in said

@@ -5,6 +5,7 @@ import pytest
 
 from belated.evaluation.anytime import anytime_errors, least_reach
 from belated.evaluation.holdout_lift import ALL_ALIKE, Decisions, lift
+from support.logged import young_action_log
 
 DAY = 86_400.0
 WINDOW = 4.0 * DAY
@@ -73,6 +74,69 @@ def test_the_better_group_is_found_though_it_is_slower(window):
     assert 0.0 < found.low < 0.1 < found.high
     assert [group.mean for group in found.groups] == pytest.approx([0.4, 0.3], abs=0.04)
     assert found.difference == found.groups[0].mean - found.groups[1].mean
+
+
+def test_a_new_action_that_is_younger_than_the_window_makes_no_lift():
+    """All actions earn 0.3, and half of the bandit's traffic is a new one, 4 of 7 days old.
+
+    Of its conversions only those within 4 days can have come: as if these were all, the bandit
+    loses 0.03 to its holdout.
+    """
+    rng, n = np.random.default_rng(1), 60_000
+    logged = young_action_log(rng, n)
+    held_out = rng.random(n) < 0.3
+    action = np.where(held_out, 0, logged.action)
+    log = Decisions(
+        *(held_out, action, np.arange(n), logged.age, logged.waited, logged.reward),
+    )
+    found = lift(log, conversions=True, window=7.0 * DAY, range=1.0)
+    assert found.low < 0.0 < found.high
+    assert abs(found.difference) < 0.01
+    assert found.high - found.low < 0.05
+
+
+def several(rng, n, late):
+    """Conversions of two rewards each within a week; the second is late by so many days.
+
+    Returns one row for each decision and each further reward, and which reward it is.
+    """
+    held_out, age, converts = rng.random(n) < 0.3, 10.0 * rng.random(n), rng.random(n) < 0.3
+    first = 3.0 * rng.random(n)
+    second = first + np.where(held_out, late[1], late[0]) * (0.5 + 0.5 * rng.random(n))
+    times = np.concatenate([first, second])
+    age, group = np.tile(age, 2), np.tile(held_out, 2)
+    came = np.tile(converts, 2) & (times <= age)
+    place = np.repeat([0, 1], n)
+    log = Decisions(
+        *(group, group.astype(int), np.tile(np.arange(n), 2), age * DAY),
+        *(np.where(came, times, age) * DAY, np.where(came, 1.0, np.nan)),
+    )
+    rows = came | (place == 0)
+    return Decisions(*(column[rows] for column in log)), place[rows]
+
+
+def test_several_rewards_of_a_decision_have_delays_of_their_own():
+    """Both groups earn 0.6 a decision; the second half of it is slower in the holdout."""
+    wrong = 0
+    for seed in range(10):
+        log, place = several(np.random.default_rng(seed), 20_000, late=(0.3, 4.0))
+        found = lift(log, conversions=True, window=7.0 * DAY, place=place)
+        wrong += not found.low <= 0.0 <= found.high
+        assert abs(found.difference) < 0.04
+        assert found.high - found.low < 0.15
+        assert [group.mean for group in found.groups] == pytest.approx([0.6, 0.6], abs=0.04)
+        assert sum(group.decisions for group in found.groups) == 20_000
+    assert wrong <= 1
+
+
+def test_only_decisions_whose_window_is_over():
+    log = decisions(np.random.default_rng(1), 5000, (0.6, 0.3), (0.1, 0.1), span=6.0)
+    found = lift(log, conversions=False, window=WINDOW, closed_only=True)
+    old = log.age >= WINDOW
+    assert sum(group.too_young for group in found.groups) == (~old).sum()
+    held_out = log.held_out[old]
+    means = [log.reward[old][group].mean() for group in (~held_out, held_out)]
+    assert [group.mean for group in found.groups] == pytest.approx(means)
 
 
 def test_without_pending_rewards_it_is_the_difference_of_means():

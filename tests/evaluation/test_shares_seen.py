@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from belated.evaluation.shares_seen import AllSeen, converted_shares, returned_shares
+from belated.evaluation import shares_seen
+from belated.evaluation.shares_seen import AllSeen, converted_shares, known_until, returned_shares
 from belated.monitoring.delay_curve import delay_curve
 from belated.monitoring.truncated_delays import truncated_curve
 
@@ -35,14 +36,41 @@ def test_returned_shares_are_those_of_kaplan_and_meier():
         assert shares[at] == pytest.approx(1.0 - curve.waiting_at(age[at]), abs=1e-12)
 
 
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch):
+    """Strata of a few rows have laws of their own, so that slow twins stay quick."""
+    monkeypatch.setattr(shares_seen, "OF_ITS_OWN", 3)
+
+
 def test_converted_shares_are_those_of_the_truncated_curve():
     waited, came, age, strata = returns(np.random.default_rng(2))
+    age[:12], strata[:12] = 9.0, np.arange(12) % 2  # both strata are as old as the log
+    waited[:12], came[:12] = 4.0, True
     shares = converted_shares(waited, came, age, strata, age, strata).shares(np.ones(len(age)))
     for k in (-1, 0, 1):
         own = ((strata == k) | (k == -1)) & came
         curve = truncated_curve(waited[own], age[own])
         at = strata == k
         assert shares[at] == pytest.approx(curve.within_at(age[at]), abs=1e-12)
+
+
+def test_beyond_its_age_a_stratum_goes_on_as_all_do():
+    """F is F of its own rows, up to the age that three conversions have, times F of all there."""
+    rng = np.random.default_rng(6)
+    waited, came, age, strata = returns(rng, 200)
+    young = strata == 1
+    age[young] = np.minimum(age[young], 5.0)
+    came &= waited <= age
+    lone = np.flatnonzero(young & came & (age == 5.0))[0]
+    age[lone] = 9.0  # a single trial long ago tells nothing
+    shares = converted_shares(waited, came, age, strata, age, strata).shares(np.ones(200))
+    together = truncated_curve(waited[came], age[came])
+    own = came & young & (waited <= 5.0)
+    alone = truncated_curve(waited[own], np.minimum(age[own], 5.0))
+    expected = alone.within_at(np.minimum(age, 5.0)) * together.within_at(np.maximum(age, 5.0))
+    assert known_until(age[came & young]) == 5.0
+    assert together.within_at(5.0) < 0.9
+    assert shares[young] == pytest.approx(expected[young], abs=1e-12)
 
 
 def test_a_count_is_a_row_so_many_times():

@@ -252,13 +252,11 @@ def test_the_command(tmp_path):
     options = ["--per-day", "50", "--dim", "2", "--days", "2", "--runs", "2"]
     cost = belated("delay-cost", law, *options, "--out", str(tmp_path / "cost.png"))
     assert "In 2 days of 50 decisions" in cost.stdout
-    refused = belated("simulate", "--delay", law, check=False)
-    assert "expected delays in rounds, and the file has hours: `belated delays" in refused.stderr
     rounds = tmp_path / "rounds.json"
     belated("delays", str(log), "--law", str(rounds), "--law-unit", "rounds")
+    expected = read_law(rounds).values
+    assert read_law(tmp_path / "law.json").values == pytest.approx(expected, rel=1e-6)
     few = ["--dim", "2", "--horizon", "50", "--runs", "2", "--family", "bernoulli"]
     for feedback in (["identified"], ["conversions:window=100", "--policy", "otf-lin-ucb"]):
         out = ["--out", str(tmp_path / feedback[0].partition(":")[0])]
-        belated(
-            *("simulate", *few, "--delay", f"empirical:{rounds}", "--feedback", *feedback, *out)
-        )
+        belated(*("simulate", *few, "--delay", law, "--feedback", *feedback, *out))

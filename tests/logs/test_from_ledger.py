@@ -14,7 +14,7 @@ from belated.ledger.tools.exporting import Selection, export
 from belated.ledger.tools.joining import joined
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import open_log
-from belated.logs.from_ledger import LedgerRows, cells_of
+from belated.logs.from_ledger import LedgerRows, cells_of, combined_rewards
 from belated.logs.reading_whole import read_whole
 
 
@@ -69,3 +69,18 @@ def test_conversions_whose_failures_are_not_zero_are_refused(tmp_path):
     ledger.close()
     with pytest.raises(ValueError, match=r"--loop = 'conversion': .* that of this one is -1: here"):
         read_whole(url, needs=("action",))
+
+
+@pytest.mark.parametrize(
+    ("combine", "said"), [(None, ""), ("first", ""), ("sum", "combine = 'sum'")]
+)
+def test_several_rewards_of_a_decision_are_warned_of(combine, said, tmp_path):
+    """A row has the time of the first one alone."""
+    url = f"sqlite:///{tmp_path}/several.db"
+    ledger = open_ledger(url)
+    spec = Spec.of(2, Gaussian(), DelayedOFUGLM(), combine=combine)
+    Replica(ledger, seed=1).configure("shop", spec)
+    ledger.close()
+    found = combined_rewards(url, "shop")
+    assert found == "" if not said else said in found
+    assert combined_rewards("log.csv", None) == ""

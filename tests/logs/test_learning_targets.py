@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from belated.logs.learning_targets import Player, family_of, features_of
+from belated.families import Bernoulli, Gaussian, Poisson
+from belated.logs.learning_targets import Player, features_of
 from belated.logs.policy_values import Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
@@ -94,8 +95,17 @@ def test_features_and_family_are_those_of_the_log():
     assert [n for n in features.names if n.startswith("action=")][:3] == [
         f"action={name}" for name in NAMES
     ]
-    assert family_of(log.reward) == "bernoulli"
-    assert family_of(np.array([0.0, 3.0, np.nan])) == "gaussian:1.5"
+
+
+@pytest.mark.parametrize(
+    ("rewards", "family"),
+    [([0.0, 1.0], Bernoulli()), ([0.0, 3.0], Poisson()), ([0.5, 40.0], Gaussian().checked())],
+)
+def test_a_bandit_is_told_of_rewards_what_users_tell_it(rewards, family):
+    """As in ``belated plan``: the noise of amounts is learnt."""
+    log = small_log(np.random.default_rng(6), 50)
+    log = log._replace(reward=np.resize(np.array([*rewards, np.nan]), 50))
+    assert Player(log, "adaptive-thompson", None, seed=1).bandit.family == family
 
 
 def test_a_policy_that_asks_for_a_horizon():
@@ -109,15 +119,19 @@ def test_a_policy_that_asks_for_a_horizon():
 
 @pytest.mark.parametrize("window", [None, WINDOW])
 def test_amounts_are_on_the_scale_of_the_log(window):
-    """Sales of 60 against 20, with noise of 10: at sd = 1 the first reward would decide."""
+    """Sales of 60 against 20, with noise of 10: at sd = 1 the first reward would decide.
+
+    The default learns the noise, another policy is told it.
+    """
     rng = np.random.default_rng(8)
     log = small_log(rng, 600)
     log = log._replace(reward=np.where(log.action == 2, 60.0, 20.0) + rng.normal(0.0, 10.0, 600))
-    bandit = Player(log, "adaptive-thompson", window, 4).bandit
+    bandit = Player(log, "thompson", window, 4).bandit
     assert bandit.family.sd == pytest.approx(log.reward.std())
     sold = without_failures(log._replace(reward=np.where(rng.random(600) < 0.1, 50.0, 0.0)))
+    assert Player(log, "adaptive-thompson", window, 4).bandit.family == Gaussian().checked()
     if window is not None:  # alike, but for those that do not buy
-        assert Player(sold, "adaptive-thompson", window, 4).bandit.family.sd > 10.0
+        assert Player(sold, "thompson", window, 4).bandit.family.sd > 10.0
 
 
 def test_all_names_are_read_before_anything_is_played(monkeypatch):

@@ -26,6 +26,7 @@ from belated.logs.log_world import Delays, LogWorld, facts_of
 from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
+from support.logged import DAY, young_action_log
 
 HOUR = 3_600_000_000  # microseconds
 START = 1_750_000_000_000_000
@@ -82,6 +83,14 @@ def test_the_model_finds_what_the_log_was_made_of():
             assert found[code, k] == pytest.approx(log.reward[own].mean(), abs=0.06)
     medians = [law.quantile(0.5) / 3600.0 for law in facts.delays]
     assert medians == pytest.approx([2.0 * math.log(2.0), 8.0 * math.log(2.0)], rel=0.15)
+
+
+def test_the_delays_of_an_action_that_is_younger_than_the_window():
+    """Conversions come evenly over 7 days; of the new action only those of 4 days can be there."""
+    log = young_action_log(np.random.default_rng(1), 8000)
+    laws = facts_of(log, "conversion", 7.0 * DAY).delays
+    means = [float(np.diff(law.within, prepend=0.0) @ law.times) / DAY for law in laws]
+    assert means == pytest.approx([3.5, 3.5], abs=0.3)
 
 
 def test_copies_differ_as_much_as_the_log_leaves_open():

@@ -13,6 +13,7 @@ from belated.evaluation.off_policy import (
     self_normalised,
 )
 from belated.evaluation.shares_seen import strata_of
+from belated.logs.evaluation_report import OF_UNKNOWN_RANGE, assumptions
 from belated.logs.policy_values import INTERVALS, Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
@@ -26,6 +27,7 @@ from support.logged import (
     WINDOW,
     conversion_log,
     explicit_log,
+    young_action_log,
 )
 
 RULE = "support.logged:target"
@@ -42,8 +44,8 @@ def answer(log, loop, **options):
     return {line.estimator: line for line in found.estimates}
 
 
-def wrong_intervals(loop, pending, runs, n, **options):
-    """Returns for each estimator in how many runs its interval misses the truth."""
+def wrong_intervals(loop, pending, runs, n, widest=np.inf, **options):
+    """Returns for each estimator in how many runs its interval misses; none may be too wide."""
     wrong = {}
     for seed in range(runs):
         log = LOGS[loop][0](np.random.default_rng(seed), n, pending)
@@ -51,8 +53,10 @@ def wrong_intervals(loop, pending, runs, n, **options):
             gain = f"gain by {name}"
             if line.low is not None:
                 wrong[name] = wrong.get(name, 0) + (not line.low <= TRUTH <= line.high)
+                assert line.high - line.low < widest, name
             if line.gain_low is not None:
                 wrong[gain] = wrong.get(gain, 0) + (not line.gain_low <= GAIN <= line.gain_high)
+                assert line.gain_high - line.gain_low < widest, gain
     return wrong
 
 
@@ -96,7 +100,8 @@ def test_level_of_normal_intervals(loop, pending):
 @pytest.mark.parametrize("pending", [pytest.param(p, marks=LATER) for p in (0.0, 0.3)] + [0.7])
 @pytest.mark.parametrize("interval", ["bernstein", "anytime"])
 def test_level_of_wide_intervals(loop, pending, interval):
-    wrong = wrong_intervals(loop, pending, 60, ROWS[loop], interval=interval)
+    widest = {0.0: 0.2, 0.3: 0.6, 0.7: 0.9}[pending]  # an interval of everything is never wrong
+    wrong = wrong_intervals(loop, pending, 60, ROWS[loop], widest, interval=interval)
     assert len(wrong) == {"bernstein": 2, "anytime": 10}[interval]
     for name, count in wrong.items():
         assert binom.sf(count - 1, 60, 0.05) > 1e-2, (name, count)
@@ -181,23 +186,34 @@ def test_the_policy_that_was_played():
     assert (line.gain, line.gain_low, line.gain_high) == (0.0, 0.0, 0.0)
 
 
-def test_replay_where_actions_were_drawn_evenly_and_the_target_is_certain():
+def test_snips_is_replay_where_actions_were_drawn_evenly_and_the_target_is_certain():
     log = explicit_log(np.random.default_rng(6), 3_000, 0.0)
     even = log._replace(propensity=np.full(3_000, 1 / 3))
     seen = seen_rewards(even, "explicit")
     fixed = policy_values(even, seen, ["fixed:tent"], "action", Options())[1]
     assert not fixed.refusals
-    first = fixed.estimates[0]
-    assert first.estimator == "replay"
-    assert first.value == pytest.approx(log.reward[log.action == 2].mean(), rel=1e-12)
-    uniform = policy_values(even, seen, ["uniform"], "action", Options())[1]
-    assert "replay" not in {line.estimator for line in uniform.estimates}
+    snips = {line.estimator: line for line in fixed.estimates}["SNIPS"]
+    assert snips.value == pytest.approx(log.reward[log.action == 2].mean(), rel=1e-12)
 
 
 def test_rare_actions_have_the_law_of_all():
     action = np.repeat([0, 1, 2], [60, 49, 80])
     came = np.ones(189, bool)
     assert strata_of(action, came)[[0, 60, 109]].tolist() == [0, -1, 1]
+
+
+def test_an_action_that_is_younger_than_the_window():
+    """Both actions earn 0.3; what converts late with the new one, nobody can have seen yet."""
+    missed, week = 0, 7 * 86_400.0
+    for seed in range(20):
+        log = young_action_log(np.random.default_rng(seed), 8_000)
+        seen = seen_rewards(log, "conversion", week)
+        played, boots = policy_values(log, seen, ["fixed:boots"], "action", Options())
+        snips = {line.estimator: line for line in boots.estimates}["SNIPS"]
+        missed += not snips.gain_low <= 0.0 <= snips.gain_high
+        missed += not played.estimates[0].low <= 0.3 <= played.estimates[0].high
+        assert played.estimates[0].high - played.estimates[0].low < 0.06
+    assert missed <= binom.ppf(0.99, 40, 0.05)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +302,7 @@ def test_a_log_whose_actions_alternate():
     half = np.full(n, 0.5)
     log = WholeLog(decided, decided, reward, half, action, ["a", "b"], {}, int(decided[-1]))
     found = policy_values(log, seen_rewards(log, "explicit"), ["fixed:b"], "action", Options())[1]
-    assert len(found.estimates) == 6
+    assert len(found.estimates) == 5
     for line in found.estimates:
         assert line.low <= 0.5 <= line.high, line
         assert line.high - line.low < 0.08
@@ -368,3 +384,47 @@ def test_other_logs_do_not_end_in_silence(loop, pending):
     assert log._replace(now=int(came.max())).silent_end() == ""
     if pending:
         assert log.silent_end() == ""
+
+
+def rare_log(seed, n=300):
+    """Two actions by a coin; one reward in 250 is 100, the others next to nothing."""
+    rng = np.random.default_rng(seed)
+    reward = np.where(rng.random(n) < 0.004, 100.0, 0.1 * rng.random(n))
+    decided = NOW - np.arange(n) * 60_000_000
+    action = rng.integers(2, size=n)
+    return WholeLog(decided, decided, reward, np.full(n, 0.5), action, ["boots", "tent"], {}, NOW)
+
+
+@pytest.mark.parametrize("reward_range", [None, (0.0, 100.0)])
+def test_bernstein_intervals_of_rare_rewards_need_their_range(reward_range):
+    truth, missed = 0.004 * 100.0 + 0.996 * 0.05, 0
+    for seed in range(50):
+        log = rare_log(seed)
+        seen = seen_rewards(log, "explicit", reward_range=reward_range)
+        options = Options(interval="bernstein", reward_range=reward_range)
+        lines = policy_values(log, seen, ["fixed:tent"], "action", options)[1].estimates
+        line = {line.estimator: line for line in lines}["IPS"]
+        assert line.high - line.low < 60.0
+        missed += not line.low <= truth <= line.high
+        said = assumptions(seen, [], options)
+        assert (OF_UNKNOWN_RANGE in said) == (reward_range is None)
+    assert (missed == 0) if reward_range else (missed > 10)
+
+
+def test_the_range_of_rewards():
+    log = rare_log(1)
+    for bad, said in (
+        ((1.0, 0.0), "two numbers, the smaller one first"),
+        ((0.0, np.inf), "two numbers, the smaller one first"),
+        ((0.0, 1e-3), "those of the log are between"),
+    ):
+        with pytest.raises(ValueError, match=f"--reward-range = .*{said}"):
+            seen_rewards(log, "explicit", reward_range=bad)
+    known = seen_rewards(log, "explicit", reward_range=(-50.0, 150.0))
+    assert (known.range, known.knows_range) == (200.0, True)
+    assert known.widest(np.ones(300)) == 200.0
+    ones = log._replace(reward=(log.reward > 1.0).astype(float))
+    assert (seen_rewards(ones, "explicit").range, seen_rewards(ones, "explicit").knows_range) == (
+        1.0,
+        True,
+    )

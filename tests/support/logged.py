@@ -64,3 +64,19 @@ def _log(rng, n, days, delays_of):
     texts = np.array(["old", "new"], object)[kind]
     propensity = PLAYED[kind, action]
     return WholeLog(decided, returned, reward, propensity, action, NAMES, {"kind": texts}, NOW)
+
+
+def young_action_log(rng, n, new_for=4.0, window=7.0, rate=0.3):
+    """Conversions of two weeks, with a new action that is younger than the window.
+
+    Both actions convert alike, evenly over the window. The new one has half the traffic.
+    """
+    days = rng.uniform(0.0, 2.0 * window, n)
+    there = days < new_for
+    action = (there & (rng.random(n) < 0.5)).astype(int)
+    delay = window * rng.random(n)
+    came = (rng.random(n) < rate) & (delay <= days)
+    decided = NOW - (days * DAY * 1e6).astype(np.int64)
+    returned = np.where(came, decided + (delay * DAY * 1e6).astype(np.int64), PENDING)
+    reward, propensity = np.where(came, 1.0, np.nan), np.where(there, 0.5, 1.0)
+    return WholeLog(decided, returned, reward, propensity, action, ["boots", "tent"], {}, NOW)

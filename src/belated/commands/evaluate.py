@@ -29,6 +29,12 @@ def evaluate(
     clip: Annotated[
         float | None, typer.Option(help="Largest weight of clipped IPS; default sqrt(rows).")
     ] = None,
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="The smallest and the largest reward that there can be; default those of the log."
+        ),
+    ] = None,
     scores: Annotated[
         bool, typer.Option("--scores", help="A function returns scores: play the highest.")
     ] = False,
@@ -44,7 +50,7 @@ def evaluate(
         log,
         policy,
         context=named_in(context),
-        options=Options(interval, level, clip, scores, seed),
+        options=Options(interval, level, clip, scores, seed, reward_range),
         **with_bad_file(log, reading),
     )
     _show(found, as_json)

@@ -26,7 +26,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     ),
     "simulate": (
         "belated simulate --policy thompson --policy ducb-ridge:c=0.5 --delay exponential:500",
-        "belated simulate --family bernoulli --delay empirical:rounds.json --out mine",
+        "belated simulate --family bernoulli --delay empirical:law.json --out mine",
         "belated simulate --runs 30 mine.toml",
     ),
     "compare": (

@@ -72,7 +72,7 @@ def delays(
         Path | None, typer.Option(help="A file for --delay empirical:FILE of other commands.")
     ] = None,
     law_unit: Annotated[
-        str, typer.Option(help="hours (delay-cost), rounds (simulate), seconds, minutes, days.")
+        str, typer.Option(help="hours, minutes, seconds, days or rounds; other commands take all.")
     ] = "hours",
     as_json: AsJson = False,
     **reading: Any,

@@ -32,6 +32,7 @@ def plan(
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
     from belated.logs.bad_rows import refuse_the_log
+    from belated.logs.late_by_reward import late_by_reward
     from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
     from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
@@ -46,12 +47,14 @@ def plan(
     with progress("playing", copies * len(candidates(facts, played))) as told:
         made = make_plan(facts, played, copies, decisions, seed, threads, told)
     answer = [advice(made), *lateness(made)]
-    how = {"columns": f"--map {read.opened.spelled}", **read.bad.facts()}
+    late = late_by_reward(read.log, facts.window)
+    careful = {"combined": read.combined, "late_by_reward": late}
+    how = {"columns": f"--map {read.opened.spelled}", **careful, **read.bad.facts()}
     if as_json:
         show({"advice": answer, "assumed": assumed(made), "candidates": rows(made), **how}, True)
     else:
-        if how["warning"]:
-            typer.echo(f"careful: {how['warning']}")
+        for sentence in filter(None, (how["warning"], *careful.values())):
+            typer.echo(f"careful: {sentence}")
         show({"columns": how["columns"], **of_bad_rows(how)}, False)
         typer.echo("\n".join(answer))
         show({"candidates": rows(made)}, False)

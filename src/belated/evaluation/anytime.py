@@ -11,7 +11,10 @@ to both sides: about 3 standard errors in place of 2. For sums of normal rewards
 the share of sequences that are ever outside is at most alpha. For every estimate that is, but for
 what vanishes, a mean of influences of independent rows, with an estimated standard error, that
 holds in the limit of late first looks (an asymptotic confidence sequence). At small n the interval
-is wide, which makes early looks harmless. rho says at which n it is tightest relative to the usual
+is wide, which makes early looks harmless. While rewards are pending, an influence changes from one
+look to the next, because the reward comes and the law of the delay is estimated anew. That is no
+running mean, and nothing is proved: simulated runs are wrong no more often (the tests, and
+``benchmarks/holdout.py``). rho says at which n it is tightest relative to the usual
 one; it must not be chosen by the data, so it is a constant here.
 
 Rows that are all alike have no standard error, and yet the next one may differ. Let q be the share

@@ -77,7 +77,8 @@ def bernstein_interval(
 
     The estimate is taken as the mean of ``value + n slopes``. If these are independent and within
     an interval of the given width, as those of IPS and clipped IPS are where nothing is pending,
-    the level holds for every n. Estimated delays are in the slopes to first order.
+    the level holds for every n. The width must be known beforehand: one that is taken from the
+    sample lacks what is rare. Estimated delays are in the slopes to first order.
     """
     n = len(slopes)
     log_term = math.log(4.0 / (1.0 - level))  # half of what may go wrong at either end

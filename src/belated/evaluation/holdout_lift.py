@@ -7,6 +7,10 @@ rewards may come sooner or later, and whoever compares the rewards that are ther
 group better: the trap of the faster arm. Decisions so young that less than a tenth is seen, of
 some action in some group, are left out on both sides, with all that are as young.
 
+Of several rewards of one decision each has a delay of its own. In a conversion loop each is a term
+of the mean, with the law of the first, the second ... reward of its action. Where every decision
+gets a reward, nobody knows how many more come, and only decisions count whose window is over.
+
 The unit that is assigned to a group is the subject, so the standard error is that of sums over
 subjects: decisions of one subject need not be independent. The interval is valid at all looks
 together (``anytime.py``). Where rewards are all alike, its length is that for subjects of equal
@@ -43,7 +47,10 @@ from belated.evaluation.shares_seen import (
 
 
 class Decisions(NamedTuple):
-    """The decisions of both groups, one element each."""
+    """The decisions of both groups, one element each.
+
+    A further reward of a decision is an element of its own, see ``lift``.
+    """
 
     held_out: Any
     action: Integers  # numbers from 0
@@ -86,6 +93,8 @@ def lift(
     window: float | None = None,
     level: float = 0.95,
     range: float | None = None,
+    place: Integers | None = None,
+    closed_only: bool = False,
 ) -> Lift:
     """Returns the difference in reward per decision, with an interval that is valid at any time.
 
@@ -102,13 +111,23 @@ def lift(
         Of the interval.
     range
         By how much two rewards can differ; None: nobody knows.
+    place
+        For each element, 0 for a decision with its first reward, if any, and 1, 2, ... for a
+        further reward of a decision; only of conversions. None: all are 0.
+    closed_only
+        Whether only decisions count whose window is over.
     """
+    place = np.zeros(len(log.age), int) if place is None else place
     end = np.inf if window is None else window
     bandit, holdout = (
-        _Side(name, Decisions(*(column[mine] for column in log)), conversions, end, range)
+        _Side(
+            name, Decisions(*(column[mine] for column in log)), place[mine], conversions, end, range
+        )
         for name, mine in (("bandit", ~log.held_out), ("holdout", log.held_out))
     )
     until = max(bandit.too_young_until(), holdout.too_young_until())
+    if closed_only:
+        until = float(np.nextafter(end, 0.0))
     groups = bandit.group(until), holdout.group(until)
     reason = bandit.reason(groups[0]) or holdout.reason(groups[1])
     if reason:
@@ -125,13 +144,20 @@ class _Side:
     """The decisions of one group; the law of their delays is estimated from this group alone."""
 
     def __init__(
-        self, name: str, log: Decisions, conversions: bool, end: float, range: float | None
+        self,
+        name: str,
+        log: Decisions,
+        place: Integers,
+        conversions: bool,
+        end: float,
+        range: float | None,
     ) -> None:
         self.name, self.log, self.conversions, self.end = name, log, conversions, end
-        self.range = range
+        self.range, self.is_decision = range, place == 0
         self.came = ~np.isnan(log.reward) & (log.waited <= end)
         self.age = np.minimum(log.age, end)
-        self.strata = strata_of(log.action, self.came)
+        kinds = np.unique(np.stack([log.action, place]), axis=1, return_inverse=True)[1]
+        self.strata = strata_of(kinds.ravel(), self.came)
         self.ones = np.ones(len(self.age))
 
     def law_at(self, rows: Integers) -> SharesSeen:
@@ -151,10 +177,10 @@ class _Side:
         old = self.age > until
         return Group(
             self.name,
-            len(old),
+            int(self.is_decision.sum()),
             int((~self.came & (self.log.age < self.end)).sum()),
-            int((~old).sum()),
-            int((self.came & old).sum()),
+            int((~old & self.is_decision).sum()),
+            int((self.came & old & self.is_decision).sum()),
             None,
         )
 
@@ -175,11 +201,13 @@ class _Side:
         law, reward = self.law_at(used), np.where(self.came, self.log.reward, np.nan)[used]
         weighted = conversion_rewards if self.conversions else explicit_rewards
         shares = law.shares(self.ones)
-        found = estimate(self_normalised(np.ones(len(used))), weighted(reward, shares))
+        is_decision = self.is_decision[used].astype(np.float64)
+        each_once = self_normalised(np.ones(len(used)))._replace(size_counted=is_decision)
+        found = estimate(each_once, weighted(reward, shares))
         by_subject = np.bincount(self.log.subject, slopes(found, law, used)).astype(np.float64)
         n = len(np.unique(self.log.subject))
         # Silence says the more of a conversion, the more of them are seen at its age.
         said = shares if self.conversions else ~np.isnan(reward) / shares
-        weight = np.bincount(self.log.subject[used], said)
+        weight = np.bincount(self.log.subject[used], said * is_decision)
         effective = float(weight.sum() ** 2 / (weight @ weight))
         return Known(found.value, standard_error(by_subject), n, self.range, effective)

@@ -3,7 +3,8 @@
 One ridge regression per action on the features of the context. Every action is drawn towards the
 mean reward of all rows, as if by one further row, so an action that was played twice does not run
 away. Rows are dealt into two folds, and the rewards of one fold are predicted by the model of the
-other: no row is predicted by a model that has seen its reward.
+other. The mean that actions are drawn towards is of both folds: of what a row is predicted by, that
+alone has seen its reward, with the weight of one row in all.
 
 The regression is linear for counts and conversions, too. A doubly robust estimate is right with any
 model if the propensities are; what a better model earns is a narrower interval.

@@ -10,7 +10,9 @@ F(age), and the reward counts for 1 / F(age) of its kind. F is a product limit, 
 ``converted_shares``
     Only conversions report, and F is the law of their delay, which is 1 at the end of the window.
     Their delays are right-truncated by the age, and the product limit runs in reversed time, as in
-    ``monitoring/truncated_delays.py``.
+    ``monitoring/truncated_delays.py``. It knows delays up to the age of the oldest decisions, and
+    is 1 there. An action that is younger than the window has no law up to the window: beyond the
+    age that 50 of its conversions have reached, its law goes on as that of all actions.
 
 Estimates that use F are as uncertain as F. So both can be computed with a count for each row, as a
 bootstrap needs, and both have the derivative of log F by these counts, which is exact: with e
@@ -160,7 +162,7 @@ class _Part(NamedTuple):
 
 
 class _ByStratum(NamedTuple):
-    """F of every stratum."""
+    """F of every stratum: the product of all laws that are asked for it."""
 
     parts: Sequence[_Part]
     n_rows: int
@@ -169,7 +171,7 @@ class _ByStratum(NamedTuple):
     def shares(self, counts: Vector) -> Vector:
         result = np.ones(self.n_ages)
         for law, rows, at in self.parts:
-            result[at] = law.shares(counts[rows])
+            result[at] *= law.shares(counts[rows])
         return result
 
     def slope(self, pull: Vector) -> Vector:
@@ -208,9 +210,10 @@ def returned_shares(
     """
     if came.all():
         return AllSeen(len(waited), len(ages))
+    lonely = np.arange(len(strata)), np.flatnonzero(strata_of_ages == -1)
     parts = [
         _Part(_Returned(waited[rows], came[rows], ages[at]), rows, at)
-        for rows, at in _by_stratum(strata, strata_of_ages)
+        for rows, at in [*_own_strata(strata, strata_of_ages), lonely]
     ]
     return _ByStratum(parts, len(waited), len(ages))
 
@@ -227,7 +230,8 @@ def converted_shares(
     age
         For each row, its age, or the window if it is older.
     came, strata, ages, strata_of_ages
-        As in ``returned_shares``.
+        As in ``returned_shares``. F of a stratum is F given its ``known_until``, from its own rows,
+        times F of all rows from there on.
 
     Examples
     --------
@@ -239,23 +243,32 @@ def converted_shares(
     >>> law.shares(np.ones(3))    # one of two at risk comes at 3, one of two at 2
     array([0.25, 0.5 , 1.  ])
     """
-    parts = []
-    for rows, at in _by_stratum(strata, strata_of_ages):
+    parts, later = [], ages.copy()
+    for rows, at in _own_strata(strata, strata_of_ages):
         seen = rows[came[rows]]
-        parts.append(_Part(_Converted(delays[seen], age[seen], ages[at]), seen, at))
+        end = known_until(age[seen])
+        seen = seen[delays[seen] <= end]
+        own = _Converted(delays[seen], np.minimum(age[seen], end), np.minimum(ages[at], end))
+        parts.append(_Part(own, seen, at))
+        later[at] = np.maximum(ages[at], end)
+    seen, everywhere = np.flatnonzero(came), np.arange(len(ages))
+    parts.append(_Part(_Converted(delays[seen], age[seen], later), seen, everywhere))
     return _ByStratum(parts, len(delays), len(ages))
 
 
-def _by_stratum(strata: Integers, strata_of_ages: Integers) -> list[tuple[Integers, Integers]]:
-    """Returns for each stratum the rows that its law follows, and the ages it is asked for."""
+def known_until(ages: Vector) -> float:
+    """Returns up to where conversions of decisions with these ages know the law of the delay.
+
+    >>> known_until(np.repeat([1.0, 4.0, 7.0], [60, 49, 1])), known_until(np.ones(49))
+    (4.0, 0.0)
+    """
+    return float(np.sort(ages)[-OF_ITS_OWN]) if len(ages) >= OF_ITS_OWN else 0.0
+
+
+def _own_strata(strata: Integers, strata_of_ages: Integers) -> list[tuple[Integers, Integers]]:
+    """Returns for each stratum its rows, and the places of the ages it is asked for."""
     own = range(int(strata.max(initial=-1)) + 1)
-    parts: list[tuple[Integers, Integers]] = [
-        (np.flatnonzero(strata == k), np.flatnonzero(strata_of_ages == k)) for k in own
-    ]
-    lonely = np.flatnonzero(strata_of_ages == -1)
-    if lonely.size:
-        parts.append((np.arange(len(strata)), lonely))
-    return parts
+    return [(np.flatnonzero(strata == k), np.flatnonzero(strata_of_ages == k)) for k in own]
 
 
 def strata_of(action: Integers, came: Any) -> Integers:

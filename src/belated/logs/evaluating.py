@@ -10,6 +10,7 @@ from typing import Any
 
 from belated.logs.chunks import Log
 from belated.logs.evaluation_report import report
+from belated.logs.late_by_reward import late_by_reward
 from belated.logs.policy_values import Options, policy_values
 from belated.logs.reading_whole import read_whole
 from belated.logs.seen_rewards import seen_rewards
@@ -58,11 +59,16 @@ def evaluate_log(
         bad=bad,
         strict=strict,
     )
-    seen = seen_rewards(read.log, read.loop, read.window)
+    seen = seen_rewards(read.log, read.loop, read.window, options.reward_range)
     answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
+    careful = {
+        "silent_end": read.log.silent_end(),
+        "combined": read.combined,
+        "late_by_reward": late_by_reward(read.log, seen.window),
+    }
     opened = read.opened
     return report(
-        *(opened.spelled, opened.unused(context), read.bad, read.log.silent_end()),
+        *(opened.spelled, opened.unused(context), read.bad, careful),
         *(seen, read.log.now, answers, options),
     )
 

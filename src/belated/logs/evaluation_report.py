@@ -31,10 +31,19 @@ OF_INTERVAL = {
     "normal": "Intervals are normal, with the uncertainty of the estimated delays in them.",
     "bootstrap": "Intervals are percentiles of a bootstrap in which delays are estimated anew; the "
     "model of rewards is moved by its first derivative.",
-    "bernstein": "Intervals are empirical Bernstein bounds, for IPS and clipped IPS. Where rewards "
-    "are pending they hold to first order in the estimated delays.",
-    "anytime": "Intervals hold at all looks at a growing log together, for large logs.",
+    "bernstein": "Intervals are empirical Bernstein bounds, for IPS and clipped IPS. The largest "
+    "weight of the log is taken for the largest that there can be. Where rewards are pending they "
+    "hold to first order in the estimated delays.",
+    "anytime": "Intervals hold at all looks at a growing log together. That is proved for large "
+    "logs of which all rewards have come; for pending rewards it was simulated.",
 }
+
+
+OF_UNKNOWN_RANGE = (
+    "Rewards are taken for no smaller and no larger than those of the log. Where large ones are "
+    "rare, a log that happens to have none has an interval that is far too narrow: say "
+    "--reward-range with the smallest and the largest that there can be."
+)
 
 
 def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) -> list[str]:
@@ -46,18 +55,25 @@ def assumptions(seen: SeenRewards, answers: Sequence[Answer], options: Options) 
         "A decision has no part in the rewards of others, and rows are independent: where one "
         "subject has many, intervals are too narrow.",
     ]
-    if seen.n_pending:
+    if seen.n_open:
         kind = "conversion" if seen.window is not None else "reward"
         said += [
             f"How late a {kind} comes depends on the action at most: not on its size, on the "
             "context, or on when the decision was made. `belated delays` tests that.",
+            f"A {kind} that came counts for 1 / F(age of its decision), where F is the law of the "
+            "delay. That is not the 1 / G(delay) of IPCW-IPS (arXiv 2603.22900), where G is the "
+            "law of the age: ages are known here.",
         ]
     said += [sentence for name, sentence in OF_ESTIMATOR.items() if name in computed]
     if any(learns(answer.policy) for answer in answers):
         said.append(OF_LEARNERS)
-    return [*said, OF_INTERVAL[options.interval]]
+    said.append(OF_INTERVAL[options.interval])
+    if options.interval == "bernstein" and not seen.knows_range:
+        said.append(OF_UNKNOWN_RANGE)
+    return said
 
 
+CAREFUL = ("warning", "silent_end", "combined", "late_by_reward")
 BEST_FIRST = (
     *("doubly robust", "SNIPS", "replay", "IPS", "clipped IPS", "direct method"),
     "mean reward",
@@ -81,7 +97,10 @@ def headline(answer: Answer) -> str:
         return f"{said}."
     low, high = line.gain_low, line.gain_high
     if low <= 0.0 <= high:
-        return f"{said}: no difference to what was played that luck could not make."
+        return (
+            f"{said}. Whether that is more or less than what was played, the log cannot say: the "
+            f"difference is between {low:+.3g} and {high:+.3g}."
+        )
     if low > 0.0:
         return f"{said}: {line.gain:.3g} more than what was played ({low:.3g} to {high:.3g})."
     return f"{said}: {-line.gain:.3g} less than what was played ({-high:.3g} to {-low:.3g})."
@@ -91,7 +110,7 @@ def report(
     columns: str,
     unused: list[str],
     bad: BadRows,
-    silent_end: str,
+    careful: dict[str, str],
     seen: SeenRewards,
     now: int,
     answers: Sequence[Answer],
@@ -101,7 +120,7 @@ def report(
     loop = "explicit" if seen.window is None else CONVERSION
     return {
         "headlines": [headline(answer) for answer in answers],
-        "silent_end": silent_end,
+        **careful,
         "columns": columns,
         "columns_not_used": unused,
         "rows": seen.n_rows,
@@ -109,7 +128,11 @@ def report(
         "loop": loop,
         "meaning": MEANING[loop],
         "now": utc(now),
-        "pending" if loop == "explicit" else "silent": seen.n_pending,
+        **(
+            {"pending": seen.n_pending}
+            if loop == "explicit"
+            else {"silent": seen.n_pending, "open": seen.n_open}
+        ),
         "too_young": seen.n_rows - len(seen.used),
         "level": options.level,
         "interval": options.interval,
@@ -138,15 +161,18 @@ def _line(estimated: Estimated) -> dict[str, Any]:
 
 def lines_before(said: dict[str, Any]) -> list[str]:
     """Returns the lines above the tables."""
-    silent = said.get("pending", said.get("silent", 0))
-    word = "pending" if "pending" in said else "silent so far"
+    if "pending" in said:
+        waiting = f"{said['pending']:,} of them pending"
+    else:
+        waiting = f"{said['silent']:,} of them without a conversion, {said['open']:,} of these with"
+        waiting += " an open window"
     lines = [
-        *(f"careful: {said[name]}" for name in ("warning", "silent_end") if said[name]),
+        *(f"careful: {said[name]}" for name in CAREFUL if said[name]),
         *said["headlines"],
         "",
         f"columns: {said['columns']}",
         f"columns not used: {', '.join(said['columns_not_used']) or 'none'}",
-        f"{said['rows']:,} decisions, {silent:,} of them {word}, as of {said['now']}",
+        f"{said['rows']:,} decisions, {waiting}, as of {said['now']}",
         f"loop: {said['loop']}: {said['meaning']}",
     ]
     if said["too_young"]:

@@ -45,6 +45,18 @@ def refuse_other_failures(source: Any, bandit: str | None) -> None:
         )
 
 
+def combined_rewards(source: Any, bandit: str | None) -> str:
+    """Returns a warning where several rewards of a decision become one in a ledger; else ""."""
+    combine = LedgerRows(source, bandit).combine if is_ledger(source) else None
+    if combine in (None, "first"):
+        return ""
+    return (
+        f"a decision of this bandit may have several rewards (combine = {combine!r}), and its "
+        "delay is that of the first: what comes later is not allowed for, and of young decisions "
+        "it is missing. Where such rewards are frequent, leave out decisions whose window is open."
+    )
+
+
 class LedgerRows:
     """One bandit of a ledger, with its loop and its window.
 
@@ -63,7 +75,7 @@ class LedgerRows:
         self.bandit = only_bandit(bandits, bandit)
         spec = bandits[self.bandit].spec
         self.loop, self.window = spec.loop, spec.window
-        self.default_reward = spec.default_reward
+        self.default_reward, self.combine = spec.default_reward, spec.combine
 
     def rows(self) -> Iterator[Row]:
         """Yields one row per decision, numbered from 1, with the cells of its context.

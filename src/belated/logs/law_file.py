@@ -3,7 +3,8 @@
 The law is a thousand equally likely delays. As far as the curve reaches they are its quantiles;
 beyond it, those of the best fit for decisions that have waited that long. What never returns has
 no delay: ``never`` says how many of the thousand it is. Of a conversion loop the law is that of
-conversions, and all of them return: what does not convert is a failure, not a loss.
+conversions, and all of them return: what does not convert is a failure, not a loss. ``per_day`` is
+the number of decisions in a day of the log, by which ``simulate`` turns hours into decisions.
 """
 
 import json
@@ -33,8 +34,8 @@ def write_law(report: DelayReport, path: str | Path, unit: str = "hours") -> Non
     path
         The file, of JSON.
     unit
-        ``"rounds"``, for ``simulate``: decisions of the log, at the rate at which it has them; or
-        seconds, minutes, hours or days. ``delay-cost`` takes all of them.
+        Seconds, minutes, hours, days, or ``"rounds"``: decisions of the log, at the rate at which
+        it has them. All commands take all of them.
     """
     if unit not in UNITS:
         raise wrong("--law-unit", unit, f"one of {', '.join(UNITS)}")
@@ -46,6 +47,7 @@ def write_law(report: DelayReport, path: str | Path, unit: str = "hours") -> Non
     content: dict[str, Any] = {
         "law": "empirical",
         "unit": unit,
+        "per_day": float(f"{86_400.0 * report.per_second:.7g}"),
         "values": [float(f"{delay / length:.7g}") for delay in delays[returning]],
         "never": int((~returning).sum()),
     }

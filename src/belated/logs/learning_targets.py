@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from belated.bandit import Bandit
-from belated.core.types import Integers, Vector
+from belated.core.types import Integers
 from belated.features import Features
+from belated.logs.log_model import family_for, family_of
 from belated.logs.values import PENDING
 from belated.logs.whole_log import WholeLog
 from belated.model.protocols import with_horizon
@@ -62,10 +63,13 @@ class Player:
         loop: dict[str, Any] = {}
         if window is not None:
             loop = {"window": window, "default_reward": 0.0}
+        rewards = log.reward if window is None else np.nan_to_num(log.reward)
+        _, family = family_of(rewards[~np.isnan(rewards)])
         horizon = max(1, len(log.action) // len(log.names))
+        made = with_horizon(parse(POLICIES, policy), horizon)
         self.bandit = Bandit(
-            family=family_of(log.reward if window is None else np.nan_to_num(log.reward)),
-            policy=with_horizon(parse(POLICIES, policy), horizon),
+            family=family_for(made, family),
+            policy=made,
             features=features_of(log),
             seed=seed,
             clock=lambda: self.now / 1e6,
@@ -103,18 +107,6 @@ class Player:
 def plain_cell(cell: Any) -> Any:
     """Returns a cell as Features take it: a number or a text."""
     return cell.item() if hasattr(cell, "item") else cell
-
-
-def family_of(rewards: Vector) -> str:
-    """Returns the law of the reward: bernoulli where all are 0 or 1, else gaussian.
-
-    >>> family_of(np.array([0.0, 1.0, np.nan])), family_of(np.array([20.0, 60.0]))
-    ('bernoulli', 'gaussian:20.0')
-    """
-    came = rewards[~np.isnan(rewards)]
-    if np.isin(came, (0.0, 1.0)).all():
-        return "bernoulli"
-    return f"gaussian:{float(came.std()) or 1.0!r}"
 
 
 def features_of(log: WholeLog) -> Features:

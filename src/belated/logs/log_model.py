@@ -18,7 +18,7 @@ from belated.estimators.laplace.fit import take_terms
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.learner.learner import Learner
 from belated.logs.whole_log import WholeLog
-from belated.model.protocols import Family
+from belated.model.protocols import Family, learns_noise
 from belated.model.steps import DECIDE, LEARN
 from belated.policies import AdaptiveThompson
 from belated.worlds.shops.shop import Columns, Groups
@@ -72,6 +72,17 @@ def family_of(rewards: Vector) -> tuple[Family, str]:
         return Poisson(), "poisson"
     sd = float(rewards.std())
     return Gaussian(sd=sd), f"gaussian:{sd!r}"
+
+
+def family_for(policy: Any, name: str) -> str:
+    """Returns the family that a bandit is told: a policy that learns the noise gets none.
+
+    Others would take it for 1, and get that of the log.
+
+    >>> family_for(AdaptiveThompson(), "gaussian:16.5"), family_for(None, "gaussian:16.5")
+    ('gaussian', 'gaussian:16.5')
+    """
+    return "gaussian" if name.startswith("gaussian:") and learns_noise(policy) else name
 
 
 class Posterior(NamedTuple):

@@ -25,6 +25,7 @@ from belated.experiments.league.playing import CHECKPOINTS, play
 from belated.experiments.run_intervals import mean_interval, student_quantile
 from belated.learner.assumptions import AssumptionWarning
 from belated.learner.learner import learns_early
+from belated.logs.log_model import family_for
 from belated.logs.log_world import LogFacts, LogWorld
 from belated.model.protocols import with_horizon
 from belated.registry import DEFAULT_POLICY, FAMILIES, POLICIES, parse
@@ -100,7 +101,8 @@ def played_in(world: Shop, candidate: Candidate, seconds: float, decisions: int)
     checkpoints = np.unique(np.ceil(share * decisions).astype(int))
     settings = _settings(world, candidate, seconds, delivery)
     policy = with_horizon(parse(POLICIES, candidate.policy), decisions)
-    player = Ours(policy, world, candidate.open, **settings)
+    family = family_for(policy, world.family)
+    player = Ours(policy, world, candidate.open, family=family, **settings)
     with warnings.catch_warnings():  # it is the world that breaks assumptions, not the user
         warnings.simplefilter("ignore", AssumptionWarning)
         table = play(world, player, checkpoints, delivery=delivery)

@@ -2,7 +2,8 @@
 
 Visitors are drawn from the rows of the log. How well actions do is drawn from the posterior given
 the log (``log_model.py``), so copies of the world differ as much as the log leaves open. Delays are
-drawn from those of the log, by action where it has 50 rewards or more. Where conversions are worth
+drawn from those of the log, by action where it has 50 rewards or more, as far as they tell
+(``shares_seen.py``). Where conversions are worth
 amounts, a visitor converts or not, and then an amount is drawn, from those of the log like delays.
 Time is counted in decisions, evenly spread over the time of the log.
 """
@@ -15,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.types import Vector
-from belated.evaluation.shares_seen import strata_of
+from belated.evaluation.shares_seen import converted_shares, strata_of
 from belated.families import Bernoulli
 from belated.logs.log_model import ROWS, Posterior, coded, family_of, groups_of, posterior
-from belated.logs.seen_rewards import CONVERSION, refuse_alike, refuse_loop
+from belated.logs.seen_rewards import conversion_window, refuse_alike
 from belated.logs.whole_log import WholeLog
 from belated.model.protocols import Family, mean, reward_quantile
 from belated.monitoring.delay_curve import delay_curve
-from belated.monitoring.truncated_delays import truncated_curve
 from belated.worlds.shops.shop import Columns, Outcome, Shop, Visit
 
 
@@ -54,7 +54,7 @@ class LogFacts(NamedTuple):
     columns: Columns  # of the context, with their numbers of categories
     visitors: NDArray[np.int64]  # the categories of each of the latest rows
     family: Family  # of rewards; where conversions are worth amounts, of converting
-    family_name: str  # as ``Bandit`` takes it
+    family_name: str  # as ``Bandit`` takes it, see ``family_for``
     theta: Posterior
     delays: list[Delays]  # by action
     seconds: float  # from one decision to the next
@@ -69,8 +69,7 @@ class LogFacts(NamedTuple):
 
 def facts_of(log: WholeLog, loop: str, window: float | None) -> LogFacts:
     """Returns what a world takes from a log; ``loop`` and ``window`` as in ``seen_rewards``."""
-    refuse_loop(log, loop, window)
-    window = window if loop == CONVERSION else None
+    window = conversion_window(log, loop, window)
     n, span = len(log.action), float(np.ptp(log.decided)) / 1e6
     if n < 2 or span <= 0.0:
         raise ValueError("log: expected decisions at different times, and it has one time only")
@@ -117,17 +116,22 @@ def _amounts_by_action(log: WholeLog, converted: Any) -> list[Vector]:
 
 def _delays_by_action(log: WholeLog, came: Any, window: float | None) -> list[Delays]:
     """Returns the law of the delay of each action."""
-    return _by_action(log, came, lambda use: _delays(log, came, window, use))
-
-
-def _delays(log: WholeLog, came: Any, window: float | None, use: Any) -> Delays:
     if window is None:
-        rows = np.flatnonzero(np.ones(len(came), bool) & use)
-        curve = delay_curve(log.waited[rows], came[rows])
-        return Delays(curve.times, 1.0 - curve.waiting)
-    rows = np.flatnonzero(came & use)
-    seen = truncated_curve(log.waited[rows], np.minimum(log.age[rows], window))
-    return Delays(seen.times, seen.within)
+        return _by_action(log, came, lambda use: _delays(log, came, use))
+    strata, times = strata_of(log.action, came), np.unique(log.waited[came])
+    age, ones = np.minimum(log.age, window), np.ones(len(came))
+    result = []
+    for k in range(len(log.names)):
+        own = np.full(len(times), strata[log.action == k].max(initial=-1))
+        law = converted_shares(log.waited, came, age, strata, times, own)
+        result.append(Delays(times, law.shares(ones)))
+    return result
+
+
+def _delays(log: WholeLog, came: Any, use: Any) -> Delays:
+    rows = np.flatnonzero(np.ones(len(came), bool) & use)
+    curve = delay_curve(log.waited[rows], came[rows])
+    return Delays(curve.times, 1.0 - curve.waiting)
 
 
 class LogWorld(Shop):

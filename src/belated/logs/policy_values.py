@@ -44,6 +44,7 @@ class Options(NamedTuple):
     clip: float | None = None  # None: the square root of the number of rows
     scores: bool = False
     seed: int = 1
+    reward_range: tuple[float, float] | None = None  # None: as in the log
 
     def checked(self) -> "Options":
         """Returns the options, or raises."""
@@ -150,7 +151,7 @@ def _answer(
     reasons = refusals(found, weight, rewards.counted, rewards.earned)
     if reasons:
         return Answer(name, target.words, [], found, reasons)
-    candidates = _candidates(log, seen, played, weight, options.clip)
+    candidates = _candidates(seen, played, weight, options.clip)
     estimates = _with_intervals(candidates, weight, seen, options)
     return Answer(name, target.words, estimates, found, [])
 
@@ -176,13 +177,13 @@ class _Played:
 
 
 def _candidates(
-    log: WholeLog, seen: SeenRewards, played: _Played, weight: Vector, clip: float | None
+    seen: SeenRewards, played: _Played, weight: Vector, clip: float | None
 ) -> list[_Candidate]:
     model = played.model
     limit = float(np.sqrt(len(weight))) if clip is None else clip
     clipped = np.minimum(weight, limit)
     by_model = off_policy.direct(model.q_target, model.of_fit(), model.q_fit, seen.rewards)
-    result = [
+    return [
         _Candidate("IPS", off_policy.inverse_propensity(weight), weight, True),
         _Candidate("clipped IPS", off_policy.inverse_propensity(clipped), clipped, True),
         _Candidate("SNIPS", off_policy.self_normalised(weight), weight, False),
@@ -194,12 +195,6 @@ def _candidates(
             False,
         ),
     ]
-    propensity = log.propensity[seen.used]
-    is_certain = ((played.chance == 0.0) | (played.chance == 1.0)).all()
-    if is_certain and np.ptp(propensity) < 1e-9:
-        matches = played.chance
-        result.insert(0, _Candidate("replay", off_policy.self_normalised(matches), matches, False))
-    return result
 
 
 def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) -> Answer:

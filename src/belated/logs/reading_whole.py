@@ -9,7 +9,7 @@ from belated.core.extras import extra
 from belated.core.times import microseconds
 from belated.logs.bad_rows import BadRows
 from belated.logs.chunks import Log, open_log
-from belated.logs.from_ledger import loop_of, refuse_other_failures
+from belated.logs.from_ledger import combined_rewards, loop_of, refuse_other_failures
 from belated.logs.seen_rewards import EXPLICIT
 from belated.logs.whole_log import WholeLog, gathered
 
@@ -19,9 +19,10 @@ class Read(NamedTuple):
 
     log: WholeLog
     loop: str  # "explicit" or "conversion"
-    window: float | None  # seconds
+    window: float | None  # seconds; only a conversion loop needs one
     opened: Log  # with the meaning of its columns
     bad: BadRows
+    combined: str  # a warning where several rewards of a decision become one; else ""
 
 
 def read_whole(
@@ -72,7 +73,6 @@ def read_whole(
                 window,
                 "--loop conversion with it: in an explicit loop a reward counts however late it is",
             )
-        seconds = None  # a ledger may have one, by which rewards are late
     else:
         refuse_other_failures(source, bandit)
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
@@ -83,4 +83,4 @@ def read_whole(
         bad_rows.refuse()
     if now is not None:
         log = log.as_of(microseconds("now", now))
-    return Read(log, loop, seconds, opened, bad_rows)
+    return Read(log, loop, seconds, opened, bad_rows, combined_rewards(source, bandit))

@@ -39,8 +39,10 @@ class SeenRewards(NamedTuple):
     shares: Vector  # of rewards seen at their age
     rewards: Rewards
     n_rows: int  # of the log
-    n_pending: int
+    n_pending: int  # rows without a reward
+    n_open: int  # of these, rows whose reward may still come
     window: float | None  # of a conversion loop, in seconds
+    reward_range: tuple[float, float] | None = None  # as the user knows it
 
     def with_shares(self, shares: Vector) -> Rewards:
         """Returns the rewards as they would be weighted by other shares."""
@@ -56,21 +58,42 @@ class SeenRewards(NamedTuple):
         return self.rewards.counted if self.window is None else self.shares
 
     @property
+    def knows_range(self) -> bool:
+        """Whether the user says between which numbers rewards are, or all are 0 or 1."""
+        return self.reward_range is not None or bool(np.isin(self._came, (0.0, 1.0)).all())
+
+    @property
     def range(self) -> float:
         """By how much two rewards can differ, as far as the log tells; 0 if it does not."""
-        came = self.reward[~np.isnan(self.reward)]
-        if np.isin(came, (0.0, 1.0)).all():
-            return 1.0
-        return float(np.ptp(came if self.window is None else np.append(came, 0.0)))
+        return float(np.ptp(self._ends if self.window is None else np.append(self._ends, 0.0)))
 
     def widest(self, weight: Any) -> float:
-        """Returns the width of the interval in which the term of any row is, by its weight."""
-        rewards = np.append(self.reward[~np.isnan(self.reward)], 0.0)
+        """Returns the width of the interval in which the term of any row is, by its weight.
+
+        The largest weight of these rows is taken for the largest that there can be, and so are
+        their rewards, unless ``knows_range``.
+        """
         most = float((weight / self.shares).max()) * self.n_rows / len(self.used)
-        return most * float(np.ptp(rewards))
+        return most * float(np.ptp(np.append(self._ends, 0.0)))
+
+    @property
+    def _came(self) -> Vector:
+        return self.reward[~np.isnan(self.reward)]
+
+    @property
+    def _ends(self) -> Vector:
+        """The smallest and the largest reward that there can be, as far as is known."""
+        if self.reward_range is not None:
+            return np.array(self.reward_range)
+        return np.array((0.0, 1.0)) if self.knows_range else self._came
 
 
-def seen_rewards(log: WholeLog, loop: str, window: float | None = None) -> SeenRewards:
+def seen_rewards(
+    log: WholeLog,
+    loop: str,
+    window: float | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> SeenRewards:
     """Returns the rewards of a log, weighted for those that are pending.
 
     Parameters
@@ -82,26 +105,50 @@ def seen_rewards(log: WholeLog, loop: str, window: float | None = None) -> SeenR
         ``"conversion"``: only conversions report, within the window.
     window
         How long a conversion counts, in seconds.
+    reward_range
+        The smallest and the largest reward that there can be; None: nobody says.
     """
-    refuse_loop(log, loop, window)
-    if window is None or loop == EXPLICIT:
-        return _explicit(log)
-    return _of_conversions(log, window)
+    window = conversion_window(log, loop, window)
+    if reward_range is not None:
+        _refuse_range(log.reward[~np.isnan(log.reward)], reward_range)
+    seen = _explicit(log) if window is None else _of_conversions(log, window)
+    return seen._replace(reward_range=reward_range)
 
 
-def refuse_loop(log: WholeLog, loop: str, window: float | None) -> None:
-    """Raises where there is no such loop, or where the log cannot be of one with this window."""
+def _refuse_range(came: Vector, reward_range: tuple[float, float]) -> None:
+    """Raises where this is no range, or where rewards that came are outside of it."""
+    low, high = reward_range
+    least, most = came.min(initial=np.inf), came.max(initial=-np.inf)
+    if not (np.isfinite(reward_range).all() and low < high):
+        raise wrong("--reward-range", reward_range, "two numbers, the smaller one first")
+    if least < low or most > high:
+        raise wrong(
+            "--reward-range",
+            reward_range,
+            f"a range of all rewards, and those of the log are between {least:g} and {most:g}",
+        )
+
+
+def conversion_window(log: WholeLog, loop: str, window: float | None) -> float | None:
+    """Returns the window of a conversion loop; None for an explicit loop, which needs none.
+
+    Raises where there is no such loop, or where the log cannot be of one with this window. An
+    explicit loop of a ledger may have a window, by which rewards are late.
+    """
     if loop not in (EXPLICIT, CONVERSION):
         raise wrong("--loop", loop, f"{EXPLICIT} or {CONVERSION}")
-    if loop == CONVERSION and window is None:
+    if loop == EXPLICIT:
+        return None
+    if window is None:
         raise wrong("--window", window, "how long a conversion counts, such as 7d")
-    if window is not None and loop == CONVERSION and log.age.max() < positive("--window", window):
+    if log.age.max() < positive("--window", window):
         raise wrong(
             "--window",
             duration(window),
             f"at most the age of the oldest decision, {duration(log.age.max())}: nobody has seen "
             "how many conversions come later",
         )
+    return window
 
 
 def _explicit(log: WholeLog) -> SeenRewards:
@@ -145,8 +192,9 @@ def _used(log: WholeLog, old: Any, law: SharesSeen, window: float | None, came: 
     reward = np.where(came, log.reward, np.nan)[used]
     shares = law.shares(np.ones(len(log.reward)))
     rewards = (explicit_rewards if window is None else conversion_rewards)(reward, shares)
-    pending = len(came) - int(came.sum())
-    return SeenRewards(law, used, reward, shares, rewards, len(came), pending, window)
+    is_open = ~came & (True if window is None else log.age < window)
+    counts = len(came), int((~came).sum()), int(is_open.sum())
+    return SeenRewards(law, used, reward, shares, rewards, *counts, window)
 
 
 def refuse_alike(rewards: Vector) -> None:

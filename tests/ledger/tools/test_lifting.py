@@ -15,7 +15,7 @@ from belated.ledger.ids import Ids
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
-from belated.ledger.tools.lifting import NO_HOLDOUT, is_it_worth_it
+from belated.ledger.tools.lifting import NO_HOLDOUT, NOT_ALLOWED_FOR, is_it_worth_it
 from belated.policies import Greedy
 
 HOUR = 3600 * 1_000_000
@@ -156,6 +156,52 @@ def test_guardrails_are_compared_beside_the_reward(given):
         assert [cost.bandit, cost.holdout] == pytest.approx([6.0, 6.0])
         assert cost.difference is cost.low is None
         assert cost.sentence == f"cost: too early to tell: {ALL_ALIKE}."
+
+
+def with_parts(n=16_000, **given):
+    """Decisions of six days, of which three in ten have two events worth 1, or else one of 0.
+
+    The second event comes sooner with the bandit; those of rewards and of guardrails are alike.
+    """
+    ledger = MemoryLedger()
+    spec = settings(ledger, combine="sum", **given)
+    rng, drafts = np.random.default_rng(1), []
+    for k in range(n):
+        time = BEGIN + 6 * DAY * k // n
+        held_out = bool(rng.random() < 0.3)
+        due, closes = spec.window_at(time)
+        made = decided(time, held_out, due=due)
+        made = msgspec.structs.replace(made, closes=closes, combine="sum")
+        drafts.append((time, made))
+        converts, first = rng.random() < 0.3, 0.5 * DAY * rng.random()
+        later = first + DAY * (0.1 + 1.3 * held_out * rng.random())
+        if spec.loop == "conversion" and not converts:
+            continue
+        for name, wait in (("one", first), ("two", later))[: 1 + converts]:
+            at = time + round(wait)
+            if at < BEGIN + 6 * DAY:
+                value = float(converts)
+                drafts.append((at, Draft(Kind.REWARDED, "shop", made.id, at, value, event_id=name)))
+                drafts.append((at, noted(made, "calls", value, at, name)))
+    drafts.sort(key=lambda pair: pair[0])
+    ledger.commit([draft for _, draft in drafts])
+    return is_it_worth_it(ledger, "shop", BEGIN + 6 * DAY)
+
+
+@pytest.mark.parametrize(
+    "given", [{"loop": "conversion", "window": 2 * 86_400.0}, {"window": 2 * 86_400.0}, {}]
+)
+def test_the_faster_second_reward_of_the_bandit_is_no_lift(given):
+    view = with_parts(**given)
+    calls = view.guardrails[0]
+    assert view.difference == pytest.approx(calls.difference)
+    assert (NOT_ALLOWED_FOR in view.sentence) == (NOT_ALLOWED_FOR in calls.sentence) == (not given)
+    if given:
+        assert (calls.low, calls.high) == pytest.approx((view.low, view.high))
+        assert view.low < 0.0 < view.high < 0.15
+        assert [group.mean for group in view.groups] == pytest.approx([0.6, 0.6], abs=0.05)
+    else:  # and that is why the sentence has to be there
+        assert view.low > 0.0
 
 
 def test_all_intervals_hold_together():

@@ -41,10 +41,26 @@ def test_units_are_those_that_are_asked_for(tmp_path):
     path.write_text(json.dumps({"unit": "hours", "values": [12.0, 48.0], "never": 1}))
     assert read_law(path, "days").values.tolist() == [0.5, 2.0, np.inf]
     assert read_law(path, "rounds", per_day=100.0).values.tolist() == [50.0, 200.0, np.inf]
-    said = r"law.json': expected delays in rounds, and the file has hours: .* --law-unit rounds"
+    said = r"expected delays in rounds, and the file has hours and does not .* --law-unit rounds"
     for read in (Empirical, read_law):
         with pytest.raises(ValueError, match=said):
             read(path)
+
+
+def test_a_file_that_says_the_traffic_of_its_log_is_taken_in_any_unit(tmp_path):
+    """48 decisions a day: two an hour."""
+    path = tmp_path / "law.json"
+    content = {"unit": "hours", "per_day": 48.0, "values": [12.0, 36.0], "never": 1}
+    path.write_text(json.dumps(content))
+    law = registry.parse(registry.DELAYS, f"empirical:{path}")
+    assert law.values.tolist() == [24.0, 72.0, np.inf]
+    assert read_law(path, "rounds", per_day=24.0).values.tolist() == [12.0, 36.0, np.inf]
+    path.write_text(json.dumps(content | {"unit": "rounds"}))
+    assert read_law(path, "hours").values.tolist() == [6.0, 18.0, np.inf]
+    assert read_law(path, "hours", per_day=24.0).values.tolist() == [6.0, 18.0, np.inf]
+    path.write_text(json.dumps(content | {"per_day": -1.0}))
+    with pytest.raises(ValueError, match=r"per_day = -1\.0: expected"):
+        Empirical(path)
 
 
 def test_what_lateness_costs_does_not_depend_on_the_unit_of_the_file(tmp_path):

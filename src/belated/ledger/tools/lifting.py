@@ -2,14 +2,17 @@
 
 Only decisions since the last change of ``holdout`` or ``baseline`` are compared: before, other
 shares of the traffic were in the groups, and a good week of the shop would count for one of them.
-Rewards after the window are left out on both sides; where several are combined, what has come so
-far is the reward, and its delay is that of the first.
+Rewards after the window are left out on both sides. Where several rewards of a decision are
+combined, each counts for what it adds, with a delay of its own, in a conversion loop. In a loop
+with explicit rewards only decisions count whose window is over; without a window the answer says
+that what comes after the first reward is not allowed for.
 
 Guardrail outcomes are compared by the same estimator. In a loop with explicit rewards a decision
 has an outcome when it is handed in, be it 0; in a conversion loop silence is 0 when the window
-closes. Outcomes of one name are added up. With k - 1 names in the log, each of the k intervals has
-the level 1 - alpha / k, so that all hold together at 1 - alpha, the reward's too: whoever looks
-at guardrails looks for a reason to stop, and each is another chance to be wrong.
+closes. Outcomes of one name are added up, like several rewards. With k - 1 names in the log, each
+of the k intervals has the level 1 - alpha / k, so that all hold together at 1 - alpha, the
+reward's too: whoever looks at guardrails looks for a reason to stop, and each is another chance to
+be wrong.
 """
 
 from collections.abc import Callable
@@ -17,12 +20,21 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.core.arguments import shown, wrong
 from belated.core.times import iso
 from belated.evaluation.holdout_lift import Decisions, Lift, lift
 from belated.ledger.base import spec_of
-from belated.ledger.events import IMPORTED, Decided, Event, Guardrail, Kind, is_late
+from belated.ledger.events import (
+    IMPORTED,
+    Decided,
+    Event,
+    Guardrail,
+    Kind,
+    added_reward,
+    is_late,
+)
 from belated.ledger.promotion import settings_in
 from belated.ledger.protocol import Ledger
 from belated.ledger.spec import Spec
@@ -30,6 +42,10 @@ from belated.ledger.standing import Ending
 from belated.wire import GuardrailLift, LiftGroup, LiftView
 
 NO_HOLDOUT = "Nobody is held out: with holdout = 0.1, say, one in ten subjects gets the baseline."
+NOT_ALLOWED_FOR = (
+    "Some decisions have several, and the loop has no window: the age is allowed for as if the "
+    "first were all, so the group whose later ones are slower looks worse than it is"
+)
 _decided, _guardrail = msgspec.msgpack.Decoder(Decided), msgspec.msgpack.Decoder(Guardrail)
 
 
@@ -41,14 +57,31 @@ class _Came(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A decision, in a group."""
+    """A decision, in a group, with all that came of it."""
 
     time: int
     held_out: bool
     action: str
     unit: str | bytes  # the subject; without one, the first decision of the stretch
     ending: Ending
-    guardrails: dict[str, _Came]
+    rewards: list[_Came]  # what each one added
+    guardrails: dict[str, list[_Came]]
+
+    def take(self, event: Event) -> None:
+        """Take in one more event about the decision, other than an outcome."""
+        ending = self.ending
+        before = ending.reward if ending.status == "rewarded" else None
+        ending.take(event)
+        if ending.status != "rewarded" or ending.reward is None or ending.reward == before:
+            return
+        if before is None:
+            assert ending.received is not None
+            self.rewards[:] = [_Came(ending.reward, ending.received)]
+        elif added_reward(event) is not None:
+            _add(self.rewards, ending.reward - before, event.written)
+        else:  # a correction is no delay
+            first = self.rewards[0]
+            self.rewards[0] = first._replace(value=first.value + ending.reward - before)
 
 
 def is_it_worth_it(
@@ -75,22 +108,33 @@ def is_it_worth_it(
     names = sorted({name for one in made for name in one.guardrails})
     each = 1.0 - (1.0 - level) / (1 + len(names))
 
-    def compared(came: Callable[[_Made], _Came | None], range: float | None = None) -> Lift:
-        return lift(
-            _columns(made, now, came),
-            conversions=spec.loop == "conversion",
+    def compared(
+        came: Callable[[_Made], list[_Came]], range: float | None = None
+    ) -> tuple[Lift, bool]:
+        all_came, is_conversion = [came(one) for one in made], spec.loop == "conversion"
+        several = not is_conversion and any(len(each) > 1 for each in all_came)
+        if several:
+            all_came = [_as_one(each) for each in all_came]
+        columns, place = _columns(made, now, all_came)
+        found = lift(
+            columns,
+            conversions=is_conversion,
             window=None if spec.window is None else spec.closes_after / 1e6,
             level=each,
             range=range,
+            place=place,
+            closed_only=several and spec.window is not None,
         )
+        return found, several and spec.window is None
 
-    found = compared(lambda one: _reward(one, default), _range(spec))
+    found, careful = compared(lambda one: _above(one, default), _range(spec))
     groups = [LiftGroup(*group) for group in found.groups]
     for group in groups:
         group.mean = None if group.mean is None else group.mean + default
     guardrails = {name: compared(_guardrail_of(name)) for name in names}
+    sentence = _careful(_sentence(found, level), careful)
     return LiftView(
-        sentence=_sentence(found, level) if spec.holdout else NO_HOLDOUT,
+        sentence=sentence if spec.holdout else NO_HOLDOUT,
         bandit=name,
         compared=f"reward per decision of the bandit against {_baseline(spec)}",
         since=iso(since),
@@ -100,21 +144,25 @@ def is_it_worth_it(
         difference=found.difference,
         low=found.low,
         high=found.high,
-        guardrails=[_guardrail_view(*pair) for pair in guardrails.items()],
+        guardrails=[_guardrail_view(name, *pair) for name, pair in guardrails.items()],
     )
 
 
-def _reward(one: _Made, default: float) -> _Came | None:
-    """Returns the reward that a decision has above the default, if it came in time."""
-    ending = one.ending
-    if ending.status != "rewarded" or ending.reward is None:
-        return None
-    assert ending.received is not None
-    return _Came(ending.reward - default, ending.received)
+def _above(one: _Made, default: float) -> list[_Came]:
+    """Returns the rewards that a decision has above the default, if they came in time."""
+    if one.ending.status != "rewarded":
+        return []
+    first, *others = one.rewards
+    return [first._replace(value=first.value - default), *others]
 
 
-def _guardrail_of(name: str) -> Callable[[_Made], _Came | None]:
-    return lambda one: one.guardrails.get(name)
+def _guardrail_of(name: str) -> Callable[[_Made], list[_Came]]:
+    return lambda one: one.guardrails.get(name, [])
+
+
+def _as_one(came: list[_Came]) -> list[_Came]:
+    """Returns the sum of what came, known when the first was."""
+    return [_Came(sum(each.value for each in came), came[0].received)] if came else []
 
 
 def _range(spec: Spec) -> float | None:
@@ -130,10 +178,14 @@ def _range(spec: Spec) -> float | None:
     return None if raisable else support.high - support.low
 
 
-def _guardrail_view(name: str, found: Lift) -> GuardrailLift:
+def _guardrail_view(name: str, found: Lift, careful: bool) -> GuardrailLift:
     bandit, holdout = (group.mean for group in found.groups)
     ends = found.difference, found.low, found.high
-    return GuardrailLift(name, _words(name, found), bandit, holdout, *ends)
+    return GuardrailLift(name, _careful(_words(name, found), careful), bandit, holdout, *ends)
+
+
+def _careful(sentence: str, careful: bool) -> str:
+    return f"{sentence} {NOT_ALLOWED_FOR}." if careful else sentence
 
 
 def _read(ledger: Ledger, name: str) -> tuple[Spec | None, int, int, list[_Made]]:
@@ -161,7 +213,7 @@ def _read(ledger: Ledger, name: str) -> tuple[Spec | None, int, int, list[_Made]
         elif event.kind == Kind.OUTCOME and event.id in made:
             _take_guardrail(made[event.id], event)
         elif event.id in made:
-            made[event.id].ending.take(event)
+            made[event.id].take(event)
     kept = [one for one in made.values() if one.ending.status != "cancelled"]
     return spec, since, latest, kept
 
@@ -173,36 +225,43 @@ def _made(event: Event) -> _Made | None:
         return None
     ending = Ending(event.due, event.closes)
     unit = body.subject or body.repeats or event.id  # retention leaves what was repeated
-    return _Made(event.time, body.held_out, body.action, unit, ending, {})
+    return _Made(event.time, body.held_out, body.action, unit, ending, [], {})
 
 
 def _take_guardrail(one: _Made, event: Event) -> None:
-    """Add an outcome to those of its name; their delay is that of the first."""
+    """Add an outcome to those of its name."""
     ending = one.ending
     late = is_late(event.time, event.received, ending.due, ending.closes, ending.expired)
     if late or event.value is None:
         return
     name = _guardrail.decode(event.body).name
-    known = one.guardrails.get(name, _Came(0.0, event.written))
-    one.guardrails[name] = known._replace(value=known.value + event.value)
+    _add(one.guardrails.setdefault(name, []), event.value, event.written)
 
 
-def _columns(made: list[_Made], now: int, came: Callable[[_Made], _Came | None]) -> Decisions:
-    """Returns the decisions as columns."""
+def _add(came: list[_Came], value: float, received: int) -> None:
+    """Add one more; what was known at the same time is one."""
+    if came and came[-1].received == received:
+        value += came.pop().value
+    came.append(_Came(value, received))
+
+
+def _columns(
+    made: list[_Made], now: int, came: list[list[_Came]]
+) -> tuple[Decisions, NDArray[np.int64]]:
+    """Returns the decisions as columns, and of each row which reward of its decision it is."""
     names: dict[str, int] = {}
     units: dict[str | bytes, int] = {}
     rows = []
-    for one in made:
-        found = came(one)
-        reward, until = (np.nan, now) if found is None else found
-        place = names.setdefault(one.action, len(names))
+    for one, found in zip(made, came, strict=True):
+        action = names.setdefault(one.action, len(names))
         unit = units.setdefault(one.unit, len(units))
-        # clocks may disagree
-        age, waited = (max(end - one.time, 0) / 1e6 for end in (now, until))
-        rows.append((one.held_out, place, unit, age, waited, reward))
-    columns = np.array(rows, np.float64).reshape(-1, 6).T
-    whole = columns[:3].astype(np.int64)
-    return Decisions(whole[0] == 1, whole[1], whole[2], columns[3], columns[4], columns[5])
+        for place, (reward, until) in enumerate(found or [_Came(np.nan, now)]):
+            # clocks may disagree
+            age, waited = (max(end - one.time, 0) / 1e6 for end in (now, until))
+            rows.append((one.held_out, action, unit, place, age, waited, reward))
+    columns = np.array(rows, np.float64).reshape(-1, 7).T
+    held_out, action_of, unit_of, place_of = columns[:4].astype(np.int64)
+    return Decisions(held_out == 1, action_of, unit_of, *columns[4:]), place_of
 
 
 def _baseline(spec: Spec) -> str:

@@ -209,8 +209,8 @@ def _never(delay: Never, u: float, y: float) -> float:
 class Empirical(NamedTuple):
     """Delays as they were seen: each of ``values`` equally likely; infinity means never.
 
-    ``values`` may be the name of a file that ``belated delays --law-unit rounds --law`` wrote, as
-    in ``empirical:rounds.json``; ``read_law`` reads those in hours.
+    ``values`` may be the name of a file that ``belated delays --law`` wrote, as in
+    ``empirical:law.json``: one round is then a decision of that log.
 
     >>> Empirical([3.0, 1.0, 2.0]).mean
     2.0
@@ -253,14 +253,15 @@ def read_law(
     unit
         In which its delays are wanted: rounds, seconds, minutes, hours or days.
     per_day
-        Rounds in a day, between which and hours nothing else can convert.
+        Rounds in a day, where they are wanted; default as many as the log had decisions, which the
+        file says.
     """
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
         # ``never`` says how many more never return
         values = np.array([*content["values"], *[math.inf] * content["never"]], float)
-        written = content.get("unit", unit)
+        written, of_log = content.get("unit", unit), content.get("per_day")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise wrong(
             "values",
@@ -269,15 +270,23 @@ def read_law(
         ) from None
     if written == unit:
         return Empirical(values)
-    seconds = SECONDS if per_day is None else {**SECONDS, "rounds": 86_400.0 / per_day}
-    if written not in seconds or unit not in seconds:
+    length_written = _length(written, of_log or per_day)
+    length_wanted = _length(unit, per_day or of_log)
+    if length_written is None or length_wanted is None:
         raise wrong(
             "values",
             str(path),
-            f"delays in {unit}, and the file has {written}: `belated delays --law FILE --law-unit "
-            f"{unit}` writes the other",
+            f"delays in {unit}, and the file has {written} and does not say how many rounds a day "
+            f"has (per_day): `belated delays --law FILE --law-unit {unit}` writes the other",
         )
-    return Empirical(values * (seconds[written] / seconds[unit]))
+    return Empirical(values * (length_written / length_wanted))
+
+
+def _length(unit: str, per_day: float | None) -> float | None:
+    """Returns the length of a unit in seconds; None for rounds where nobody says how many."""
+    if unit != "rounds":
+        return SECONDS.get(unit)
+    return None if per_day is None else 86_400.0 / positive("per_day", per_day)
 
 
 @delay_quantile.case(Empirical)

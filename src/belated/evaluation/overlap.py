@@ -1,4 +1,4 @@
-"""Whether a log can answer for a target policy: overlap of actions, and refusals in words.
+"""Overlap of what was played with what a target policy plays, and refusals in words.
 
 References
 ----------
@@ -18,7 +18,7 @@ MISSING = 0.05  # share of the target's plays for which the log may have no coun
 
 
 class Overlap(NamedTuple):
-    """How often an action was played, how often the target plays it, and how well these meet."""
+    """The shares of an action in the log and in the target's play, and how well these meet."""
 
     action: str
     logged: float  # share of rows

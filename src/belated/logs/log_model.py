@@ -1,4 +1,4 @@
-"""How well actions do, from a log: the posterior of the default policy's model.
+"""A model of rewards from a log: the posterior of the default policy's model.
 
 Features are the action, the columns of the context, and pairs of both. Each group of them has one
 prior variance, which is learnt, so effects of which the log says little are drawn towards zero. A

@@ -51,7 +51,7 @@ class SeenRewards(NamedTuple):
 
     @property
     def said(self) -> Vector:
-        """How much each row says of its reward.
+        """The share of its reward that each row shows.
 
         Silence says the more of a conversion, the more of them are seen at its age.
         """
@@ -59,7 +59,7 @@ class SeenRewards(NamedTuple):
 
     @property
     def knows_range(self) -> bool:
-        """Whether the user says between which numbers rewards are, or all are 0 or 1."""
+        """True where the user says between which numbers rewards are, or all are 0 or 1."""
         return self.reward_range is not None or bool(np.isin(self._came, (0.0, 1.0)).all())
 
     @property

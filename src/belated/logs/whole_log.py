@@ -36,7 +36,7 @@ class WholeLog(NamedTuple):
 
     @property
     def waited(self) -> Vector:
-        """How long each reward took, or its decision has waited, in seconds."""
+        """The seconds that each reward took, or that its decision has waited."""
         until = np.where(self.returned == PENDING, self.now, self.returned)
         return (until - self.decided) / 1e6
 

@@ -1,4 +1,4 @@
-"""Is the bandit worth it? Its decisions against those of its holdout, from the log.
+"""The lift of a bandit: its decisions against those of its holdout, from the log.
 
 Only decisions since the last change of ``holdout`` or ``baseline`` are compared: before, other
 shares of the traffic were in the groups, and a good week of the shop would count for one of them.

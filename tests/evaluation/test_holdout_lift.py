@@ -196,6 +196,10 @@ def test_it_is_too_early():
     log = decisions(rng, 1000, window=WINDOW)
     young = log._replace(age=np.minimum(log.age, 3.9 * DAY))
     assert "no window of the bandit is over" in lift(young, conversions=True, window=WINDOW).reason
+    young.age[:8] = 30.0 * DAY  # such as a trial long ago; nothing is known by it
+    with_old = lift(young, conversions=True, window=WINDOW)
+    assert with_old.difference is None
+    assert "conversions whose window is over, and 10 are needed" in with_old.reason
 
 
 @pytest.mark.slow

@@ -216,6 +216,17 @@ def test_an_action_that_is_younger_than_the_window():
     assert missed <= binom.ppf(0.99, 40, 0.05)
 
 
+def test_a_lone_old_decision_does_not_make_a_young_log_an_old_one():
+    """Beyond the ages of the others it would be all that is known of late conversions."""
+    log = conversion_log(np.random.default_rng(7), 2_000, 0.7)
+    few = log.age < WINDOW
+    few[np.flatnonzero(~few)[:30]] = True
+    kept = [column[few] for column in (log.decided, log.returned, log.reward)]
+    rest = log.propensity[few], log.action[few], log.names, {"kind": log.context["kind"][few]}, NOW
+    with pytest.raises(ValueError, match="for 10 conversions at least, and it is over for"):
+        seen_rewards(WholeLog(*kept, *rest), "conversion", WINDOW)
+
+
 @pytest.mark.parametrize(
     ("loop", "window", "said"),
     [

@@ -37,6 +37,7 @@ from belated.evaluation.off_policy import (
     self_normalised,
 )
 from belated.evaluation.shares_seen import (
+    LEAST_OLD,
     LEAST_SEEN,
     OF_ITS_OWN,
     SharesSeen,
@@ -188,6 +189,12 @@ class _Side:
         """Says why the mean reward cannot be estimated yet; "" if it can."""
         if self.conversions and self.age.max(initial=0.0) < self.end:
             return f"no window of the {self.name} is over: nobody knows how many convert late"
+        n_old = int((self.came & (self.age >= self.end)).sum())
+        if self.conversions and n_old < LEAST_OLD:
+            return (
+                f"the {self.name} has {n_old} conversions whose window is over, and {LEAST_OLD} "
+                "are needed to know how many come late"
+            )
         if group.rewards < OF_ITS_OWN:
             return (
                 f"the {self.name} has {group.rewards} rewards of decisions that are old enough, "

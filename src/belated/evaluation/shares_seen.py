@@ -38,6 +38,7 @@ from belated.core.types import Integers, Vector
 
 LEAST_SEEN = 0.1  # share below which a weight would be above 10, and a row says next to nothing
 OF_ITS_OWN = 50  # rewards of an action that has a law of its own
+LEAST_OLD = 10  # conversions whose window is over, to know how many come late
 
 
 class SharesSeen(Protocol):

@@ -1,4 +1,4 @@
-"""Whether delays depend on the reward: estimates for pending rewards take for granted that not."""
+"""A test of whether delays depend on the reward, which estimates for pending ones cannot bear."""
 
 from typing import Any
 

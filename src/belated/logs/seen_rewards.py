@@ -17,6 +17,7 @@ from belated.core.types import Integers, Vector
 from belated.core.wording import duration
 from belated.evaluation.off_policy import Rewards, conversion_rewards, explicit_rewards
 from belated.evaluation.shares_seen import (
+    LEAST_OLD,
     LEAST_SEEN,
     AllSeen,
     SharesSeen,
@@ -148,7 +149,20 @@ def conversion_window(log: WholeLog, loop: str, window: float | None) -> float |
             f"at most the age of the oldest decision, {duration(log.age.max())}: nobody has seen "
             "how many conversions come later",
         )
+    n_old = int((_converted(log, window) & (log.age >= window)).sum())
+    if n_old < LEAST_OLD:
+        raise wrong(
+            "--window",
+            duration(window),
+            f"a window that is over for {LEAST_OLD} conversions at least, and it is over for "
+            f"{n_old}: too few have seen how many conversions come later",
+        )
     return window
+
+
+def _converted(log: WholeLog, window: float) -> Any:
+    """Returns for each row whether its conversion has come, within the window."""
+    return ~np.isnan(log.reward) & (log.waited <= window)
 
 
 def _explicit(log: WholeLog) -> SeenRewards:
@@ -172,7 +186,7 @@ def _explicit(log: WholeLog) -> SeenRewards:
 
 def _of_conversions(log: WholeLog, window: float) -> SeenRewards:
     age, waited = log.age, log.waited
-    came = ~np.isnan(log.reward) & (waited <= window)
+    came = _converted(log, window)
     strata, capped = strata_of(log.action, came), np.minimum(age, window)
     law = converted_shares(waited, came, capped, strata, capped, strata)
     old = capped > _too_young(law, capped)

@@ -35,13 +35,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 KEPT = Path(__file__).parent / "data" / "league.parquet"
 FIRST_SEED = 1000  # nothing was chosen by a look at these worlds
 ENOUGH = 20  # copies of each world
-PER_ACTION = "a model per action: tens of milliseconds a decision with 500 of them"
-LINES = "a line of text per action: ten milliseconds a decision with 500 of them"
-CUBIC = "time that grows with the cube of the number of features"
+CUBIC = "time that grows with the cube of the number of features: five minutes a copy"
 SLOW = {
-    ("many-products", "mabwiser-lints"): PER_ACTION,
-    ("many-products", "river-linucb"): PER_ACTION,
-    ("many-products", "vw-squarecb"): LINES,
     ("wide", "mabwiser-linucb"): CUBIC,
     ("wide", "mabwiser-linucb-tuned"): CUBIC,
 }

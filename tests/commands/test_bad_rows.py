@@ -117,7 +117,7 @@ def test_the_log_is_not_replaced_by_its_bad_rows(command, name, tmp_path, monkey
     ):
         refused = called(command, path, option, name)
         assert f"{option} = " in str(refused.exception)
-        assert "a file other than the log" in str(refused.exception)
+        assert "a file other than the one that is read" in str(refused.exception)
         assert path.read_bytes() == before
 
 
@@ -129,7 +129,7 @@ def test_nor_is_a_ledger(by, tmp_path, monkeypatch):
     bandit.close()
     monkeypatch.setenv("THE_LEDGER", f"sqlite:///{path}")
     refused = called("delays", by.format(path), "--bad", path)
-    assert "a file other than the log" in str(refused.exception)
+    assert "a file other than the one that is read" in str(refused.exception)
     assert path.stat().st_size > 0
 
 

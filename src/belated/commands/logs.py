@@ -78,15 +78,15 @@ def delays(
     **reading: Any,
 ) -> None:
     """Say how late the rewards of a log are, which law fits, and what may be taken for granted."""
+    from belated.core.side_files import refuse_source
     from belated.ledger.tools.showing import show
-    from belated.logs.bad_rows import refuse_the_log
     from belated.logs.delay_words import summary
     from belated.logs.delays import delay_report
     from belated.logs.law_file import write_law
 
     for option, path in (("--law", law), ("--page", page)):
         if path is not None:
-            refuse_the_log(option, path, log)
+            refuse_source(option, path, log)
     report = delay_report(log, by=by, **with_bad_file(log, reading))
     if law is not None:
         write_law(report, law, law_unit)

@@ -29,9 +29,9 @@ def plan(
     **reading: Any,
 ) -> None:
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
+    from belated.core.side_files import refuse_source
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
-    from belated.logs.bad_rows import refuse_the_log
     from belated.logs.late_by_reward import late_by_reward
     from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
@@ -39,7 +39,7 @@ def plan(
     from belated.logs.reading_whole import read_whole
 
     if page is not None:
-        refuse_the_log("--page", page, log)
+        refuse_source("--page", page, log)
     needs = ("action", "time", "reward-time")
     read = read_whole(log, needs=needs, context=named_in(context), **with_bad_file(log, reading))
     facts = facts_of(read.log, read.loop, read.window)

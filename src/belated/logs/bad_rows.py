@@ -2,17 +2,15 @@
 
 import csv
 import io
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from belated.core.arguments import shown, wrong
+from belated.core.arguments import shown
 from belated.core.files import replacing
+from belated.core.side_files import csv_cell, refuse_source
 from belated.core.wording import counted
 
 SHOWN = 3  # rows for each reason
@@ -42,7 +40,7 @@ class BadRows:
 
     def __init__(self, aside: Path | None = None, source: Any = None) -> None:
         if aside is not None:
-            refuse_the_log("--bad", aside, source)
+            refuse_source("--bad", aside, source)
         self.aside = aside
         self.counts: Counter[str] = Counter()  # rows by reason
         self.n_good = 0  # rows that were not left out
@@ -87,7 +85,7 @@ class BadRows:
             if whole is not None:
                 rows = whole([row.line for row in bad])
             self._writer.writerows(
-                [*why, *map(_written, cells)] for why, cells in zip(bad, rows, strict=True)
+                [*why, *map(csv_cell, cells)] for why, cells in zip(bad, rows, strict=True)
             )
         self._new = []
 
@@ -140,22 +138,3 @@ class BadRows:
             raise ValueError(
                 f"{counted(self.total, 'bad row')}, the first in line {line:,} ({reasons}){where}"
             )
-
-
-def _written(cell: Any) -> Any:
-    """Returns a cell as it is written into a CSV file, from which it can be read again."""
-    if isinstance(cell, list | dict):
-        return msgspec.json.encode(cell, enc_hook=str).decode()
-    return cell
-
-
-def refuse_the_log(option: str, path: Path, source: Any) -> None:
-    """Raises where a file that is to be written is the log itself, by whatever name."""
-    if not isinstance(source, str | Path):
-        return
-    url = str(source)
-    if url.startswith("env:"):
-        url = os.environ.get(url.removeprefix("env:"), "")
-    log = Path(url.removeprefix("sqlite:///"))
-    if path.exists() and log.is_file() and path.samefile(log):
-        raise wrong(option, str(path), "a file other than the log, which it would replace")

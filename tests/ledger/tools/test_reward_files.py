@@ -193,6 +193,21 @@ def test_bad_rows_of_an_earlier_run_stay_until_the_next_one_ends(tmp_path, url, 
     assert [path.name for path in tmp_path.glob("*.csv")] == ["sales.csv"]
 
 
+def test_the_side_file_is_not_the_file_itself(tmp_path, url, rewards):
+    (id,) = decisions(url, 1)
+    file = tmp_path / "sales.csv"
+    for reward in ("1", "much"):  # without bad rows it was deleted, with one replaced
+        file.write_text(f"decision_id,reward\n{id},{reward}\n")
+        before = file.read_bytes()
+        code, _, said = rewards(file, "--ledger", url, "--bad", str(file))
+        assert code != 0
+        assert any(
+            "--bad = " in line and "other than the one that is read" in line for line in said
+        )
+        assert file.read_bytes() == before
+    assert not events(url, Kind.REWARDED)
+
+
 def test_a_run_that_was_stopped_goes_on(tmp_path, url, rewards, monkeypatch):
     monkeypatch.setattr(reward_files, "BATCH", 3)
     ids = decisions(url, 10, family=Gaussian(), combine="sum")

@@ -15,6 +15,7 @@ import msgspec
 from belated.core.arguments import any_number, wrong
 from belated.core.events import Status
 from belated.core.files import replacing
+from belated.core.side_files import csv_cell, refuse_source
 from belated.core.times import microseconds
 from belated.ledger import Ledger
 from belated.ledger.base import too_old
@@ -161,6 +162,7 @@ def hand_in(
     """
     if not path.is_file():
         raise FileNotFoundError(f"file = {str(path)!r}: there is none of that name")
+    refuse_source("--bad", aside, path)
     kind, named, share = format_of(path, format), parse_columns(columns), Share()
     rows = rows_of(path, kind, texts(named), share)
     statuses, n_rows, n_bad = Counter[Status](), 0, 0
@@ -206,10 +208,5 @@ def _put_aside(path: Path, spool: IO[bytes]) -> None:
         writer.writerow([*Bad._fields, *columns])
         for line in spool:
             *found, cells = msgspec.json.decode(line)
-            writer.writerow([*found, *(_cell(cells.get(name)) for name in columns)])
+            writer.writerow([*found, *(csv_cell(cells.get(name)) for name in columns)])
         file.detach()  # ``replacing`` closes the file
-
-
-def _cell(value: Any) -> Any:
-    """Returns a value as a CSV file holds it: lists, true and false as JSON has them."""
-    return msgspec.json.encode(value).decode() if isinstance(value, bool | list | dict) else value

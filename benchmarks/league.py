@@ -203,9 +203,9 @@ possible, (earned - uniform play) / (best action of every visit - uniform play),
 READING = """
 Ahead: the mean of the differences in lift, copy by copy, with Student's 95 per cent interval; here the default's minus the
 peer's, in the tables of the worlds that of each player minus the default's. The best peer is the best
-of these copies, so the interval is unkind to the default. Higher, even, lower: against how many peers the default has a
-higher or lower lift with 95 per cent confidence, and against how many neither; with so many comparisons about one in
-twenty of those that are even in truth will not say so.
+of these copies, so the interval is unkind to the default. The last column counts peers: those that the default
+beats, those that it neither beats nor trails, and those that it trails, with 95 per cent confidence. With so many comparisons
+about one in twenty of those that are even in truth will not say so.
 
 How far the default explores (`scale`) was chosen in the shop, on copies with other seeds than those played here;
 `adaptive-thompson:scale=1` is the default without that choice. Peers have the settings below, where the linear ones are

@@ -6,6 +6,7 @@ import tomllib
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -20,6 +21,7 @@ TESTED_IN = {  # rooms that are tested with another one
     "policies/shared": "policies",
 }
 LONGEST = 600  # lines of a file of tests
+MEDIAN_POLICY = 120  # lines of a policy
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 CLAUSES = {"What", "Who", "Whom", "Whose", "Which", "That", "Those", "Whether", "How", "Is"}
@@ -88,6 +90,13 @@ def test_names_of_test_files_are_unique():
 def test_files_of_tests_are_short(path):
     lines = len(path.read_text().splitlines())
     assert lines <= LONGEST, f"{path.relative_to(ROOT)}: {lines} lines, at most {LONGEST}"
+
+
+def test_half_of_the_policies_are_short():
+    """A policy is its docstring, its parameters and its formula."""
+    files = [*(PACKAGE / "policies").glob("*.py"), *(PACKAGE / "policies" / "arms").glob("*.py")]
+    lines = [len(path.read_text().splitlines()) for path in files if path.stem != "__init__"]
+    assert median(lines) <= MEDIAN_POLICY
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)

@@ -14,6 +14,7 @@ from belated.bandit.inputs import USUAL
 from belated.commands.main import app
 from belated.experiments.experiment_file import experiment_of
 from belated.experiments.options import Options
+from belated.ledger.promotion import MODEL
 from belated.ledger.spec import Spec
 from belated.service.bandits_file import BanditTable, read_config
 from belated.service.settings import spec_of
@@ -96,6 +97,10 @@ def test_retraining_allows_the_values_that_a_new_bandit_allows():
     new, retrained = allowed(BanditSettings), allowed(RetrainSettings)
     assert retrained.pop("half_life") == {"type": "number", "minimum": 0.0}  # 0 takes it away
     assert retrained == {name: new[name] for name in retrained}
+
+
+def test_retraining_changes_what_a_promotion_fixes():
+    assert set(allowed(RetrainSettings)) == set(MODEL)
 
 
 def test_every_setting_can_be_an_option(tmp_path):

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from belated.core.wording import duration, moment
 from belated.monitoring import alarms
-from belated.monitoring.health import (
+from belated.monitoring.finding_alarms import (
     Facts,
     closed_decisions,
     decided_since_reward,

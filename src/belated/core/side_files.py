@@ -1,4 +1,4 @@
-"""What is written beside a file that is read: rows of it that could not be used, pages, laws."""
+"""Files written beside one that is read: rows of it that could not be used, pages, laws."""
 
 import os
 from pathlib import Path

@@ -38,7 +38,7 @@ class Kind(Protocol):
         """A name for each feature of the block."""
 
     def entries(self, value: Any, row: int | None) -> tuple[Entries, list[Unmatched]]:
-        """Returns the entries of a value and what of it no feature stands for, or raises.
+        """Returns the entries of a value, and the parts of it that no feature represents.
 
         ``value`` is ``ABSENT`` where a row lacks the column; ``row`` is for errors.
         """

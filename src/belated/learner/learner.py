@@ -111,7 +111,7 @@ class Law(NamedTuple):
     weights: Weights
 
     def draw(self, rng: np.random.Generator) -> Choice:
-        """Returns what the policy would choose, as it would with the same ``rng`` without a law."""
+        """Returns the policy's choice: with the same ``rng``, the one without a stored law."""
         z = rng.standard_normal(len(self.mean))
         return Choice(*self.chosen(*highest_draw(self.mean, self.root, self.columns, z)))
 

@@ -1,7 +1,8 @@
-"""Events, the content of a ledger. Each is written once; only erasure and retention take from it.
+"""Events, the content of a ledger. Each is written once and never rewritten.
 
 The state of a bandit is a fold over its events, in the order of the log. Everything that one
 process knows and another one needs (a bandit's settings, its actions, API keys) is an event, too.
+Erasure and retention empty events; compaction drops old ones.
 """
 
 from enum import IntEnum

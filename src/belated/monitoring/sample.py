@@ -36,7 +36,7 @@ class FollowedDecisions:
         self.waiting: dict[bytes, int] = {}  # id -> place in the lists
 
     def decided(self, ids: Sequence[bytes], times_us: Sequence[int]) -> None:
-        """Follow those of these decisions whose turn it is."""
+        """Add one in ``keep_one_in`` of these decisions to the sample, drawn by their ids."""
         for id, time_us in zip(ids, times_us, strict=True):
             if time_us // HOUR_US > self.hour:
                 self._new_hour(time_us)

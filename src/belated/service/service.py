@@ -74,7 +74,7 @@ class Tally:
             self.refused.extend([(now, status)] * count)
 
     def made_elsewhere(self, bandit: str, age: float) -> None:
-        """A decision was taken in that a model document made at the age of so many seconds."""
+        """Count a decision made elsewhere; ``age``: of its model document then, in seconds."""
         self.model_ages.setdefault(bandit, Histogram(AGES)).add(age)
 
     def end_parked(self, count: int, now: int) -> None:
@@ -225,7 +225,7 @@ class Service:
                 await self.settled()
 
     async def end_parked(self) -> None:
-        """Give up parked rewards whose decision never came: it would be unknown if it came now."""
+        """Drop parked rewards that have waited longer than ``park_for`` for their decision."""
         now = self.replica.clock()
         with suppress(StoreUnavailableError):  # tried again
             ended = await self.from_slow_store(

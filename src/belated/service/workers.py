@@ -85,7 +85,7 @@ class Board:
         return all(self._at(COUNTS + slot) >= tx or not self._is_used(slot) for slot in slots)
 
     def leads(self) -> bool:
-        """Return whether this worker does what one of them does for all: that in the first slot."""
+        """Return whether this worker has the first used slot: it does what is done once for all."""
         return not any(self._is_used(slot) for slot in range(0, self._start, SLOT.size))
 
     def close(self) -> None:

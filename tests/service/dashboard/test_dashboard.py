@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from belated.core.ranking import RankedAction
-from belated.monitoring.health import Facts
+from belated.monitoring.finding_alarms import Facts
 from belated.monitoring.statistics import Statistics
 from belated.service.dashboard.data import BanditFacts, BestView, Dashboard
 from belated.service.dashboard.page import dashboard_page

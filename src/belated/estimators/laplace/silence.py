@@ -43,5 +43,5 @@ def silent_pull(family: Any, z: float, F: float) -> float:
 
 @inlined_kernel
 def silent_weight(family: Any, z: float, F: float) -> float:
-    """Returns what it adds to the Hessian, as a multiple of xx': zero where it is concave."""
+    """Returns what a silent row adds to the Hessian, as a multiple of xx': 0 where concave."""
     return max(0.0, silence_derivatives(family, z, F)[1])

@@ -18,7 +18,7 @@ from belated.ledger.tools.event_files import DamagedFileError, EventRow, event_o
 from belated.ledger.tools.invariants import Rules
 from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import events_of
-from belated.ledger.tools.writing import without_collector, written_behind
+from belated.ledger.tools.write_behind import without_collector, written_behind
 
 BATCH = 5000  # events that become durable together
 _decided = msgspec.msgpack.Decoder(Decided)

@@ -20,7 +20,7 @@ from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import bandits_of, only_bandit
 from belated.ledger.tools.showing import NOT_SHOWN
 from belated.ledger.tools.tables import columns_of, format_of, rows_of
-from belated.ledger.tools.writing import without_collector, written_behind
+from belated.ledger.tools.write_behind import without_collector, written_behind
 
 BATCH = 5000  # rows at a time, and drafts in a transaction
 SHOWN = 20  # bad rows that are shown

@@ -27,7 +27,7 @@ from belated.ledger.tools.maintenance import without_password
 from belated.ledger.tools.progress import progress
 from belated.ledger.tools.reading import events_of, opened
 from belated.ledger.tools.verifying import verify
-from belated.ledger.tools.writing import without_collector, written_behind
+from belated.ledger.tools.write_behind import without_collector, written_behind
 
 TOGETHER = 1_000  # transactions that become durable together
 SQLITE = "sqlite:///"

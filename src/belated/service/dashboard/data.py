@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from belated.core.ranking import IntervalKind, RankedAction
-from belated.monitoring.health import Facts
+from belated.monitoring.finding_alarms import Facts
 
 
 class Rates(msgspec.Struct):

@@ -8,7 +8,7 @@ from belated.core.types import Vector
 from belated.core.wording import duration, percent
 from belated.monitoring.delay_curve import delay_curve, thinned
 from belated.monitoring.delay_fit import DelayFit, best_fit
-from belated.monitoring.health import find_alarms, pending_by_age
+from belated.monitoring.finding_alarms import find_alarms, pending_by_age
 from belated.monitoring.statistics import DECIDED, RETURNED, Statistics
 from belated.service.dashboard import data
 

@@ -5,7 +5,7 @@ import pickle
 from typing import TYPE_CHECKING
 
 from belated.core.events import Status
-from belated.monitoring.health import Facts
+from belated.monitoring.finding_alarms import Facts
 from belated.service.dashboard.data import BanditFacts, BanditView, Dashboard
 from belated.service.dashboard.view import bandit_view
 from belated.service.ranking import best_view

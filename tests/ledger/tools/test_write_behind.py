@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from belated.ledger.tools.writing import without_collector, written_behind
+from belated.ledger.tools.write_behind import without_collector, written_behind
 
 
 def test_the_next_batch_is_read_while_one_is_written():

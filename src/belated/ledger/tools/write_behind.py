@@ -1,4 +1,4 @@
-"""Quick writing of an import: what the importers share."""
+"""Writing batches while the next ones are read: shared by imports and restores."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator

@@ -173,8 +173,8 @@ def test_the_default_of_a_service_waits_for_a_reward_and_not_for_a_window():
         "with the same probability."
     )
     shown = [one["decision_id"] for one in decisions if one["action"] == "a"]
-    client.reward(*((id, 1.0) for id in shown))
-    said = f"{len(shown)} rewards to take in with the next decisions"
+    client.reward(*((id, 1.0) for id in shown[:3]))
+    said = "3 rewards to take in with the next decisions or rewards"
     assert client("GET", "/v1/bandits/shop")["waiting"] == said
     client.now += 3600 * SECOND
     client.decide()
@@ -197,7 +197,7 @@ def test_the_default_with_a_ledger_waits_for_a_reward_and_not_for_a_window():
     ids = [shop.decide(np.eye(2)).id for _ in range(20)]
     assert (shop.waiting, f"waiting={NO_REWARD_YET!r})" in repr(shop)) == (NO_REWARD_YET, True)
     shop.learn([(id, 1.0) for id in ids[:3]])
-    assert shop.waiting == "3 rewards to take in with the next decisions"
+    assert shop.waiting == "3 rewards to take in with the next decisions or rewards"
     now += 3600.0
     shop.decide(np.eye(2))
     assert (shop.waiting, shop.n_observed) == ("", 3)

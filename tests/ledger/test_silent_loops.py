@@ -124,8 +124,7 @@ def test_a_snapshot_goes_on_bit_for_bit(tmp_path, more):
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
     replica = lived(silent(), n=50)
     replica.clock.now += HOUR + SECOND
-    replica.expire()
-    decide(replica, np.random.default_rng(0))  # begins a tick
+    replica.expire()  # which begins a tick: nothing is open any more
     learner = replica.folds["shop"].learner
     assert learner.n_observed == 50
     ordinary = Learner(DIM, Bernoulli(), POLICY, 1.0)
@@ -134,6 +133,35 @@ def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
     ordinary.learn(dict(enumerate(learner.history.y[:50].tolist())))
     np.testing.assert_allclose(learner.exact_theta(), ordinary.exact_theta(), atol=1e-9)
     assert learner.state.scalars[ERROR] <= POLICY.tol
+    assert same(replica, replayed(replica))
+
+
+def test_what_comes_after_the_last_decision_is_learnt(tmp_path):
+    """A campaign decides once, and the next one asks what came of it."""
+    replica, rng = new_replica(silent()), np.random.default_rng(1)
+    ids = [decide(replica, rng) for _ in range(40)]
+    fold, learnt = replica.folds["shop"], []
+
+    def bought(some):
+        replica.reward([(id, 1.0) for id in some])
+        learnt.append(fold.learner.n_observed)
+
+    replica.clock.now += 300 * SECOND
+    bought(ids[:3])  # a 64th of the window has passed without a decision
+    assert np.all(fold.learner.history.silence[3:40] > 0.0)
+    bought(ids[3:4])  # in the same 64th ...
+    resumed = resumed_from_a_snapshot(replica, tmp_path)
+    bought(ids[4:19])  # ... sixteen are enough
+    assert learnt == [3, 3, 19]
+    assert fold.hearing.failures == pytest.approx(fold.learner.history.silence[:40].sum())
+    resumed.catch_up()
+    assert same(replica, resumed)
+    replica.clock.now += HOUR
+    replica.expire()
+    assert fold.learner.n_observed == 40
+    assert fold.heard_words().endswith(
+        "40 decisions whose reward is known; 0 silent ones count for nothing"
+    )
     assert same(replica, replayed(replica))
 
 
@@ -242,7 +270,7 @@ def test_nothing_learnt_yet_in_words():
     id = decide(replica, np.random.default_rng(1))
     replica.reward([(id, 1.0)])
     said = replica.folds["shop"].waiting_words(replica.clock())
-    assert said == "1 reward to take in with the next decisions"
+    assert said == "1 reward to take in with the next decisions or rewards"
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,9 @@ class Logged:
 
     def present(self) -> Learner:
         """Return the state, after taking in what others wrote; once closed, the last state."""
-        if not self._closed:
+        if not self._closed and self._private:
+            self.follow()  # nobody else closes windows, and nothing is written anywhere
+        elif not self._closed:
             self._replica.catch_up()
         return self.learner
 

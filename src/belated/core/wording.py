@@ -38,18 +38,18 @@ def counted(n: int, noun: str) -> str:
 def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
     """Returns a sentence on what a conversion loop waits for that has learnt nothing.
 
-    ``hears`` says whether it learns from silence: rewards are then taken in with decisions.
+    ``hears`` says whether it learns from silence: rewards are then taken in at ticks.
 
     >>> nothing_learnt(60, 47 * 3600), nothing_learnt(1, -3.0)
     ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
 '1 reward held, 0 learnt; the first window is closing now')
     >>> nothing_learnt(1, 47 * 3600, hears=True), nothing_learnt(0, 3600, hears=True)
-    ('1 reward to take in with the next decisions', \
+    ('1 reward to take in with the next decisions or rewards', \
 'no reward yet; learning begins with the first one, or when the first window closes in 1 hour')
     """
     rewards = counted(held, "reward")
     if hears and held:
-        return f"{rewards} to take in with the next decisions"
+        return f"{rewards} to take in with the next decisions or rewards"
     closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
     if hears:
         return (

@@ -118,6 +118,7 @@ class Fold:
                 _TAKE[kind](self, alike)
                 self.version += len(alike)
             self._plan.end_transaction()
+            self._hear_without_decision(alike[-1].written)
         self._flush()
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
@@ -125,6 +126,18 @@ class Fold:
         if self.on_the_fly:
             self.learner.since_oldest_open = self._since_oldest_open()
         self._look_at_assumptions()
+
+    def _hear_without_decision(self, now: int) -> None:
+        """Let a tick begin at the end of a transaction, if no decision has begun one for long."""
+        hearing, any_open = self.hearing, len(self.pending) > 0
+        if hearing and hearing.begins_without_decision(now, self.spec.dim, any_open):
+            self._take_in(now)
+
+    def _take_in(self, now: int) -> None:
+        """Let a tick begin: learn what has come, and what the silence of open decisions says."""
+        assert self.hearing is not None
+        self._flush()
+        self.hearing.take_in(self.learner, times_of(self.ids), now)
 
     def choose_among_all(self, rng: np.random.Generator, weighed: bool) -> Choice:
         """Chooses one of all registered actions of a bandit without features."""
@@ -305,8 +318,7 @@ class Fold:
                 if self.hearing.begins(event.time, self.spec.dim):
                     self._plan_decisions(range(row - len(xs), row), xs)
                     xs = []
-                    self._flush()
-                    self.hearing.take_in(self.learner, times_of(self.ids), event.time)
+                    self._take_in(event.time)
                 end = event.due if event.closes is None else event.closes
                 window = None if end is None else end - event.time
                 self.hearing.decided(UNNAMED if body.naming == BY_PLACE else body.action, window)

@@ -4,8 +4,10 @@ Nothing is learnt between two ticks. At a tick the rewards that have come since 
 the ages of all open decisions are taken in together: to learn conversions on arrival and let the
 others wait would overstate the rate of whatever is new. A tick begins with a decision, before that
 is recorded: with the first one in another 64th of the window, and sooner where enough decisions
-were made since the last tick that making the estimate anew costs each of them little. So the
-estimate depends on the log alone.
+were made since the last tick that making the estimate anew costs each of them little. Where no
+decisions come, as after a campaign, a tick begins at the end of a transaction: when a 64th of the
+window has passed without one, when enough rewards have come, or when no decision is open any more.
+So the estimate depends on the log alone, and once all windows are closed it is the ordinary one.
 
 How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``);
 actions without names are one group: the rows of the next decision may come in another order.
@@ -69,7 +71,8 @@ class Hearing:
         self.actions: dict[str, int] = {}
         self.rewards: dict[int, float] = {}  # by row: not yet learnt
         self.tick = -1
-        self.since = 0  # decisions since the last tick
+        self.since = 0  # decisions since the last tick, ...
+        self.come = 0  # ... and rewards
         self.n_open = 0  # silent decisions at the last tick, ...
         self.failures = 0.0  # ... and what they count for together, as failures
         self.doubts = Doubts(window)
@@ -90,6 +93,7 @@ class Hearing:
         Of several rewards, the combined one counts, and the delay of the first one above zero.
         """
         self.rewards[row] = reward
+        self.come += 1
         if reward == 0.0:
             self.codes[row] = 0
         elif self.codes[row] == 0 and delay > self.window < self._window_of(row):
@@ -111,9 +115,21 @@ class Hearing:
 
     def begins(self, time: int, dim: int) -> bool:
         """Return whether a tick begins with a decision at this time."""
+        return self.tick_of(time) > self.tick or self.since >= self._enough(dim)
+
+    def begins_without_decision(self, time: int, dim: int, any_open: bool) -> bool:
+        """Return whether a tick begins with what has come up to this time, though none is made.
+
+        Where decisions come in every 64th of the window, they begin the ticks.
+        """
+        if not self.rewards:
+            return False
+        is_quiet = self.tick_of(time) > self.tick + 1
+        return is_quiet or not any_open or self.come >= self._enough(dim)
+
+    def _enough(self, dim: int) -> int:
         of_all = len(self.codes) // OF_ALL
-        enough = max(LEAST, dim // PER_FEATURE, self.n_open // SHARE, of_all)
-        return self.tick_of(time) > self.tick or self.since >= enough
+        return max(LEAST, dim // PER_FEATURE, self.n_open // SHARE, of_all)
 
     def tick_of(self, time: int) -> int:
         """Returns the number of the 64th of a window in which a time lies."""
@@ -124,7 +140,8 @@ class Hearing:
 
         ``times`` are those of all decisions, in microseconds.
         """
-        self.tick, self.since = max(self.tick, self.tick_of(now)), 0
+        self.tick = max(self.tick, self.tick_of(now))
+        self.since = self.come = 0
         n = learner.n_decided
         if n == 0:
             return
@@ -221,7 +238,7 @@ class Hearing:
         return {
             "actions": self.actions,
             "rewards": list(self.rewards.items()),
-            "counts": [self.tick, self.since, self.n_open],
+            "counts": [self.tick, self.since, self.come, self.n_open],
             "failures": self.failures,
             "doubts": self.doubts.header(),
             **({"windows": self.windows} if self.windows else {}),
@@ -238,7 +255,7 @@ class Hearing:
         """Go on where a snapshot was taken."""
         self.actions = dict(header["actions"])
         self.rewards = {int(row): float(reward) for row, reward in header["rewards"]}
-        self.tick, self.since, self.n_open = header["counts"]
+        self.tick, self.since, self.come, self.n_open = header["counts"]
         self.failures = header["failures"]
         self.doubts.restore(header["doubts"])
         self.windows = [(row, window) for row, window in header.get("windows", ())]

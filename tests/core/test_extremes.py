@@ -38,6 +38,26 @@ def test_a_reward_beyond_the_bound_is_refused_until_it_is_raised(family, policy)
     assert more.learn(more.decide(ACTIONS).id, 1e15) == 1
 
 
+@pytest.mark.parametrize("policy", ["thompson", "inverse-gap", "evill"])
+@pytest.mark.parametrize("reward", [3e7, 1e9])
+@pytest.mark.parametrize("ordinary", [0, 3])
+def test_a_large_count_below_the_bound_is_learnt(policy, reward, ordinary):
+    """The exact estimate solves (n + 1) exp(t) + ridge t = the sum of the rewards, here by Newton.
+
+    Thirty million left the estimate at 0 without a word: every share of the step was too long.
+    """
+    bandit = Bandit(1, family="poisson", policy=policy, seed=1)
+    rewards = [2.0] * ordinary + [reward]
+    for y in rewards:
+        bandit.learn(bandit.decide([[1.0]]).id, y)
+    ridge = bandit._learner.estimator.lam * bandit._learner.estimator.kappa
+    n, t = len(rewards), np.log(reward)
+    for _ in range(50):
+        t -= (n * np.exp(t) + ridge * t - sum(rewards)) / (n * np.exp(t) + ridge)
+    assert bandit.theta[0] == pytest.approx(t, abs=bandit.certificate.error + 1e-9)
+    assert bandit.certificate.error < 0.2
+
+
 @pytest.mark.parametrize("family", [Gaussian, Poisson])
 @pytest.mark.parametrize("value", [0.0, -1.0, 1e200, np.nan, "x"])
 def test_bounds_on_rewards_that_are_none(family, value):

@@ -68,6 +68,7 @@ from belated.numerics.lowered.products import dot, inner_products, matvec, quadr
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
 MOST_PASSES = 200  # in one refit; Newton's method needs a handful
 MOST_ANCHORS = 4  # in one refit, before the reference moves
+SHARES = 60  # of a step that are tried: the last one is smaller than the inverse of any reward
 
 
 @inlined_kernel
@@ -178,10 +179,13 @@ def _line_search(
     n: int,
     theta: Vector,
 ) -> float:
-    """The largest share 1, 1/2, 1/4, ... of the step that lowers F enough (Armijo); or 0."""
+    """The largest share 1, 1/2, 1/4, ... of the step that lowers F enough (Armijo); or 0.
+
+    The first step after a large count is about as long as the count, where theta is its logarithm.
+    """
     here, slope = _objective(estimator, family, fit.ref, history, n), dot(fit.gradient, step)
     share = 1.0
-    for _ in range(20):
+    for _ in range(SHARES):
         for i in range(step.shape[0]):
             theta[i] = fit.ref[i] + share * step[i]
         if _objective(estimator, family, theta, history, n) <= here + 0.25 * share * slope:

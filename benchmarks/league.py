@@ -36,7 +36,10 @@ KEPT = Path(__file__).parent / "data" / "league.parquet"
 FIRST_SEED = 1000  # nothing was chosen by a look at these worlds
 ENOUGH = 20  # copies of each world
 CUBIC = "time that grows with the cube of the number of features: five minutes a copy"
+PER_ACTION = "a model per action: tens of milliseconds a decision with 500 of them"
 SLOW = {
+    ("many-products", "mabwiser-lints"): PER_ACTION,
+    ("many-products", "river-linucb"): PER_ACTION,
     ("wide", "mabwiser-linucb"): CUBIC,
     ("wide", "mabwiser-linucb-tuned"): CUBIC,
 }

@@ -368,7 +368,6 @@ BAD_ROWS = [
     ),
     ([GOOD], {"ad": "b"}, ValueError, "key 'ad' is in actions and context"),
     ([{}, {"x": 1}], [{"x": 1}, {"x": 1}], ValueError, "key 'x' in row 1 is in actions and contex"),
-    ([GOOD], [{}, {}], ValueError, "rows of context = 2: expected 1, one for each action"),
     ([GOOD], [], ValueError, "context has no rows"),
     ([GOOD], 7, TypeError, "context = 7: expected a list of dicts"),
     ([GOOD], ["x"], TypeError, r"context\[0\] = 'x': expected a dict"),
@@ -383,6 +382,89 @@ def test_bad_rows_are_refused_and_change_nothing(actions, context, error, messag
         with pytest.raises(error, match=message):
             method(actions, context)
     assert (features.to_dict(), features.names) == before
+
+
+BANNERS = [{"banner": f"b{k}", "price": 5.0 + k, "topics": ["sea", f"t{k % 3}"]} for k in range(20)]
+VISITORS = [
+    {"device": "phone", "age": 31, "user": 17, "likes": ["snow"]},
+    {"device": "desktop", "age": None, "user": 4, "likes": []},
+]
+
+
+def shop(**options):
+    return Features(
+        numeric=["price", "age"],
+        missing=["age"],
+        categorical=["banner", "device"],
+        hashed={"user": 4},
+        tags=["topics", "likes"],
+        interactions=[("banner", "device"), ("age", "topics")],
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("n", "m"), [(20, 2), (2, 20), (1, 2), (3, 1), (3, 7)])
+def test_any_number_of_actions_and_contexts_teach_what_all_their_pairs_teach(n, m):
+    visitors = [VISITORS[k % 2] for k in range(m)]
+    pairs = [visitor | banner for banner in BANNERS[:n] for visitor in visitors]
+    assert shop().fit(BANNERS[:n], visitors).to_dict() == shop().fit(pairs).to_dict()
+    turned = shop().fit(visitors, BANNERS[:n])  # a column may be on either side
+    assert turned.to_dict() == shop().fit(pairs).to_dict()
+
+
+def test_quantiles_are_those_of_the_side_that_has_the_column():
+    options = {"numeric": ["price", "age"], "scale": {"price": "quantile", "age": "quantile"}}
+    visitors = [{"age": age} for age in (18, 31, 44, 70, 71, 90, 91)]
+    fitted = Features(**options).fit(BANNERS, visitors).to_dict()["fitted"]
+    alone = Features(numeric=["age"], scale={"age": "quantile"}).fit(visitors).to_dict()["fitted"]
+    assert dict(fitted["quantiles"])["age"] == dict(alone["quantiles"])["age"]
+    assert dict(fitted["quantiles"])["price"][::20] == [5.0, 24.0]
+
+
+def test_as_many_contexts_as_actions_are_rows_of_pairs_as_ever():
+    visitors = [VISITORS[k % 2] for k in range(20)]
+    pairs = [visitor | banner for banner, visitor in zip(BANNERS, visitors, strict=True)]
+    assert shop().fit(BANNERS, visitors).to_dict() == shop().fit(pairs).to_dict()
+
+
+def test_keys_of_actions_and_contexts_in_fit_that_no_column_uses_are_known():
+    features = Features(categorical=["banner", "device"])
+    features.fit(BANNERS, VISITORS).transform(BANNERS, VISITORS[0])
+    assert not features.unmatched.counts
+
+
+@pytest.mark.parametrize(
+    ("actions", "contexts", "message"),
+    [
+        (
+            [{"banner": "a"}, {}, {"price": 1.0}],
+            [{"price": 2.0}, {}],
+            "'price' is in actions and c",
+        ),
+        (
+            BANNERS,
+            [{"age": 3}, {"device": "phone"}, {"age": "x"}],
+            "'age' in row 2 = 'x': expected",
+        ),
+        (BANNERS, [{"age": 3}, {"age": None}], "'device' is in no row: expected .*'topics', 'age'"),
+    ],
+)
+def test_sides_that_do_not_fit_are_refused_in_fit(actions, contexts, message):
+    features = shop()
+    with pytest.raises(ValueError, match=message):
+        features.fit(actions, contexts)
+    with pytest.raises(ValueError, match="call fit first"):
+        features.transform(BANNERS)
+
+
+@pytest.mark.parametrize("features", [all_kinds(), Transformed(StandardScaler())])
+def test_rows_are_pairs_of_an_action_and_its_context(features):
+    features.fit(ROWS if isinstance(features, Features) else np.eye(3))
+    for method in (features.transform, features.fit_transform):
+        with pytest.raises(
+            ValueError, match="rows of context = 2: expected 1, one for each action"
+        ):
+            method([GOOD], [{}, {}])
 
 
 @pytest.mark.parametrize("options", [{"categorical": ["contry"]}, {"hashed": {"contry": 3}}])

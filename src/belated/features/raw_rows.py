@@ -57,6 +57,21 @@ def merged(actions: Any, context: Any) -> list[Record]:
     return [{**about, **record} for record, about in zip(records, contexts, strict=True)]
 
 
+def sides_of(actions: Any, context: Any) -> list[list[Record]]:
+    """Rows to learn columns from: each action with its context, or either side by itself.
+
+    Of 20 actions and 2 contexts there are no pairs. None are needed: a column is on one side alone.
+    """
+    records = records_of("actions", actions)
+    if context is None or isinstance(context, Mapping):
+        return [merged(records, context)]
+    contexts = records_of("context", context)
+    if len(contexts) == len(records):
+        return [merged(records, contexts)]
+    refuse_both(set().union(*records) & set().union(*contexts), None)
+    return [records, contexts]
+
+
 def refuse_both(keys: Iterable[Any], row: int | None) -> None:
     """Raises if there are keys that both an action and its context have."""
     for key in keys:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
+from belated import Bandit
 from belated.features import Features, Transformed
 from support.feature_rows import BOUND, ROWS, all_kinds, rows, through_json
 
@@ -133,6 +134,30 @@ def test_categories_of_different_types_stay_apart_and_equal_numbers_do_not():
     same = [(1.0, 0), (np.int64(1), 0), (np.bool_(True), 1), (np.str_("1"), 2), (Colour.ONE, 2)]
     for value, position in [*same, (np.float32(0.5), 4), (-0.0, 6), (np.bool_(False), 7)]:
         assert np.flatnonzero(reloaded.transform([{"c": value}])).tolist() == [position]
+
+
+@pytest.mark.parametrize("nothing", [math.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_a_text_that_a_table_lacks_is_none(nothing):
+    features = Features(categorical=["c"], hashed={"user": 4}, tags=["likes"])
+    rows = [{"c": "x", "user": 1, "likes": ["sea"]}, {"c": None, "user": None, "likes": [None]}]
+    lacking = {"c": nothing, "user": nothing, "likes": [nothing]}
+    fitted = features.fit([rows[0], lacking]).to_dict()
+    assert fitted == through_json(features).to_dict() == features.fit(rows).to_dict()
+    assert (features.transform([lacking]) == features.transform([rows[1]])).all()
+    assert not features.unmatched.counts
+    known = Features(categorical=["c"]).fit([{"c": "x"}])
+    assert known.with_categories({"c": [nothing, None]}).names == ["c=x", "c=None", "intercept"]
+
+
+def test_a_table_of_pandas_with_gaps_teaches_and_decides_as_dicts_with_none():
+    dicts = [{"c": "x", "age": 31}, {"c": None, "age": None}, {"c": "y", "age": 58}]
+    frame = pd.DataFrame(dicts).astype({"age": "Int64"})  # nan for the text, NA for the number
+    features = Features(categorical=["c"], numeric=["age"], missing=["age"])
+    assert features.fit(frame).to_dict() == features.fit(dicts).to_dict()
+    bandit = Bandit(family="bernoulli", features=features, seed=1)
+    again = Bandit(family="bernoulli", features=features, seed=1)
+    assert bandit.decide(frame).propensity == again.decide(dicts).propensity
+    assert (features.transform(frame) == features.transform(dicts)).all()
 
 
 def test_the_hash_does_not_change():
@@ -360,7 +385,6 @@ BAD_ROWS = [
             ([1], r"\[1\]"),
             ({}, "{}"),
             ((1, 2), r"\(1, 2\)"),
-            (math.nan, "nan"),
             (math.inf, "inf"),
             (b"a", "b'a'"),
             (np.datetime64("2024-01-01"), r"np.datetime64\('2024-01-01'\)"),

@@ -84,7 +84,8 @@ class Features:
     (in ``fit``, any number of rows); no key may be in both an action and its context.
 
     A category is a str, int, bool, None or finite float. Numbers are compared as numbers, so 1 and
-    1.0 are the same category, but 1, True and "1" are three. None is a category like others.
+    1.0 are the same category, but 1, True and "1" are three. None is a category like others, and
+    NaN, which tables have where a text is missing, is None.
 
     Examples
     --------

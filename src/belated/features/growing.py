@@ -1,5 +1,6 @@
 """Features that know more categories than before: the old ones keep their meaning."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,9 @@ def with_categories(features: "Features", more: Mapping[Key, Iterable[Any]]) -> 
 
 
 def _others(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
-    """Returns the values that are not known, each once."""
+    """Returns the values that are not known, each once and as ``fit`` writes them."""
     texts = {text_of(category) for category in known}
-    return list({text_of(v): v for v in values if text_of(v) not in texts}.values())
+    return [json.loads(t) for t in dict.fromkeys(map(text_of, values)) if t not in texts]
 
 
 def _with_more(

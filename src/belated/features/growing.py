@@ -52,9 +52,11 @@ def with_categories(features: "Features", more: Mapping[Key, Iterable[Any]]) -> 
     """See ``Features.with_categories``."""
     described = features.to_dict()
     known = dict(described["fitted"]["categories"])
-    for column in more:
+    for column, values in more.items():
         if column not in known:
             raise wrong("column", column, f"one of the categorical columns {list(known)}")
+        if isinstance(values, str):  # its letters would be categories
+            raise TypeError(f"column {column!r} = {values!r}: expected a list of categories")
     new = {column: _others(values, known[column]) for column, values in more.items()}
     fitted = _with_more(described["fitted"], known, new)
     return type(features).from_dict(described | {"fitted": fitted})

@@ -110,7 +110,7 @@ features = Features(categorical=["banner", "device"], interactions=[("banner", "
 clock = now
 bandit = Bandit(
     family=Bernoulli(),
-    features=features.fit([{**banner, **visitor} for banner in banners for visitor in visitors]),
+    features=features.fit(banners, visitors),
     window=2 * DAY,
     default_reward=0.0,
     clock=lambda: clock,

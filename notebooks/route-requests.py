@@ -44,13 +44,8 @@ features = Features(
     numeric=["thousands"],
     interactions=[("model", "kind"), ("model", "thousands")],
 )
-examples = [
-    {**model, "kind": kind, "thousands": length}
-    for model in MODELS
-    for kind in KINDS
-    for length in (0.1, 3.5)
-]
-router = Bandit(family=Gaussian(), features=features.fit(examples), seed=1)
+requests = [{"kind": kind, "thousands": length} for kind in KINDS for length in (0.1, 3.5)]
+router = Bandit(family=Gaussian(), features=features.fit(MODELS, requests), seed=1)
 
 # %% [markdown]
 # ## Two thousand requests

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
+from belated import Bandit
 from belated.features import Features, Transformed
 from support.feature_rows import BOUND, ROWS, all_kinds, rows, through_json
 
@@ -133,6 +134,30 @@ def test_categories_of_different_types_stay_apart_and_equal_numbers_do_not():
     same = [(1.0, 0), (np.int64(1), 0), (np.bool_(True), 1), (np.str_("1"), 2), (Colour.ONE, 2)]
     for value, position in [*same, (np.float32(0.5), 4), (-0.0, 6), (np.bool_(False), 7)]:
         assert np.flatnonzero(reloaded.transform([{"c": value}])).tolist() == [position]
+
+
+@pytest.mark.parametrize("nothing", [math.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_a_text_that_a_table_lacks_is_none(nothing):
+    features = Features(categorical=["c"], hashed={"user": 4}, tags=["likes"])
+    rows = [{"c": "x", "user": 1, "likes": ["sea"]}, {"c": None, "user": None, "likes": [None]}]
+    lacking = {"c": nothing, "user": nothing, "likes": [nothing]}
+    fitted = features.fit([rows[0], lacking]).to_dict()
+    assert fitted == through_json(features).to_dict() == features.fit(rows).to_dict()
+    assert (features.transform([lacking]) == features.transform([rows[1]])).all()
+    assert not features.unmatched.counts
+    known = Features(categorical=["c"]).fit([{"c": "x"}])
+    assert known.with_categories({"c": [nothing, None]}).names == ["c=x", "c=None", "intercept"]
+
+
+def test_a_table_of_pandas_with_gaps_teaches_and_decides_as_dicts_with_none():
+    dicts = [{"c": "x", "age": 31}, {"c": None, "age": None}, {"c": "y", "age": 58}]
+    frame = pd.DataFrame(dicts).astype({"age": "Int64"})  # nan for the text, NA for the number
+    features = Features(categorical=["c"], numeric=["age"], missing=["age"])
+    assert features.fit(frame).to_dict() == features.fit(dicts).to_dict()
+    bandit = Bandit(family="bernoulli", features=features, seed=1)
+    again = Bandit(family="bernoulli", features=features, seed=1)
+    assert bandit.decide(frame).propensity == again.decide(dicts).propensity
+    assert (features.transform(frame) == features.transform(dicts)).all()
 
 
 def test_the_hash_does_not_change():
@@ -360,7 +385,6 @@ BAD_ROWS = [
             ([1], r"\[1\]"),
             ({}, "{}"),
             ((1, 2), r"\(1, 2\)"),
-            (math.nan, "nan"),
             (math.inf, "inf"),
             (b"a", "b'a'"),
             (np.datetime64("2024-01-01"), r"np.datetime64\('2024-01-01'\)"),
@@ -368,7 +392,6 @@ BAD_ROWS = [
     ),
     ([GOOD], {"ad": "b"}, ValueError, "key 'ad' is in actions and context"),
     ([{}, {"x": 1}], [{"x": 1}, {"x": 1}], ValueError, "key 'x' in row 1 is in actions and contex"),
-    ([GOOD], [{}, {}], ValueError, "rows of context = 2: expected 1, one for each action"),
     ([GOOD], [], ValueError, "context has no rows"),
     ([GOOD], 7, TypeError, "context = 7: expected a list of dicts"),
     ([GOOD], ["x"], TypeError, r"context\[0\] = 'x': expected a dict"),
@@ -383,6 +406,89 @@ def test_bad_rows_are_refused_and_change_nothing(actions, context, error, messag
         with pytest.raises(error, match=message):
             method(actions, context)
     assert (features.to_dict(), features.names) == before
+
+
+BANNERS = [{"banner": f"b{k}", "price": 5.0 + k, "topics": ["sea", f"t{k % 3}"]} for k in range(20)]
+VISITORS = [
+    {"device": "phone", "age": 31, "user": 17, "likes": ["snow"]},
+    {"device": "desktop", "age": None, "user": 4, "likes": []},
+]
+
+
+def shop(**options):
+    return Features(
+        numeric=["price", "age"],
+        missing=["age"],
+        categorical=["banner", "device"],
+        hashed={"user": 4},
+        tags=["topics", "likes"],
+        interactions=[("banner", "device"), ("age", "topics")],
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("n", "m"), [(20, 2), (2, 20), (1, 2), (3, 1), (3, 7)])
+def test_any_number_of_actions_and_contexts_teach_what_all_their_pairs_teach(n, m):
+    visitors = [VISITORS[k % 2] for k in range(m)]
+    pairs = [visitor | banner for banner in BANNERS[:n] for visitor in visitors]
+    assert shop().fit(BANNERS[:n], visitors).to_dict() == shop().fit(pairs).to_dict()
+    turned = shop().fit(visitors, BANNERS[:n])  # a column may be on either side
+    assert turned.to_dict() == shop().fit(pairs).to_dict()
+
+
+def test_quantiles_are_those_of_the_side_that_has_the_column():
+    options = {"numeric": ["price", "age"], "scale": {"price": "quantile", "age": "quantile"}}
+    visitors = [{"age": age} for age in (18, 31, 44, 70, 71, 90, 91)]
+    fitted = Features(**options).fit(BANNERS, visitors).to_dict()["fitted"]
+    alone = Features(numeric=["age"], scale={"age": "quantile"}).fit(visitors).to_dict()["fitted"]
+    assert dict(fitted["quantiles"])["age"] == dict(alone["quantiles"])["age"]
+    assert dict(fitted["quantiles"])["price"][::20] == [5.0, 24.0]
+
+
+def test_as_many_contexts_as_actions_are_rows_of_pairs_as_ever():
+    visitors = [VISITORS[k % 2] for k in range(20)]
+    pairs = [visitor | banner for banner, visitor in zip(BANNERS, visitors, strict=True)]
+    assert shop().fit(BANNERS, visitors).to_dict() == shop().fit(pairs).to_dict()
+
+
+def test_keys_of_actions_and_contexts_in_fit_that_no_column_uses_are_known():
+    features = Features(categorical=["banner", "device"])
+    features.fit(BANNERS, VISITORS).transform(BANNERS, VISITORS[0])
+    assert not features.unmatched.counts
+
+
+@pytest.mark.parametrize(
+    ("actions", "contexts", "message"),
+    [
+        (
+            [{"banner": "a"}, {}, {"price": 1.0}],
+            [{"price": 2.0}, {}],
+            "'price' is in actions and c",
+        ),
+        (
+            BANNERS,
+            [{"age": 3}, {"device": "phone"}, {"age": "x"}],
+            "'age' in row 2 = 'x': expected",
+        ),
+        (BANNERS, [{"age": 3}, {"age": None}], "'device' is in no row: expected .*'topics', 'age'"),
+    ],
+)
+def test_sides_that_do_not_fit_are_refused_in_fit(actions, contexts, message):
+    features = shop()
+    with pytest.raises(ValueError, match=message):
+        features.fit(actions, contexts)
+    with pytest.raises(ValueError, match="call fit first"):
+        features.transform(BANNERS)
+
+
+@pytest.mark.parametrize("features", [all_kinds(), Transformed(StandardScaler())])
+def test_rows_are_pairs_of_an_action_and_its_context(features):
+    features.fit(ROWS if isinstance(features, Features) else np.eye(3))
+    for method in (features.transform, features.fit_transform):
+        with pytest.raises(
+            ValueError, match="rows of context = 2: expected 1, one for each action"
+        ):
+            method([GOOD], [{}, {}])
 
 
 @pytest.mark.parametrize("options", [{"categorical": ["contry"]}, {"hashed": {"contry": 3}}])

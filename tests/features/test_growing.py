@@ -487,3 +487,9 @@ def test_imports_know_the_grown_features(tmp_path, ask):
     (id,) = [e.id for e in ledger.follow(START)[0] if e.kind == Kind.DECIDED]
     story = client("GET", f"/v1/decisions/{to_text(id)}", explain=True)
     assert story["explanation"]["actions"][0]["features"] == x[0].tolist()
+
+
+def test_one_text_is_no_list_of_categories():
+    known = Features(categorical=["country"]).fit([{"country": "NO"}])
+    with pytest.raises(TypeError, match="column 'country' = 'FI': expected a list of categories"):
+        known.with_categories({"country": "FI"})

@@ -1,6 +1,9 @@
 """Rewards that count by the age of their decision, against estimates with explicit weights."""
 
 import math
+import re
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,9 +16,18 @@ from belated.estimators.laplace.fit import take_terms
 from belated.experiments.league.players import Ours
 from belated.experiments.league.playing import play
 from belated.families import Poisson
-from belated.learner.forgetting import GONE, POWERS, ages_of, half_life_of, weights_at
+from belated.learner.forgetting import (
+    GONE,
+    POWERS,
+    ages_of,
+    half_life_of,
+    refuse_forgetting,
+    weights_at,
+)
+from belated.model.plain_policy import is_own
 from belated.model.protocols import derivatives
-from belated.policies import AdaptiveThompson, LinUCB, Thompson
+from belated.policies import AdaptiveThompson, Greedy, LinUCB, Thompson
+from belated.registry import POLICIES, load
 from belated.worlds.shops.changing import Drift
 from naive import estimators
 
@@ -399,14 +411,52 @@ def test_its_unit_is_named():
         Bandit(DIM, family=Bernoulli(), half_life=3, half_life_unit="days")
 
 
-@pytest.mark.parametrize(
-    "policy", ["ofuglb-e", "glb-omd", "oful-rarely", "polya-gamma", "oful", "log-ucb-1"]
-)
-def test_a_policy_that_cannot_forget_says_so(policy):
-    family = Gaussian() if policy in ("oful", "oful-rarely") else Bernoulli()
+WHY_NOT = {
+    "takes every reward in once and cannot weigh it again": ["gloc", "glb-omd", "ada-ofu-ecolog"],
+    "has a confidence set that is not proved for rewards that count for less": [
+        *("oful", "glm-ucb", "ucb-glm", "log-ucb-1", "inflated-ts"),
+        *("ofuglb", "ofuglb-e", "ofulog-r"),  # their estimator keeps all rewards
+    ],
+    "keeps a memory of its own, which is not made anew as rewards age": [
+        *("ducb-ridge", "ducb-literal", "oful-rarely", "otf-lin-ucb", "otf-lin-ts")
+    ],
+    "draws from the rewards themselves, each of which counts in full": ["polya-gamma"],
+}
+REASONS = {policy: reason for reason, policies in WHY_NOT.items() for policy in policies}
+COMPILED = [name for name in POLICIES if not is_own(load(POLICIES, name)())]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_policy_that_cannot_forget_says_why(name):
+    made = load(POLICIES, name)()
+    known = {"horizon": 99, "window": 9}
+    policy = made._replace(**{option: known[option] for option in known if option in made._fields})
+    family = Gaussian() if name in ("oful", "oful-rarely", "lin-ts") else Bernoulli()
+    if name not in REASONS:
+        assert Bandit(DIM, family=family, policy=policy, half_life=9)._learner.half_life.length == 9
+        return
     with pytest.raises(ValueError, match=r"^half_life = 9\.0: \w+ .*; expected None, or an") as e:
         Bandit(DIM, family=family, policy=policy, half_life=9)
-    assert "\n" not in str(e.value)
+    assert str(e.value).split("; ")[0].endswith(f"{type(policy).__name__} {REASONS[name]}")
+
+
+def test_the_page_lists_every_policy_with_the_reason():
+    page = (Path(__file__).parents[2] / "docs/how-to/forgetting.md").read_text()
+    takes, refuses = (
+        page.split("## Which policies")[1].split("## How long")[0].split("| they cannot")
+    )
+    rows = [set(re.findall("`([a-z0-9-]+)`", line)) for line in refuses.splitlines()[2:6]]
+    assert sorted(map(sorted, rows)) == sorted(map(sorted, WHY_NOT.values()))
+    named = set(re.findall("`([a-z0-9-]+)`", takes)) | {"adaptive-thompson"}
+    assert named == set(COMPILED) - set(REASONS)
+
+
+def test_an_estimator_of_your_own_that_cannot_weigh_rewards_is_named():
+    class Other(NamedTuple):
+        looks_back: bool = True
+
+    with pytest.raises(ValueError, match="Greedy has an estimator that cannot weigh rewards: Oth"):
+        refuse_forgetting(half_life_of(9, "decisions"), Greedy(), Other())
 
 
 def test_actions_that_are_refused_begin_no_tick():

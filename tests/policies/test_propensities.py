@@ -167,6 +167,24 @@ def test_what_costs_thousands_of_decisions_is_done_on_request(monkeypatch):
     assert decision.probabilities * 41 == pytest.approx((decision.probabilities * 41).round())
 
 
+@pytest.mark.parametrize("policy", ["evill", "glm-fpl", "polya-gamma"])
+def test_asking_in_memory_counts_and_chooses_the_same(policy, monkeypatch):
+    monkeypatch.setattr(weighing, "REPEATS", 50)  # few, in plain Python
+
+    def made(**asked):
+        bandit, actions = learnt(policy, Bernoulli(), rounds=10)
+        many = bandit.decide_many([actions, actions[:3]], **asked)
+        return [bandit.decide(actions, **asked), *many, *bandit.decide_top(actions, top=5, **asked)]
+
+    counted, plain = made(probabilities=True), made()
+    assert [decision.index for decision in counted] == [decision.index for decision in plain]
+    for decision in counted:
+        assert decision.probabilities.sum() == pytest.approx(1.0)
+        assert decision.propensity == decision.probabilities[decision.index] > 0.0
+    assert counted[-1].propensity == pytest.approx(1.0)  # the only one left
+    assert all(math.isnan(decision.propensity) for decision in plain)
+
+
 def test_a_policy_that_draws_nothing_is_certain():
     bandit, actions = learnt("delayed-ofu-glm", Bernoulli())
     decision = bandit.decide(actions, probabilities=True)

@@ -13,7 +13,7 @@ from belated.features.fitted import Fitted, fitted, learned_from
 from belated.features.growing import with_categories
 from belated.features.layout import Layout, Side, Stack, dense
 from belated.features.options import columns_in, pairs_of, scales_of, some_of
-from belated.features.raw_rows import Key, Record, merged, records_of
+from belated.features.raw_rows import Key, Record, merged, records_of, sides_of
 from belated.features.unmatched import Unmatched, UnmatchedCounts, complaint
 
 LAYOUTS = 16  # contexts with so many different keys are remembered
@@ -80,11 +80,12 @@ class Features:
     -----
     Rows are a list of dicts, a 2-d numpy array (its columns are 0, 1, ...) or a pandas, polars or
     pyarrow table. Columns that are not listed give no features; a listed column that is in no row
-    of ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action;
-    no key may be in both an action and its context.
+    of ``fit`` is an error. ``context`` is a dict that all rows share, or one row for each action
+    (in ``fit``, any number of rows); no key may be in both an action and its context.
 
     A category is a str, int, bool, None or finite float. Numbers are compared as numbers, so 1 and
-    1.0 are the same category, but 1, True and "1" are three. None is a category like others.
+    1.0 are the same category, but 1, True and "1" are three. None is a category like others, and
+    NaN, which tables have where a text is missing, is None.
 
     Examples
     --------
@@ -151,9 +152,21 @@ class Features:
         self._layouts: dict[tuple[Any, ...], Layout] = {}
 
     def fit(self, actions: Any, context: Any = None) -> "Features":
-        """Learn the ranges of the numbers and the categories; refused rows change nothing."""
-        records = merged(actions, context)
-        self._take_over(learned_from(self, records))
+        """Learn the ranges of the numbers and the categories; refused rows change nothing.
+
+        There may be more actions than contexts, or fewer. Every column is learnt by itself, from
+        the side that has it, and an interaction has all products of what its two columns learnt:
+        which action stood beside which context changes nothing. One dict as ``context`` is one
+        context: its categories are all that ``fit`` sees.
+
+        >>> features = Features(categorical=["ad", "device"], interactions=[("ad", "device")])
+        >>> ads = [{"ad": "a"}, {"ad": "b"}, {"ad": "c"}]
+        >>> features.fit(ads, [{"device": "phone"}, {"device": "desktop"}]).groups
+        {'ad': 3, 'device': 2, 'ad * device': 6, 'intercept': 1}
+        >>> features.fit(ads, {"device": "phone"}).groups
+        {'ad': 3, 'device': 1, 'ad * device': 3, 'intercept': 1}
+        """
+        self._take_over(learned_from(self, sides_of(actions, context)))
         return self
 
     def transform(self, actions: Any, context: Any = None) -> Matrix:

@@ -1,6 +1,7 @@
 """The ranges and categories that ``Features.fit`` learns, and the columns and blocks of them."""
 
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -34,51 +35,60 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------------------- learning
 
 
-def learned_from(features: "Features", records: list[Record]) -> dict[str, Any]:
-    """Returns ranges, quantiles and categories of the columns, as JSON can hold them."""
+def learned_from(features: "Features", sides: list[list[Record]]) -> dict[str, Any]:
+    """Returns ranges, quantiles and categories of the columns, as JSON can hold them.
+
+    Every column is learnt from the side that has it.
+    """
     ranges, quantiles, categories = [], [], []
     for column in features.numeric:
-        numbers = np.array(_numbers_in(features, column, records))
+        numbers = np.array(_numbers_in(features, column, sides))
         if features.scale.get(column) == "quantile":
             quantiles.append([column, quantiles_of(numbers)])
         else:
             ranges.append([column, float(numbers.min()), float(numbers.max())])
     for column in (*features.categorical, *features.hashed, *features.tags):
-        texts = _texts_in(features, column, records)
+        texts = _texts_in(features, column, sides)
         if column not in features.hashed:
             categories.append([column, list(map(json.loads, texts))])
-    others = {key for key in set[Any]().union(*records) if isinstance(key, str)}
+    others = {key for key in set[Any]().union(*chain(*sides)) if isinstance(key, str)}
     learned: dict[str, Any] = {"ranges": ranges, "categories": categories}
     learned |= {"quantiles": quantiles} if quantiles else {}
     learned |= {"others": rest} if (rest := sorted(others - {*features.columns})) else {}
     return learned
 
 
-def _numbers_in(features: "Features", column: Key, records: list[Record]) -> list[float]:
+def _numbers_in(features: "Features", column: Key, sides: list[list[Record]]) -> list[float]:
     """Returns the numbers of a column that are not missing."""
     numbers: list[float] = []
     may_miss, how = column in features.missing, features.scale.get(column, "linear")
-    for row, record in numbered(records):
+    for row, record in numbered(_side_with(column, sides)):
         value = record.get(column)
         if not (may_miss and is_missing(value)):
             numbers.append(number_of(column, value, row))
             refuse_for_scale(how, column, numbers[-1], row)
-    return numbers or _nowhere(column, records)
+    return numbers or _nowhere(column, sides)
 
 
-def _texts_in(features: "Features", column: Key, records: list[Record]) -> list[str]:
+def _texts_in(features: "Features", column: Key, sides: list[list[Record]]) -> list[str]:
     """Returns the texts of a column's categories, each once."""
     texts: dict[str, None] = {}
-    for row, record in numbered(records):
+    for row, record in numbered(_side_with(column, sides)):
         if column in record:
             value = record[column]
             for one in tags_of(column, value, row) if column in features.tags else [value]:
                 texts[text_in(column, one, row)] = None
-    return list(texts) or _nowhere(column, records)
+    return list(texts) or _nowhere(column, sides)
 
 
-def _nowhere(column: Key, records: list[Record]) -> NoReturn:
-    raise ValueError(f"column {column!r} is in no row: expected one of {[*records[0]]}")
+def _side_with(column: Key, sides: list[list[Record]]) -> list[Record]:
+    """Returns the rows of the side that has the column, or of the first."""
+    return next((side for side in sides if any(column in row for row in side)), sides[0])
+
+
+def _nowhere(column: Key, sides: list[list[Record]]) -> NoReturn:
+    keys = [key for side in sides for key in side[0]]
+    raise ValueError(f"column {column!r} is in no row: expected one of {keys}")
 
 
 # ------------------------------------------------------------------------- what is made of it

@@ -1,5 +1,6 @@
 """Features that know more categories than before: the old ones keep their meaning."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,18 +52,20 @@ def with_categories(features: "Features", more: Mapping[Key, Iterable[Any]]) -> 
     """See ``Features.with_categories``."""
     described = features.to_dict()
     known = dict(described["fitted"]["categories"])
-    for column in more:
+    for column, values in more.items():
         if column not in known:
             raise wrong("column", column, f"one of the categorical columns {list(known)}")
+        if isinstance(values, str):  # its letters would be categories
+            raise TypeError(f"column {column!r} = {values!r}: expected a list of categories")
     new = {column: _others(values, known[column]) for column, values in more.items()}
     fitted = _with_more(described["fitted"], known, new)
     return type(features).from_dict(described | {"fitted": fitted})
 
 
 def _others(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
-    """Returns the values that are not known, each once."""
+    """Returns the values that are not known, each once and as ``fit`` writes them."""
     texts = {text_of(category) for category in known}
-    return list({text_of(v): v for v in values if text_of(v) not in texts}.values())
+    return [json.loads(t) for t in dict.fromkeys(map(text_of, values)) if t not in texts]
 
 
 def _with_more(

@@ -15,6 +15,7 @@ Key: TypeAlias = str | int
 Record: TypeAlias = Mapping[Any, Any]
 
 ROWS = "a list of dicts, a 2-d numpy array or a pandas, polars or pyarrow table"
+PANDAS_MISSING = ("NAType", "NaTType")  # by name: pandas need not be installed
 CATEGORY = "a str, int, bool, None or finite float"
 ABSENT = object()  # stands for the value of a column that a row lacks
 
@@ -57,6 +58,21 @@ def merged(actions: Any, context: Any) -> list[Record]:
     return [{**about, **record} for record, about in zip(records, contexts, strict=True)]
 
 
+def sides_of(actions: Any, context: Any) -> list[list[Record]]:
+    """Rows to learn columns from: each action with its context, or either side by itself.
+
+    Of 20 actions and 2 contexts there are no pairs. None are needed: a column is on one side alone.
+    """
+    records = records_of("actions", actions)
+    if context is None or isinstance(context, Mapping):
+        return [merged(records, context)]
+    contexts = records_of("context", context)
+    if len(contexts) == len(records):
+        return [merged(records, contexts)]
+    refuse_both(set().union(*records) & set().union(*contexts), None)
+    return [records, contexts]
+
+
 def refuse_both(keys: Iterable[Any], row: int | None) -> None:
     """Raises if there are keys that both an action and its context have."""
     for key in keys:
@@ -82,8 +98,10 @@ def number_of(column: Key, value: Any, row: int | None) -> float:
 
 
 def is_missing(value: Any) -> bool:
-    """Returns whether a number is missing: None, NaN, or a row without the column."""
-    return value is None or value is ABSENT or (isinstance(value, Real) and value != value)
+    """Returns whether a value is missing: None, NaN, NA or NaT of pandas, or no value at all."""
+    if value is None or value is ABSENT or type(value).__name__ in PANDAS_MISSING:
+        return True
+    return isinstance(value, Real) and bool(value != value)
 
 
 def text_in(column: Key, value: Any, row: int | None) -> str:
@@ -120,9 +138,14 @@ def named(column: Key, row: int | None) -> str:
 
 @lru_cache(maxsize=2**16, typed=True)  # typed, since 1 == True
 def text_of(value: Any) -> str:
-    """The JSON text of a category, by which categories are told apart, hashed and stored."""
+    """The JSON text of a category, by which categories are told apart, hashed and stored.
+
+    A value that is missing is None: tables write NaN where there is no text.
+    """
     if isinstance(value, np.generic):
         value = value.item()
+    if is_missing(value):
+        value = None
     if not isinstance(value, str | int | float | None):
         raise TypeError
     if isinstance(value, float) and value.is_integer():

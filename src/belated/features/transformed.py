@@ -68,7 +68,10 @@ class Transformed:
         self._dim = 0
 
     def fit(self, actions: Any, context: Any = None) -> "Transformed":
-        """Fit the transformer itself, not a copy, and remember how long its longest row is."""
+        """Fit the transformer itself, not a copy, and remember how long its longest row is.
+
+        The transformer learns from rows that hold both, so there is one context for each action.
+        """
         rows = actions if context is None else merged(actions, context)
         self.transformer.fit(rows)
         matrix = self._output(rows)

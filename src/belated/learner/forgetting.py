@@ -63,12 +63,17 @@ def half_life_of(length: Any, unit: Any) -> HalfLife | None:
 
 def refuse_forgetting(half_life: HalfLife, policy: Any, estimator: Any) -> None:
     """Raise where the policy cannot count a reward by the age of its decision."""
-    if type(estimator) not in remake.cases:
+    weighs = type(estimator) in remake.cases
+    if type(policy) in draw_parameter.cases:
+        reason = "draws from the rewards themselves, each of which counts in full"
+    elif hasattr(policy, "new_memory"):
+        reason = "keeps a memory of its own, which is not made anew as rewards age"
+    elif not weighs and not getattr(estimator, "looks_back", True):
         reason = "takes every reward in once and cannot weigh it again"
-    elif type(policy) in draw_parameter.cases or hasattr(policy, "new_memory"):
-        reason = "remembers more than an estimate, which does not age"
     elif claims_set(policy) and not getattr(policy, "set_holds_weighted", False):
         reason = "has a confidence set that is not proved for rewards that count for less"
+    elif not weighs:
+        reason = f"has an estimator that cannot weigh rewards: {type(estimator).__name__}"
     else:
         return
     raise ValueError(

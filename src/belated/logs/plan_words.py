@@ -30,7 +30,8 @@ EACH_BY_ITSELF = (
 )
 FIGURE = (
     "Lift up to each decision, mean of all copies. The bars at the right are 95 % intervals of the "
-    "ends of the lines, each by itself; who is ahead of whom is in the table below."
+    "ends of the lines, each by itself; one that goes beyond the edge is cut there. Who is ahead "
+    "of whom is in the table below."
 )
 MOST_COPIES = 1_000  # candidates that more would have to tell apart earn about the same
 

@@ -1,19 +1,19 @@
 """How often the intervals of the best law hold, and how often another law than the true one is best.
 
-    python benchmarks/delay_laws.py [LAW ...]      # default: all six
+    python benchmarks/delay_laws.py [LAW ...] [--logs 100]      # default: all six laws
 
-prints a table of docs/how-to/delays.md. For each law and loop 100 logs of a week are drawn with 2,000 and
+prints a table of docs/how-to/delays.md. For each law and loop so many logs of a week are drawn with 2,000 and
 with 5,000 decisions: a fifth of the rewards never come, or three decisions in ten convert. Every law
 of `belated delays` is fitted, and the one with the smallest AIC is asked for its 95 per cent intervals.
 """
 
 import numpy as np
-from parts import asked_parts
+from parts import checked, parser_of
 from scipy import stats
 
 from belated.monitoring.delay_fit import DelayFit, all_fits
 
-HOUR, WEEK, DRAWS = 3600.0, 7 * 86_400.0, 100
+HOUR, WEEK = 3600.0, 7 * 86_400.0
 LAWS = {
     "lognormal": stats.lognorm(1.0, scale=3 * HOUR),
     "exponential": stats.expon(scale=5 * HOUR),
@@ -34,10 +34,10 @@ def best_law(law: str, loop: str, n: int, seed: int) -> DelayFit:
     return all_fits(np.where(came, delay, age), came, never=never)[0]
 
 
-def row(law: str, loop: str, n: int) -> str:
+def row(law: str, loop: str, n: int, logs: int) -> str:
     truth, never = LAWS[law].mean(), 1.0 - RETURNING[loop]
     others, means, shares, of_others = 0, 0, 0, 0
-    for seed in range(DRAWS):
+    for seed in range(logs):
         best = best_law(law, loop, n, seed)
         low, high = best.mean_interval()
         least, most = best.never_interval()
@@ -51,15 +51,19 @@ def row(law: str, loop: str, n: int) -> str:
 
 
 def main() -> None:
-    laws = asked_parts(__doc__, LAWS)
+    parser = parser_of(__doc__)
+    parser.add_argument("laws", nargs="*", help=f"of {', '.join(LAWS)}; default: all")
+    parser.add_argument("--logs", type=int, default=100, help="of each law, loop and size")
+    asked = parser.parse_args()
+    laws = checked(parser, asked.laws, LAWS) or list(LAWS)
     print(
-        "| law | loop | decisions | intervals of the mean that hold, of 100 | of the share that never "
-        "comes | another law is best | its interval of the mean holds |\n|---|---|---|---|---|---|---|"
+        f"| law | loop | decisions | intervals of the mean that hold, of {asked.logs} | of the share "
+        "that never comes | another law is best | its interval of the mean holds |\n|---|---|---|---|---|---|---|"
     )
     for law in laws:
         for loop in RETURNING:
             for n in (2_000, 5_000):
-                print(row(law, loop, n), flush=True)
+                print(row(law, loop, n, asked.logs), flush=True)
 
 
 if __name__ == "__main__":

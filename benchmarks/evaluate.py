@@ -1,7 +1,7 @@
 """How long ``belated evaluate`` takes on a million rows, and how often its intervals hold.
 
     python benchmarks/evaluate.py [ROWS]
-    python benchmarks/evaluate.py coverage      # the table of docs/how-to/evaluate.md
+    python benchmarks/evaluate.py coverage [LOGS]      # the table of docs/how-to/evaluate.md
 
 The log is Parquet with ten actions, two columns of context, propensities, and 30 per cent of the
 rewards pending; the target is a function. Reading, estimating delays by action, fitting the model of
@@ -9,6 +9,7 @@ rewards and all estimates are counted.
 
 Coverage is that of 95 per cent intervals on the simulated logs of the tests, of which the truth is
 known: three actions, a context of two kinds, and the later rewards come, the better is the action.
+The naive estimate is IPS with pending rewards as 0. LOGS limits the logs of every row.
 """
 
 import resource
@@ -28,7 +29,8 @@ from belated.logs.seen_rewards import seen_rewards
 from support import logged  # type: ignore[import-not-found]
 
 RUNS = {"normal": 400, "bootstrap": 60, "bernstein": 200, "anytime": 200}
-ESTIMATORS = ("IPS", "SNIPS", "direct method", "doubly robust")
+ESTIMATORS = ("IPS", "clipped IPS", "SNIPS", "direct method", "doubly robust")
+NAIVE = "naive IPS"
 ACTIONS = [f"banner {k}" for k in range(10)]
 
 
@@ -61,44 +63,60 @@ def target(context: dict[str, Any], actions: list[str]) -> Any:
     return weight / weight.sum(axis=1, keepdims=True)
 
 
-def coverage() -> None:
-    columns = [f"{name}, gain" for name in ESTIMATORS]
-    print(f"| loop | pending | interval | logs | {' | '.join(columns)} |")
-    print("|---|---|---|---|" + "---|" * len(columns))
+def coverage(most: int) -> None:
+    names = (*ESTIMATORS, NAIVE)
+    print(f"| loop | pending | interval | logs | {' | '.join(f'{name}, gain' for name in names)} |")
+    print("|---|---|---|---|" + "---|" * len(names))
     for loop, make, n, window in (
         ("explicit", logged.explicit_log, 3_000, None),
         ("conversion", logged.conversion_log, 10_000, logged.WINDOW),
     ):
         for pending in (0.0, 0.3, 0.7):
             for interval, runs in RUNS.items():
-                held: dict[str, list[tuple[bool, bool]]] = {name: [] for name in ESTIMATORS}
+                held: dict[str, list[list[bool]]] = {name: [] for name in names}
+                runs = min(runs, most)
                 for seed in range(runs):
                     log = make(np.random.default_rng([seed, 7]), n, pending)
-                    seen = seen_rewards(log, loop, window)
                     options = Options(interval=interval, seed=seed)
-                    answer = policy_values(log, seen, [logged.target], "action", options)[1]
-                    for line in answer.estimates:
-                        if line.estimator in held and line.low is not None:
-                            gain = line.gain_low is not None and (
-                                line.gain_low <= logged.GAIN <= line.gain_high
-                            )
-                            value = line.low <= logged.TRUTH <= line.high
-                            held[line.estimator].append((value, gain))
+                    lines = _lines(log, loop, window, options)
+                    if interval == "normal":
+                        lines |= {NAIVE: _lines(_naive(log), "explicit", None, options)["IPS"]}
+                    for name in held.keys() & lines.keys():
+                        if lines[name].low is not None:
+                            held[name].append(_holds(lines[name]))
                 cells = " | ".join(map(_shares, held.values()))
                 print(f"| {loop} | {pending:.0%} | {interval} | {runs} | {cells} |", flush=True)
 
 
-def _shares(held: list[tuple[bool, bool]]) -> str:
-    """Returns the shares of intervals of the value and of the gain that hold, in per cent."""
-    if not held:
-        return ""
-    value, gain = 100.0 * np.mean(held, axis=0)
-    return f"{value:.1f}, {gain:.1f}" if gain else f"{value:.1f}"
+def _lines(log: Any, loop: str, window: float | None, options: Options) -> dict[str, Any]:
+    """Returns the estimates of the target by name."""
+    seen = seen_rewards(log, loop, window)
+    answer = policy_values(log, seen, [logged.target], "action", options)[1]
+    return {line.estimator: line for line in answer.estimates}
+
+
+def _naive(log: Any) -> Any:
+    """Returns a log whose pending rewards are 0."""
+    returned = np.where(np.isnan(log.reward), log.decided, log.returned)
+    return log._replace(returned=returned, reward=np.nan_to_num(log.reward))
+
+
+def _holds(line: Any) -> list[bool]:
+    """Returns whether the interval of the value holds, and that of the gain if there is one."""
+    held = [line.low <= logged.TRUTH <= line.high]
+    if line.gain_low is not None:
+        held.append(line.gain_low <= logged.GAIN <= line.gain_high)
+    return held
+
+
+def _shares(held: list[list[bool]]) -> str:
+    """Returns the shares of intervals that hold, in per cent."""
+    return ", ".join(f"{100.0 * share:.1f}" for share in np.mean(held, axis=0)) if held else ""
 
 
 def main() -> None:
-    if sys.argv[1:] == ["coverage"]:
-        coverage()
+    if sys.argv[1:2] == ["coverage"]:
+        coverage(int(sys.argv[2]) if len(sys.argv) > 2 else max(RUNS.values()))
         return
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +129,7 @@ def main() -> None:
         )
         print("| rows | interval | seconds | of a processor | pending | peak GiB so far |")
         print("|---|---|---|---|---|---|")
-        for interval in ("normal", "anytime", "bernstein"):
+        for interval in ("normal", "anytime", "bernstein", "bootstrap"):
             begin, busy = time.perf_counter(), time.process_time()
             found = evaluate_log(
                 path, [target], context=["device", "visits"], options=Options(interval=interval)

@@ -17,6 +17,7 @@ DecisionId = Annotated[str, Meta(min_length=1, max_length=100)]
 LONGEST_WINDOW = 1e10  # seconds: a store holds the end of a window in microseconds, in 64 bits
 Moment = float | Annotated[str, Meta(max_length=50, examples=["2026-03-31T12:00:00Z"])]
 Seconds = Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW)]
+LENGTH = {"unit": "seconds"}  # an option of a command takes 7d, too
 # Beyond this a float is not exact, and the log cannot hold much larger numbers.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Value = str | Whole | float | bool | None
@@ -169,10 +170,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loop: Annotated[
         Literal["explicit", "conversion"], Meta(description="explicit or conversion.")
     ] = "explicit"
-    window: Annotated[Seconds | None, Meta(description="Seconds to wait for a reward.")] = None
+    window: Annotated[
+        Seconds | None, Meta(description="Seconds to wait for a reward.", extra=LENGTH)
+    ] = None
     grace: Annotated[
         float,
-        Meta(ge=0.0, le=LONGEST_WINDOW, description="Seconds after the window for uploads."),
+        Meta(
+            ge=0.0,
+            le=LONGEST_WINDOW,
+            description="Seconds after the window for uploads.",
+            extra=LENGTH,
+        ),
     ] = 0.0
     default_reward: Annotated[float, Meta(description="Of a conversion loop.")] = 0.0
     late: Annotated[
@@ -203,7 +211,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(ge=0.0, lt=1.0, description="Share of subjects kept on the baseline.")
     ] = 0.0
     sticky: Annotated[
-        Seconds | None, Meta(description="Seconds for which a subject gets the same action again.")
+        Seconds | None,
+        Meta(description="Seconds for which a subject gets the same action again.", extra=LENGTH),
     ] = None
 
 
@@ -296,11 +305,12 @@ class RetrainSettings(Request):
         Literal["hold", "silence"] | None, Meta(description="Open decisions: hold or silence.")
     ] = None
     window: Annotated[
-        Seconds | None, Meta(description="Seconds to wait for rewards of later decisions.")
+        Seconds | None,
+        Meta(description="Seconds to wait for rewards of later decisions.", extra=LENGTH),
     ] = None
     grace: Annotated[
         Annotated[float, Meta(ge=0.0, le=LONGEST_WINDOW)] | None,
-        Meta(description="Seconds after the window for uploads."),
+        Meta(description="Seconds after the window for uploads.", extra=LENGTH),
     ] = None
     half_life: Annotated[
         Annotated[float, Meta(ge=0.0)] | None,

@@ -74,6 +74,28 @@ def test_the_same_as_json_and_from_python(path):
     assert again == found
 
 
+def test_a_test_of_users_who_keep_their_action(tmp_path):
+    """Of 40 users 27 have a: as draws of their own, 4,000 rows would not be those of a coin."""
+    rng, path = np.random.default_rng(16), tmp_path / "log.csv"
+    user = rng.integers(40, size=4_000)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["time", "action", "propensity", "reward", "user"])
+        for k, one in enumerate(user):
+            action = "a" if one < 27 else "b"
+            whose = "" if k < 10 else f"user {one}"
+            writer.writerow([iso(NOW + k * 10**6), action, 0.5, int(rng.random() < 0.4), whose])
+    result = call(path, *UNIFORM)
+    assert result.exit_code == 0, result.output
+    assert "columns not used: none" in result.output
+    path.write_text(path.read_text().replace("user", "whose"))
+    result = call(path, *UNIFORM)
+    assert result.exit_code == 1
+    assert "the propensities of the log are wrong. If they are right, and a subj" in result.output
+    result = call(path, *UNIFORM, "--map", "subject=whose", "--context", "whose")
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize("interval", ["bootstrap", "bernstein", "anytime"])
 def test_intervals(path, interval):
     found = json.loads(call(path, *RULE, "--interval", interval, "--json").output)

@@ -6,11 +6,13 @@ import tomllib
 from dataclasses import fields
 
 import msgspec
+import pytest
 import typer
 from typer.testing import CliRunner
 
 import belated as package
 from belated.bandit.inputs import USUAL
+from belated.commands.derived_options import options_of
 from belated.commands.main import app
 from belated.experiments.experiment_file import experiment_of
 from belated.experiments.options import Options
@@ -101,6 +103,47 @@ def test_retraining_allows_the_values_that_a_new_bandit_allows():
 
 def test_retraining_changes_what_a_promotion_fixes():
     assert set(allowed(RetrainSettings)) == set(MODEL)
+
+
+def test_lengths_of_time_are_seconds_or_durations():
+    found = {}
+
+    @options_of(RetrainSettings)
+    def retrain(**given):
+        found.update(given)
+
+    named = dict.fromkeys(RetrainSettings.__struct_fields__)
+    retrain(**named | {"window": "2d", "grace": "1.5"})
+    assert found == {"window": 172_800.0, "grace": 1.5}
+    with pytest.raises(ValueError, match="window = 'soon': expected a number and a unit"):
+        retrain(**named | {"window": "soon"})
+    for path in (["retrain"], ["bandits", "create"]):
+        helps = {one.name: one.help for one in command(*path).params}
+        assert "such as 7d" in helps["window"]
+        assert "such as 7d" in helps["grace"]
+        assert "such as 7d" not in helps["half_life"]
+
+
+def test_windows_are_said_to_be_of_conversions_where_they_are():
+    helps = {
+        name: {one.name: one.help for one in command(name).params}["window"]
+        for name in ("delays", "evaluate", "plan")
+    }
+    assert "default forever" in helps["delays"]
+    for name in ("evaluate", "plan"):
+        assert "needed for --loop conversion" in helps[name]
+        assert "refused for explicit" in helps[name]
+
+
+@pytest.mark.parametrize("name", ["delays", "evaluate", "plan"])
+def test_a_file_has_no_bandits(name, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,action,reward,reward_time,propensity\n")
+    further = ["--policy", "uniform"] if name == "evaluate" else []
+    with pytest.raises(ValueError, match="--bandit = 'x': expected the URL of a ledger as the log"):
+        CliRunner().invoke(
+            app, [name, str(path), "--bandit", "x", *further], catch_exceptions=False
+        )
 
 
 def test_every_setting_can_be_an_option(tmp_path):

@@ -25,9 +25,24 @@ def test_no_name_stands_for_two_fields():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("names", [["reward", "time", "Reward"], ["Reward", "time", "reward"]])
+def test_the_exact_name_comes_first(names):
+    assert guessed_columns(names)["reward"] == "reward"
+    assert guessed_columns(names, "reward=Reward")["reward"] == "Reward"
+    others = [name.replace("eward", "eward_at") for name in names]
+    assert guessed_columns(others)["reward-time"] == "reward_at"
+
+
 @pytest.mark.parametrize(
     ("names", "given", "message"),
     [
+        (
+            ["time", "Reward", "REWARD"],
+            "",
+            "reward: the columns Reward and REWARD look like it; say --map reward=Reward or --map",
+        ),
+        (["time", "reward", "reward"], "", "reward: 2 columns are called 'reward': rename one of"),
+        (["time", "sale", "sale"], "reward=sale", "reward: 2 columns are called 'sale': rename"),
         (
             ["ts", "shown_at"],
             "",

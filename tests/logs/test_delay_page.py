@@ -33,5 +33,9 @@ def test_the_page_fits_a_phone(loop, tmp_path, browser):
             "Bad rows",
             "How it was read",
         ]
+        attached = "getComputedStyle(document.querySelector('.scroll')).backgroundAttachment"
+        assert (
+            page.evaluate(attached) == "local, local, scroll, scroll"
+        )  # a shadow where it goes on
         assert page.locator("dt", has_text="Does delay depend on the action?").count() == 1
         page.close()

@@ -10,6 +10,8 @@ from scipy import stats
 
 from belated.logs import log_sample
 from belated.logs.delay_facts import facts
+from belated.logs.delay_figure import captions
+from belated.logs.delay_words import curve_words, summary
 from belated.logs.delays import delay_report
 from belated.logs.law_file import law_delays, write_law
 from belated.worlds.delays import Empirical, read_law
@@ -116,6 +118,29 @@ def test_a_window_makes_late_rewards_missing():
     assert report.all.counts.returned == frame["reward"].notna().sum() - late
     assert report.all.curve.times.max() <= 6 * 3600
     assert report.all.best.mean == pytest.approx(5 * 3600, rel=0.15)
+
+
+def test_captions_say_of_which_conversions_the_shares_are():
+    frame = simulated(LAWS["exponential"], n=500, seed=3)
+    for window, all_of_them, each in (
+        ("2d", "that come within 2 days.", "largest age of each, or the window of 2 days."),
+        (None, "that come within 7 days.", "that come within the largest age of each."),
+    ):
+        texts = captions(delay_report(frame, window=window, loop="conversion"))
+        assert texts["all"].endswith(all_of_them)
+        assert texts["groups"].endswith(each)
+    assert captions(delay_report(frame))["all"].endswith("95 % confidence at each delay.")
+
+
+def test_quantiles_that_are_not_reached():
+    for share, said in (
+        (0.3, "Fewer than half of the decisions have their reward so far. After"),
+        (0.7, "Half of the decisions have their reward within "),
+    ):
+        report = delay_report(simulated(LAWS["exponential"], n=500, seed=3, share=share))
+        assert said in curve_words(report.all)
+        assert (", but not 90 %. After" in curve_words(report.all)) == (share == 0.7)
+        assert summary("log", report)["curves,_fits_and_tests"] == "of all rows"
 
 
 def test_groups_have_curves_and_laws_of_their_own():

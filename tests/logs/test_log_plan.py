@@ -295,5 +295,6 @@ def test_a_plan_from_end_to_end(loop, tmp_path):
     assert "2 actions" in assumed(plan)
     write_plan_page(plan, "log.csv", tmp_path / "plan.html")
     page = (tmp_path / "plan.html").read_text()
+    assert "one that goes beyond the edge is cut there" in page
     assert "What to play" in page
     assert "The bars at the right are 95 % intervals" in page

@@ -130,8 +130,19 @@ def test_what_lateness_costs_has_paired_intervals():
 
 def test_a_cost_that_may_be_none_is_called_so():
     words = lateness(plan_of(mine=0.5, spread=0.3))
-    assert all(said.endswith("cannot be told apart from nothing.") for said in words)
+    assert all(said.endswith("cannot be told apart from nothing.") for said in words[:2])
     assert "for every hour" not in " ".join(words)
+
+
+def test_a_cost_beyond_chance_may_be_even_in_the_table_and_the_words_say_why():
+    others = {f"other {k}": 0.1 * k for k in range(8)}
+    plan = plan_of(**{"mine": 0.6, DAILY: 0.545}, **others, spread=0.03)
+    verdict = {row["candidate"]: row["verdict"] for row in rows(plan)}
+    assert verdict[DAILY] == "even"
+    _, daily, why = lateness(plan)
+    assert "rewards a day more, " in daily
+    assert "nothing" not in daily
+    assert "those of the table, which hold together, are wider, and may call even" in why
 
 
 def test_who_decides_twice_a_day_has_no_use_for_daily_batches():

@@ -22,6 +22,7 @@ from support.logged import (
     GAIN,
     NAMES,
     NOW,
+    PLAYED,
     TRUTH,
     WANTED,
     WINDOW,
@@ -395,6 +396,32 @@ def test_other_logs_do_not_end_in_silence(loop, pending):
     assert log._replace(now=int(came.max())).silent_end() == ""
     if pending:
         assert log.silent_end() == ""
+
+
+@pytest.mark.parametrize("loop", LOGS)
+@pytest.mark.parametrize("pending", [0.0, 0.3, 0.7])
+def test_wrong_propensities_are_refused_and_right_ones_are_not(loop, pending):
+    """Whether rewards come late or not. What is said of boots is true of tents."""
+    log = LOGS[loop][0](np.random.default_rng(14), ROWS[loop], pending)
+    wrong = said_wrong(log)
+    for one, reasons in ((log, 0), (wrong, 1)):
+        seen = seen_rewards(one, loop, LOGS[loop][1])
+        found = policy_values(one, seen, ["uniform"], "action", Options())[1]
+        assert len(found.refusals) == reasons
+    assert "the propensities of the log are wrong" in found.refusals[0]
+
+
+def said_wrong(log):
+    kind = (log.context["kind"] == "new").astype(int)
+    return log._replace(propensity=PLAYED[kind, 2 - log.action])
+
+
+def test_a_policy_that_learns_is_not_replayed_by_wrong_propensities():
+    log = explicit_log(np.random.default_rng(15), 1_000, 0.0)
+    wrong = log._replace(propensity=np.where(log.action == 0, 0.2, 0.6))
+    found = policy_values(wrong, seen_rewards(wrong, "explicit"), ["greedy"], "a", Options())[1]
+    (reason,) = found.refusals
+    assert "of 'boots' in place of 0.333: the propensities of the log are wrong" in reason
 
 
 def rare_log(seed, n=300):

@@ -11,6 +11,7 @@ import typer
 from msgspec import Meta
 
 from belated.core.arguments import wrong
+from belated.core.times import SECOND, duration
 
 Command = Callable[..., None]
 
@@ -20,14 +21,17 @@ def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command
 
     The command gets the options that were named in ``**given``, by the names of the fields. A field
     without a default must be named. The ``Meta`` of a field holds its help and examples;
-    ``extra={"option": "dim"}`` gives the option another name. A field that is neither a number nor
-    a text nor a list is given as JSON.
+    ``extra={"option": "dim"}`` gives the option another name, and ``extra={"unit": "seconds"}``
+    lets it take durations such as 7d, too. A field that is neither a number nor a text nor a list
+    is given as JSON.
 
     With ``show_defaults``, these options are listed after the command's own, not before, and the
     command gets all of them, those that were not named, too.
     """
     hints = get_type_hints(declared, include_extras=True)
     kinds = {field: _kind(hint) for field, hint in hints.items()}
+    lengths = {field for field, hint in hints.items() if "unit" in (_meta(hint).extra or {})}
+    kinds |= dict.fromkeys(lengths, str)
 
     def decorate(command: Command) -> Command:
         @wraps(command)
@@ -36,6 +40,8 @@ def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command
                 value = values.pop(field)
                 if value not in (None, []):
                     values[field] = from_json(field, value) if kind is None else value
+                if field in values and field in lengths:
+                    values[field] = seconds(field, value)
             command(**values)
 
         options = []
@@ -62,6 +68,23 @@ def from_json(option: str, text: str) -> Any:
         raise wrong(f"--{option}", text, f"JSON ({error})") from None
 
 
+def seconds(option: str, text: str) -> float:
+    """Returns the seconds of an option that is their number, or a duration such as 7d.
+
+    >>> seconds("window", "1.5"), seconds("window", "2d")
+    (1.5, 172800.0)
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return duration(option, text) / SECOND
+
+
+def _meta(hint: Any) -> Meta:
+    """Returns the description of a field."""
+    return next(part for part in hint.__metadata__ if isinstance(part, Meta))
+
+
 def _kind(hint: Any) -> Any:
     """Return the type of the values of an option, or None for JSON; the first type of a union."""
     while get_origin(hint) not in (None, Sequence, Literal):
@@ -83,12 +106,14 @@ def _in_words(default: Any) -> str:
 
 def _option(kind: Any, hint: Any, shown: str) -> Any:
     """Return typer's description of an option."""
-    meta: Meta = hint.__metadata__[0]
+    meta = _meta(hint)
     lines = [meta.description or ""]
+    if "unit" in (meta.extra or {}):
+        lines.append("Or a duration, such as 7d.")
     if meta.examples:
         example = meta.examples[0]
         lines.insert(0, f"Such as {example}." if kind else f"JSON, such as {json.dumps(example)}.")
-    names = [f"--{name}" for name in (meta.extra or {}).values()]
+    names = [f"--{name}" for key, name in (meta.extra or {}).items() if key == "option"]
     if shown:
         lines.append(f"[default: {shown}]")
     return Annotated[(kind or str) | None, typer.Option(*names, help=" ".join(lines).strip())]

@@ -6,12 +6,19 @@ import typer
 
 from belated.commands.derived_options import options_of
 from belated.commands.ledger import AsJson
-from belated.commands.logs import Context, Log, Reading, named_in, of_bad_rows, with_bad_file
+from belated.commands.logs import (
+    Context,
+    Log,
+    WholeReading,
+    named_in,
+    of_bad_rows,
+    with_bad_file,
+)
 
 MOST_ACTIONS = 20  # in a table of overlap; --json has all
 
 
-@options_of(Reading)
+@options_of(WholeReading)
 def evaluate(
     log: Log,
     policy: Annotated[

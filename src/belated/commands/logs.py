@@ -46,6 +46,19 @@ class Reading:
     ] = False
 
 
+@dataclass
+class WholeReading(Reading):
+    """The options of commands that need a window for conversions, and for nothing else."""
+
+    window: Annotated[
+        str | None,
+        Meta(
+            description="How long a conversion counts, such as 7d: needed for --loop conversion, "
+            "unless a ledger says it, and refused for explicit."
+        ),
+    ] = None
+
+
 def named_in(context: str) -> list[str]:
     """Returns the names of columns that stand between commas."""
     return [name.strip() for name in context.split(",") if name.strip()]

@@ -3,9 +3,12 @@
 References
 ----------
 A. Owen: Monte Carlo theory, methods and examples, chapter 9 (effective sample size).
+X. Fan, I. Grama, Q. Liu: Exponential inequalities for martingales with applications. EJP 2015
+(sums of terms that are no less than a bound, by the squares that were seen).
 """
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +18,12 @@ LEAST_ROWS = 50  # effective ones
 LEAST_REWARDS = 10  # effective ones that are not zero
 LEAST_OLD = 0.5  # share of decisions that are old enough to say something
 MISSING = 0.05  # share of the target's plays for which the log may have no counterpart
+CHANCE = 1e-5  # about that of calling right propensities wrong
+
+WITHOUT_SUBJECTS = (
+    ". If they are right, and a subject gets the same action again and again, say --map "
+    "subject=COLUMN."
+)
 
 
 class Overlap(NamedTuple):
@@ -102,18 +111,73 @@ def refusals(found: list[Overlap], weight: Vector, counted: Vector, earned: Vect
             f"The rewards that are not zero and like the target's are worth {rewarded:.1f}; "
             f"expected {LEAST_REWARDS} or more."
         )
-    if found and not reasons:
-        reasons += _unlikely_weights(weight)
     return reasons
 
 
-def _unlikely_weights(weight: Vector) -> list[str]:
-    """Returns a reason where importance weights are far from 1 on average, as they should be."""
-    average, error = float(weight.mean()), float(weight.std()) / np.sqrt(len(weight))
-    if abs(average - 1.0) <= MISSING + 4.0 * error:
-        return []
+def unlikely_weights(
+    found: list[Overlap], action: Integers, weight: Vector, subject: Integers | None = None
+) -> list[str]:
+    """Returns a reason where importance weights are not on average what the target plays.
+
+    They are where propensities are right, for each action and for all together. The test allows for
+    chance with any number of rows, few plays of an action, and propensities that depend on earlier
+    rows.
+
+    Parameters
+    ----------
+    found
+        The overlap of each action.
+    action, weight
+        The action of each row, and its importance weight.
+    subject
+        The subject of each row, a number from 0: rows of one need not be independent. None: every
+        row has its own.
+    """
+    n = len(weight)
+    groups, most = _groups(n, subject)
+    off = np.bincount(groups, weight - 1.0)
+    too_much = _reach(off, most, CHANCE) + MISSING * n
+    too_little = _reach(off, most * float(weight.max()), CHANCE) + MISSING * n
+    if -too_little <= off.sum() <= too_much:
+        return met_too_often(found, action, weight, subject)
+    average = float(weight.mean())
     said = "plays where the log could not have" if average < 1.0 else "is met too often"
     return [
         f"Importance weights average {average:.3f} in place of 1: the target {said}, or the "
         "propensities of the log are wrong."
     ]
+
+
+def met_too_often(
+    found: list[Overlap], action: Integers, weight: Vector, subject: Integers | None = None
+) -> list[str]:
+    """Returns a reason where importance weights make more of an action than the target plays.
+
+    Less may be made of an action that could not be played in every row. The parameters are those of
+    ``unlikely_weights``.
+    """
+    n = len(weight)
+    groups, most = _groups(n, subject)
+    for k, (name, _, target, _, matched) in enumerate(found):
+        excess = n * (matched - (1.0 + MISSING) * target)
+        if excess <= 0.0:
+            continue
+        off = np.bincount(groups, np.where(action == k, weight, 0.0) - target)
+        if excess > _reach(off, most, CHANCE / len(found)):
+            return [
+                f"Importance weights make {matched:.3f} of {name!r} in place of {target:.3f}: the "
+                "propensities of the log are wrong" + (WITHOUT_SUBJECTS if subject is None else ".")
+            ]
+    return []
+
+
+def _groups(n: int, subject: Integers | None) -> tuple[Integers, float]:
+    """Returns the group of each row, and the size of the largest."""
+    groups = np.arange(n) if subject is None else subject
+    return groups, float(np.bincount(groups).max())
+
+
+def _reach(off: Any, least: float, chance: float) -> float:
+    """Returns what the sum of terms with mean 0 and no less than ``-least`` hardly ever exceeds."""
+    log_term = -math.log(chance)
+    return math.sqrt(2.0 * log_term * float(off @ off)) + least * log_term

@@ -5,16 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from belated import registry
 from belated.core.arguments import wrong, wrong_type
 from belated.engine.conversion_lane import Served
 from belated.model.plain_policy import is_own
 from belated.model.protocols import choose
+from belated.worlds.delays import Empirical
 
 OFU = "delayed-ofu-glm"
 PAPER_FAMILIES = {"gaussian": "linear", "bernoulli": "logistic"}
 PARETO_LAWS = {"lomax": "Pareto (Lomax)", "pareto": "Pareto (type I)"}
 HOLD = "hold "  # before a policy: see ``parsed_policy``
+FEW = 5  # delays that a label can name
 LABEL = re.compile(r"[^\W_][^$\x00-\x1f]{0,59}")  # figures can show these: no TeX, nothing hidden
 
 
@@ -133,6 +137,9 @@ def labelled(
 def _spelled(known: dict[str, str], thing: Any) -> str:
     if isinstance(thing, Served):
         return f"{thing.open} {_spelled(known, thing.policy)}"
+    if isinstance(thing, Empirical) and len(thing.values) > FEW:
+        digest = sha256(thing.values.tobytes()).hexdigest()[:8]
+        return f"empirical, median {np.median(thing.values):.4g} ({digest})"
     plain = is_own(thing) and not hasattr(thing, "_asdict")
     text = _attributes(known, thing) if plain else registry.spell(known, thing)
     return text if len(text) <= 60 else f"{text[:40]}...{sha256(text.encode()).hexdigest()[:8]}"

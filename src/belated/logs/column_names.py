@@ -49,11 +49,15 @@ def guessed_columns(
     for field, column in told.items():
         if column not in names:
             raise wrong(f"--map {field}", column, f"one of the columns {', '.join(names)}")
-    free = {_plain(name): name for name in names if name not in told.values()}
+    free = [name for name in dict.fromkeys(names) if name not in told.values()]
     columns = {}
     for field in FIELDS:
         found = told.get(field) or _guess(field, free)
         if found is not None:
+            if (alike := list(names).count(found)) > 1:
+                raise ValueError(
+                    f"{field}: {alike} columns are called {found!r}: rename one of them"
+                )
             columns[field] = found
         elif field in needs:
             raise ValueError(
@@ -63,15 +67,18 @@ def guessed_columns(
     return columns
 
 
-def _guess(field: str, free: Mapping[str, str]) -> str | None:
+def _guess(field: str, free: Sequence[str]) -> str | None:
     ours, *others = FIELDS[field]
-    if ours in free:
-        return free[ours]
-    found = [free[name] for name in others if name in free]
+    found = _alike(ours, free) or [name for other in others for name in _alike(other, free)]
     if len(found) > 1:
         choices = " or ".join(f"--map {field}={name}" for name in found)
         raise ValueError(f"{field}: the columns {' and '.join(found)} look like it; say {choices}")
     return found[0] if found else None
+
+
+def _alike(ours: str, free: Sequence[str]) -> list[str]:
+    """Returns the column of this very name, or else those whose names differ in signs alone."""
+    return [ours] if ours in free else [name for name in free if _plain(name) == ours]
 
 
 def _plain(name: str) -> str:

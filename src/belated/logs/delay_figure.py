@@ -8,11 +8,13 @@ import numpy as np
 
 from belated.core.extras import extra
 from belated.core.types import Vector
+from belated.core.wording import duration
 from belated.experiments.reporting.figures import legend_below, line_styles, plain_grid
 from belated.logs.delay_words import LAWS, UNITS
 from belated.logs.delays import DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
 from belated.monitoring.delay_fit import DelayFit
+from belated.monitoring.truncated_delays import TruncatedCurve
 
 SIZE = (5.6, 4.2)  # inches: its letters can be read on a phone
 MOST_STEPS = 400  # of a curve
@@ -120,11 +122,14 @@ def _unit(delays: Delays) -> tuple[str, float]:
 
 def captions(report: DelayReport) -> Mapping[str, str]:
     """Returns the caption of each figure."""
-    band = "Band: 95 % confidence at each delay."
-    if report.loop == "conversion":
-        band += " Shares are of the conversions that come within the largest age of the log."
+    band, of_all, of_each = "Band: 95 % confidence at each delay.", "", ""
+    curve = report.all.curve
+    if isinstance(curve, TruncatedCurve):
+        of_all = f" Shares are of the conversions that come within {duration(curve.longest_age)}."
+        most = "" if report.window is None else f", or the window of {duration(report.window)}"
+        of_each = f" Shares are of the conversions that come within the largest age of each{most}."
     return {
-        "all": f"How late rewards come, all decisions. {band}",
-        "groups": f"How late rewards come, by {report.by}. {band}",
+        "all": f"How late rewards come, all decisions. {band}{of_all}",
+        "groups": f"How late rewards come, by {report.by}. {band}{of_each}",
         "periods": "Decisions without a reward over time, and how many there should be.",
     }

@@ -101,8 +101,10 @@ def curve_words(delays: Delays) -> str:
     else:
         of = f"conversions that come within {duration(curve.longest_age)} have come"
         end = "Of later ones the curve says nothing."
-    half, most = ("not so far" if q is None else f"within {duration(q)}" for q in quantiles)
-    return f"{begin} Half of the {of} {half}, 90 % {most}. {end}"
+    half, most = (None if q is None else f"within {duration(q)}" for q in quantiles)
+    if half is None:
+        return f"{begin} Fewer than half of the {of} so far. {end}"
+    return f"{begin} Half of the {of} {half}, {f'90 % {most}' if most else 'but not 90 %'}. {end}"
 
 
 def fit_rows(delays: Delays) -> list[Row]:
@@ -220,7 +222,7 @@ def summary(name: str, report: DelayReport) -> Row:
         "columns_not_used": ", ".join(report.unused) or "none",
         "meaning": meaning(report),
         "now": f"{utc(report.now)}.{left}",
-        "curves_fits_and_tests_are_of": sample_words(report),
+        "curves,_fits_and_tests": f"of {sample_words(report)}",
         "rows_left_out": report.bad.words,
         "first_bad_rows": report.bad.facts()["first_bad_rows"],
         "delays": curve_words(report.all),

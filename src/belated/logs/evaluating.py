@@ -67,8 +67,9 @@ def evaluate_log(
         "late_by_reward": late_by_reward(read.log, seen.window),
     }
     opened = read.opened
+    used = [*context, opened.columns.get("subject", "")]
     return report(
-        *(opened.spelled, opened.unused(context), read.bad, careful),
+        *(opened.spelled, opened.unused(used), read.bad, careful),
         *(seen, read.log.now, answers, options),
     )
 

@@ -24,9 +24,14 @@ TOGETHER = (
     "Ahead is the lift beyond that of {reference} in the same copies, and places are those that a "
     "candidate may have; the intervals of all pairs hold together with 95 per cent confidence."
 )
+EACH_BY_ITSELF = (
+    "Either interval holds by itself with 95 per cent confidence; those of the table, which hold "
+    "together, are wider, and may call even what is told apart here."
+)
 FIGURE = (
     "Lift up to each decision, mean of all copies. The bars at the right are 95 % intervals of the "
-    "ends of the lines, each by itself; who is ahead of whom is in the table below."
+    "ends of the lines, each by itself; one that goes beyond the edge is cut there. Who is ahead "
+    "of whom is in the table below."
 )
 MOST_COPIES = 1_000  # candidates that more would have to tell apart earn about the same
 
@@ -89,7 +94,10 @@ def _more(plan: Plan, one: str, other: str) -> str:
 
 
 def lateness(plan: Plan) -> list[str]:
-    """Says what delays and batches cost the reference, in rewards a day, with 95 % intervals."""
+    """Says what delays and batches cost the reference, in rewards a day, with 95 % intervals.
+
+    The last sentence says how these differ from the intervals of the table.
+    """
     last = plan.frame[plan.frame["t"] == plan.frame["t"].max()]
     earned = (last["earned"] / last["t"]).groupby([last["seed"], last["player"]]).mean().unstack()
     a_day = plan.facts.per_day * earned
@@ -103,7 +111,8 @@ def lateness(plan: Plan) -> list[str]:
     if handed >= 24.0:
         return [words, "Decisions are so few that rewards of a day are handed over one by one."]
     batched = mean_interval(now - a_day[DAILY])
-    return [words, _cost("To hand them over once a day would cost", batched, "more", 24.0 - handed)]
+    daily = _cost("To hand them over once a day would cost", batched, "more", 24.0 - handed)
+    return [words, daily, EACH_BY_ITSELF]
 
 
 def _cost(what: str, cost: Estimate, span: str, hours: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from belated.core.arguments import positive, probability, wrong
-from belated.core.types import Vector
+from belated.core.types import Integers, Vector
 from belated.evaluation import off_policy
 from belated.evaluation.anytime import ROUNDING, Known, anytime_interval, least_reach
 from belated.evaluation.confidence import (
@@ -22,9 +22,11 @@ from belated.evaluation.overlap import (
     Overlap,
     all_alike,
     effective_rows,
+    met_too_often,
     overlap,
     refusals,
     too_young,
+    unlikely_weights,
 )
 from belated.evaluation.reward_model import CrossFitted
 from belated.logs.learning_targets import Player
@@ -143,12 +145,12 @@ def _answer(
     log: WholeLog, seen: SeenRewards, name: str, target: Target, options: Options
 ) -> Answer:
     played = _Played(log, seen, target)
-    weight = played.chance / log.propensity[seen.used]
-    found = overlap(
-        *(log.names, log.action[seen.used], log.propensity[seen.used], weight, played.mean_chances)
-    )
+    action, propensity, subject = _drawn(log, seen)
+    weight = played.chance / propensity
+    found = overlap(log.names, action, propensity, weight, played.mean_chances)
     rewards = seen.rewards
     reasons = refusals(found, weight, rewards.counted, rewards.earned)
+    reasons = reasons or unlikely_weights(found, action, weight, subject)
     if reasons:
         return Answer(name, target.words, [], found, reasons)
     candidates = _candidates(seen, played, weight, options.clip)
@@ -206,11 +208,27 @@ def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) 
         "decisions, by replay with rejection; the interval does not hold the luck of its own path"
     )
     rewards = seen.rewards
-    reasons = refusals([], matches, rewards.counted, rewards.earned)
+    reasons = refusals([], matches, rewards.counted, rewards.earned) or _uneven(player.log, seen)
     if reasons:
         return Answer(text, words, [], [], reasons)
     replay = _Candidate("replay", off_policy.self_normalised(matches), matches, False)
     return Answer(text, words, _with_intervals([replay], matches, seen, options), [], [])
+
+
+def _uneven(log: WholeLog, seen: SeenRewards) -> list[str]:
+    """Returns a reason where rejection by propensities does not make the draws of actions even."""
+    action, propensity, subject = _drawn(log, seen)
+    k = len(log.names)
+    weight, even = 1.0 / (k * propensity), np.full(k, 1.0 / k)
+    return met_too_often(
+        overlap(log.names, action, propensity, weight, even), action, weight, subject
+    )
+
+
+def _drawn(log: WholeLog, seen: SeenRewards) -> tuple[Integers, Vector, Integers | None]:
+    """Returns the action, the propensity and the subject of the rows that count."""
+    subject = None if log.subject is None else log.subject[seen.used]
+    return log.action[seen.used], log.propensity[seen.used], subject
 
 
 def _with_intervals(

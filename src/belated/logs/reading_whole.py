@@ -78,7 +78,11 @@ def read_whole(
     found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
     opened = checked(found)
     bad_rows = BadRows(bad, source)
-    log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
+    subject = opened.columns.get("subject")
+    further = context if subject is None else [*context, subject]
+    log = gathered(opened.chunks(bad_rows, loop=loop, context=further), bad_rows)
+    if subject is not None:
+        log = log.with_subjects(subject, context)
     if strict:
         bad_rows.refuse()
     if now is not None:

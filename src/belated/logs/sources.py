@@ -52,6 +52,8 @@ def open_source(source: Any, format: str | None = None, bandit: str | None = Non
     """Returns the log in a file, a ledger or a data frame."""
     if is_ledger(source):
         return _Objects(LedgerRows(source, bandit).rows())
+    if bandit is not None:
+        raise wrong("--bandit", bandit, "the URL of a ledger as the log: a file has no bandits")
     if isinstance(source, str | Path):
         path = Path(source)
         if not path.is_file():

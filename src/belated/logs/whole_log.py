@@ -1,6 +1,6 @@
 """A log that fits into memory, as one array per column; actions are numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ class WholeLog(NamedTuple):
     names: list[str]  # of actions, in alphabetical order
     context: dict[str, Any]  # columns of numbers, or of texts
     now: int  # when the log was written: its latest time, in microseconds since 1970
+    subject: Integers | None = None  # numbers from 0; None: nobody says whose a decision is
 
     @property
     def age(self) -> Vector:
@@ -71,7 +72,17 @@ class WholeLog(NamedTuple):
             action=self.action[known],
             context={name: column[known] for name, column in self.context.items()},
             now=now,
+            subject=None if self.subject is None else self.subject[known],
         )
+
+    def with_subjects(self, column: str, context: Sequence[str]) -> "WholeLog":
+        """Returns the log with subjects from a column, and these columns as its context."""
+        import pandas as pd
+
+        codes = pd.factorize(self.context[column])[0].astype(np.int64)
+        nobody = np.flatnonzero(codes < 0)
+        codes[nobody] = codes.max() + 1 + np.arange(len(nobody))  # each a subject of its own
+        return self._replace(subject=codes, context={name: self.context[name] for name in context})
 
 
 def gathered(chunks: Iterable[Chunk], bad: BadRows) -> WholeLog:

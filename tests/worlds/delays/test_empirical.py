@@ -1,11 +1,13 @@
 """Delays from a file that ``belated delays --law`` wrote."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from belated import registry
+from belated.experiments.labels import labelled
 from belated.theory.planning import delay_cost
 from belated.worlds.delays import Empirical, read_law
 
@@ -61,6 +63,17 @@ def test_a_file_that_says_the_traffic_of_its_log_is_taken_in_any_unit(tmp_path):
     path.write_text(json.dumps(content | {"per_day": -1.0}))
     with pytest.raises(ValueError, match=r"per_day = -1\.0: expected"):
         Empirical(path)
+
+
+def test_a_label_is_not_the_numbers_of_a_long_law():
+    few, many = Empirical([1.0, 2.0]), Empirical(np.arange(1_000.0))
+    other = Empirical([*np.arange(500.0), 500.5, *np.arange(501.0, 1_000.0)])
+    labels = list(labelled("delays", registry.DELAYS, [few, many, other], lambda _: True))
+    assert labels[0].startswith("empirical:")
+    assert re.fullmatch(r"empirical, median 499\.5 \([0-9a-f]{8}\)", labels[1])
+    assert labels[2].startswith("empirical, median 499.8 (")
+    again = labelled("delays", registry.DELAYS, [Empirical(np.arange(1_000.0))], lambda _: True)
+    assert list(again) == labels[1:2]
 
 
 def test_what_lateness_costs_does_not_depend_on_the_unit_of_the_file(tmp_path):

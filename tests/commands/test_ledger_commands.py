@@ -48,6 +48,7 @@ def test_features_that_no_log_holds(tmp_path, ask, belated):
         (("export", "{shop}", "--out", "a.csv"), "CSV is for --joined"),
         (("export", "{shop}", "--out", "a.jsonl", "--since", "noon"), "--since = 'noon'"),
         (("export", "{shop}", "--out", "{tmp}/no/a.jsonl"), "No such file"),
+        (("export", "{shop}", "--out", "a.jsonl", "--bandit", "x"), "--bandit = 'x': expected one"),
         (("import", "{shop}", "{tmp}/none.csv"), "there is none of that name"),
         (("import", "{shop}", "{tmp}/log.csv"), "--bandit = None: expected one of this ledger"),
         (("import", "{shop}", "{tmp}/log.csv", "--bandit", "x"), "--bandit = 'x'"),

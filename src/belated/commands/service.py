@@ -161,16 +161,14 @@ def list_bandits(ledger: Url = URL, as_json: AsJson = False) -> None:
 @bandits.command("show")
 def show_bandit(name: Name, ledger: Url = URL, as_json: AsJson = False) -> None:
     """A bandit's settings, and what it knows."""
-    from belated.core.arguments import wrong
+    from belated.ledger.tools.reading import unknown_bandit
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
         replica = _replica(store, ledger)
-        folds = replica.folds
-        if name not in folds:
-            known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
-            raise wrong("name", name, known)
-        _show(state_of(folds[name], replica.clock()), as_json)
+        if name not in replica.folds:
+            raise unknown_bandit(store, name)
+        _show(state_of(replica.fold(name), replica.clock()), as_json)
 
 
 def lift(

@@ -118,6 +118,12 @@ def only_bandit(bandits: dict[str, Any], name: str | None, where: str = "this le
     return name
 
 
+def unknown_bandit(ledger: Ledger, name: str) -> ValueError:
+    """Returns the error for a name that no bandit of a ledger has."""
+    names = ", ".join(bandits_of(ledger))
+    return wrong("name", name, f"one of {names}" if names else "a bandit, and there is none yet")
+
+
 class NoFeatures:
     """Stands for features that a log cannot hold. A fold needs none: the log has the vectors."""
 

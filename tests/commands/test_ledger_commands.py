@@ -49,7 +49,7 @@ def test_features_that_no_log_holds(tmp_path, ask, belated):
         (("export", "{shop}", "--out", "a.jsonl", "--since", "noon"), "--since = 'noon'"),
         (("export", "{shop}", "--out", "{tmp}/no/a.jsonl"), "No such file"),
         (("export", "{shop}", "--out", "a.jsonl", "--bandit", "x"), "--bandit = 'x': expected one"),
-        (("import", "{shop}", "{tmp}/none.csv"), "there is none of that name"),
+        (("import", "{shop}", "{tmp}/none.csv"), "there is no such file"),
         (("import", "{shop}", "{tmp}/log.csv"), "--bandit = None: expected one of this ledger"),
         (("import", "{shop}", "{tmp}/log.csv", "--bandit", "x"), "--bandit = 'x'"),
         (("import", "{shop}", "{tmp}/log.csv", "--map", "it=a"), "--map = 'it=a'"),

@@ -245,12 +245,12 @@ def revoke_key(
 @contextmanager
 def _opened(url: str, must_exist: bool = True) -> "Iterator[Ledger]":
     """Yields the ledger; if nothing is to be written, a mistyped name must not make a new one."""
-    from belated.core.arguments import wrong
+    from belated.core.files import refuse_missing
     from belated.ledger import open_ledger
 
     file = url.removeprefix("sqlite:///")
-    if must_exist and file != url and not Path(file).exists():
-        raise wrong("ledger", url, "a file that exists")
+    if must_exist and file != url:
+        refuse_missing("ledger", url, Path(file))
     with closing(open_ledger(url)) as store:
         yield store
 

@@ -281,3 +281,15 @@ def test_systemd_accepts_the_unit(tmp_path):
     verify = [analyze, "verify", "--man=no", str(tmp_path / "belated.service")]
     result = subprocess.run(verify, capture_output=True, text=True)
     assert "belated.service" not in result.stderr, result.stderr
+
+
+def test_every_extra_has_a_reason():
+    """The architecture page has a row for each library of an extra, and for no other."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    names = {Requirement(line).name for lines in extras.values() for line in lines} - {"belated"}
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("## Why each extra\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", section, re.MULTILINE)
+    assert {name for cell in cells for name in cell.split(", ")} - {"library"} == names

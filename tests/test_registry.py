@@ -118,9 +118,9 @@ def test_environment(name, check):
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match=r"name = 'gausian': .*; did you mean gaussian\?"):
+    with pytest.raises(ValueError, match=r"family = 'gausian': .*; did you mean gaussian\?"):
         registry.load(registry.FAMILIES, "gausian")
-    with pytest.raises(ValueError, match=r"name = 'xyz': expected one of .*poisson$"):
+    with pytest.raises(ValueError, match=r"family = 'xyz': expected one of .*poisson$"):
         registry.load(registry.FAMILIES, "xyz")
 
 

@@ -13,6 +13,7 @@ from support.browser import browser  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[1]
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+OTHERWISE = ("commands", "service")  # modules that the API reference leaves out
 ON_A_PHONE = (
     "index",
     "how-to/run-a-bandit",
@@ -52,6 +53,18 @@ def test_every_page_has_its_place_in_the_site():
         assert names & named or place.name == "index", f"{page.name}: not in docs/index.md"
     for source in (ROOT / "notebooks").glob("*.ipynb"):
         assert f"../notebooks/{source.stem}" in named
+
+
+def test_what_the_pages_import_is_in_the_reference():
+    """Commands have a reference of their own, and a service is used over HTTP."""
+    pages = [page.read_text() for page in (ROOT / "docs" / "reference" / "api").glob("*.md")]
+    described = {
+        name for page in pages for name in re.findall(r"auto(?:module|class):: ([\w.]+)", page)
+    }
+    for page in (ROOT / "docs" / "how-to").glob("*.md"):
+        imported = set(re.findall(r"from (belated[\w.]*) import", page.read_text()))
+        left = {name for name in imported - described if name.split(".")[1] not in OTHERWISE}
+        assert not left, f"{page.name}: not in docs/reference/api"
 
 
 @pytest.mark.slow

@@ -92,7 +92,8 @@ def fill_in(app: Any, name: str, source: list[str]) -> None:
     found = re.search(r"^```{eval-rst}\n.. automodule:: (\S+)$", source[0], re.MULTILINE)
     if found is not None:
         left_out = re.findall(r"\w+", "".join(re.findall(r":exclude-members: (.*)", source[0])))
-        names = [n for n in import_module(found[1]).__all__ if n not in left_out]
+        known = getattr(import_module(found[1]), "__all__", ())  # else the page names its members
+        names = [n for n in known if n not in left_out]
         links = ", ".join(f"{{py:obj}}`{n} <{found[1]}.{n}>`" for n in names)
         source[0] = source[0][: found.start()] + links + "\n\n" + source[0][found.start() :]
 

@@ -134,6 +134,14 @@ WORLDS = {
     "conversions": "worlds.shops.lateness:Conversions",
     "revenue": "worlds.shops.revenue:Revenue",
 }
+NOUNS = {  # what a member is called, in errors
+    "policy": POLICIES,
+    "family": FAMILIES,
+    "delay": DELAYS,
+    "environment": ENVIRONMENTS,
+    "feedback": FEEDBACK,
+    "world": WORLDS,
+}
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -154,9 +162,18 @@ def load(registry: dict[str, str], name: str) -> Any:
     """
     if name not in registry:
         known = f"{', '.join(registry)}{hint(name, registry)}"
-        raise ValueError(f"name = {name!r}: expected one of {known}")
+        raise ValueError(f"{_noun(registry)} = {name!r}: expected one of {known}")
     module, attribute = registry[name].split(":")
     return getattr(import_module(f"belated.{module}"), attribute)
+
+
+def _noun(registry: dict[str, str]) -> str:
+    """Returns what the members of a registry are called, in errors.
+
+    >>> _noun(FAMILIES), _noun({})
+    ('family', 'name')
+    """
+    return next((noun for noun, known in NOUNS.items() if known is registry), "name")
 
 
 def summaries(registry: dict[str, str]) -> dict[str, str]:
@@ -256,7 +273,7 @@ def parsed(registry: dict[str, str], thing: Any, argument: str | None = None) ->
     except ValueError as error:
         if argument is None:
             raise
-        said = str(error).removeprefix("name = ").removeprefix(f"{thing!r}: ")
+        said = str(error).removeprefix(f"{_noun(registry)} = ").removeprefix(f"{thing!r}: ")
         raise ValueError(f"{argument} = {thing!r}: {said}") from None
 
 

@@ -180,7 +180,7 @@ def test_checkpoints():
         ({"policies": [3]}, r"policies = 3: expected names, such as"),
         ({"delays": ["exponential:-1"]}, r"'exponential:-1': expected = -1: expected a finite"),
         ({"delays": ["exponential:1,2"]}, r"'exponential:1,2': expected name:value"),
-        ({"families": ["exponential:1"]}, r"name = 'exponential': expected one of"),
+        ({"families": ["exponential:1"]}, r"family = 'exponential': expected one of"),
         ({"horizon": 0}, r"horizon = 0: expected a whole number, 1 or more"),
         ({"horizon": 2**31}, r"horizon = 2147483648: expected at most"),
         ({"runs": 0}, r"runs = 0: expected"),

@@ -226,6 +226,7 @@ def delay_cost(
     """Say what late rewards will cost a planned deployment, and draw it."""
     with _extra("plots"):
         from belated import theory
+    _refuse_picture(out)
     found = theory.delay_cost(
         delay,
         dim=dim,
@@ -245,6 +246,18 @@ def delay_cost(
     typer.echo(found.sentence)
     found.plot(out)
     typer.echo(f"picture: {out}")
+
+
+def _refuse_picture(path: Path) -> None:
+    """Raises, before anything is played, where no picture of that name can be written."""
+    from matplotlib.figure import Figure
+
+    from belated.core.arguments import wrong
+
+    if path.suffix[1:] not in Figure().canvas.get_supported_filetypes():
+        raise wrong("--out", str(path), "a name that ends in .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        raise wrong("--out", str(path), "a name in a folder that exists")
 
 
 def audit(

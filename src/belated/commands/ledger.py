@@ -1,5 +1,6 @@
 """``belated ledger``: thin commands with heavy imports inside."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,16 +82,21 @@ def import_command(
 
     options = Options(columns, vector, context, bandit, format, skip_bad, dry_run)
     result, failed = import_file(ledger, file, options)
+    if result.get("rows_ok") == result.get("rows_bad") == 0:
+        warnings.warn(f"{file}: it has no rows, so nothing was imported", stacklevel=2)
     _show(result, as_json, failed)
 
 
 @app.command()
 def verify(ledger: Url, folder: Folder = None, as_json: AsJson = False) -> None:
     """Check the store, the rules of the log, and that every snapshot leads to the same state."""
+    from belated.core.arguments import wrong
     from belated.ledger.snapshots import default_folder
     from belated.ledger.tools.reading import opened
     from belated.ledger.tools.verifying import verify as check
 
+    if folder is not None and not folder.is_dir():
+        raise wrong("--folder", str(folder), "a folder that exists")
     with opened(ledger) as store:
         result = check(store, folder or default_folder(ledger))
     _show(result, as_json, failed=not result["sound"])

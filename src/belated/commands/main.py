@@ -56,8 +56,15 @@ def main() -> None:
     try:
         app()
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        typer.echo(f"belated: {error}", err=True)
+        typer.echo(f"belated: {_words(error)}", err=True)
         raise SystemExit(2) from None
+
+
+def _words(error: Exception) -> str:
+    """Returns what is said of an error; of one about a file, its name and what is amiss."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename2 or error.filename}: {error.strerror}"  # 2: to which it was moved
+    return str(error)
 
 
 def _version(asked: bool) -> None:

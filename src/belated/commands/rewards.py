@@ -1,5 +1,6 @@
 """``belated rewards``: a file of rewards into a ledger, or to a service."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,8 @@ def rewards(
     aside = bad or file.with_name(f"{file.name}.bad.csv")
     with receiver(ledger, url, key, bandit) as (name, send):
         result = hand_in(file, send, columns=columns, format=format, aside=aside)
+    if not result["rows"]:
+        warnings.warn(f"{file}: it has no rows, so nothing was handed in", stacklevel=2)
     show({"bandit": name, **result}, as_json)
     if result["rows_bad"]:
         raise typer.Exit(1)

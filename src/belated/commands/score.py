@@ -34,7 +34,11 @@ def score(
 
     if url is not None and spool is None:
         raise wrong("--spool", spool, "a file, for decisions that are to be posted")
-    scorer = Scorer(content_of(model, key), seed=seed)
+    document = content_of(model, key)
+    try:
+        scorer = Scorer(document, seed=seed)
+    except ValueError as error:
+        raise ValueError(f"{model}: {error}") from None
     waiting = None if spool is None else Spool(spool)
     failed = False
     for number, line in enumerate(sys.stdin, 1):

@@ -161,16 +161,14 @@ def list_bandits(ledger: Url = URL, as_json: AsJson = False) -> None:
 @bandits.command("show")
 def show_bandit(name: Name, ledger: Url = URL, as_json: AsJson = False) -> None:
     """A bandit's settings, and what it knows."""
-    from belated.core.arguments import wrong
+    from belated.ledger.tools.reading import unknown_bandit
     from belated.service.settings import state_of
 
     with _opened(ledger) as store:
         replica = _replica(store, ledger)
-        folds = replica.folds
-        if name not in folds:
-            known = f"one of {', '.join(folds)}" if folds else "a bandit, and there is none yet"
-            raise wrong("name", name, known)
-        _show(state_of(folds[name], replica.clock()), as_json)
+        if name not in replica.folds:
+            raise unknown_bandit(store, name)
+        _show(state_of(replica.fold(name), replica.clock()), as_json)
 
 
 def lift(
@@ -247,12 +245,12 @@ def revoke_key(
 @contextmanager
 def _opened(url: str, must_exist: bool = True) -> "Iterator[Ledger]":
     """Yields the ledger; if nothing is to be written, a mistyped name must not make a new one."""
-    from belated.core.arguments import wrong
+    from belated.core.files import refuse_missing
     from belated.ledger import open_ledger
 
     file = url.removeprefix("sqlite:///")
-    if must_exist and file != url and not Path(file).exists():
-        raise wrong("ledger", url, "a file that exists")
+    if must_exist and file != url:
+        refuse_missing("ledger", url, Path(file))
     with closing(open_ledger(url)) as store:
         yield store
 

@@ -24,6 +24,14 @@ LEFTOVER = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{32}")
 ABANDONED = 86_400.0  # seconds after which an unfinished file is nobody's, where there are no locks
 
 
+def refuse_missing(name: str, given: str, path: Path) -> None:
+    """Raises where no file lies at ``path``; ``given`` is what the user wrote for ``name``."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} = {given!r}: it is a folder, expected a file")
+    if not path.is_file():
+        raise FileNotFoundError(f"{name} = {given!r}: there is no such file")
+
+
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
     """Opens a file that takes the place of ``target`` once it is whole and on disk.

@@ -10,7 +10,9 @@ from belated.core.arguments import wrong
 
 
 def refuse_source(option: str, path: Path, source: Any) -> None:
-    """Raises where a file that is to be written is the one that is read, by whatever name."""
+    """Raises where a file that is to be written is a folder or, by whatever name, what is read."""
+    if path.is_dir():
+        raise wrong(option, str(path), "a file, and it is a folder")
     if not isinstance(source, str | Path):
         return
     url = str(source)

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from belated.core.arguments import wrong
+from belated.core.files import refuse_missing
 from belated.core.types import Integers
 from belated.ledger.tools.parquet import arrow
 from belated.ledger.tools.progress import Share
 from belated.ledger.tools.tables import Row, columns_of, format_of, part_read, rows_in, rows_of
+from belated.logs.bad_rows import NO_ROWS
 from belated.logs.from_ledger import LedgerRows, is_ledger
 
 BLOCK = 1 << 25  # bytes of a CSV file that are read at once
@@ -56,10 +58,11 @@ def open_source(source: Any, format: str | None = None, bandit: str | None = Non
         raise wrong("--bandit", bandit, "the URL of a ledger as the log: a file has no bandits")
     if isinstance(source, str | Path):
         path = Path(source)
-        if not path.is_file():
-            raise FileNotFoundError(f"log = {str(source)!r}: there is no such file")
+        refuse_missing("log", str(source), path)
         if not path.stat().st_size:
             raise ValueError(f"{path}: the file is empty")
+        if format is None and path.suffix == ".db":
+            raise wrong("log", str(source), f"sqlite:///{source}, if it is a ledger")
         kind = format_of(path, format)
         if kind == "csv":
             return _Csv(path)
@@ -221,6 +224,8 @@ class _Objects:
         self.share = share or Share()
         good = (row.cells for row in first if not row.problem)
         self.names: Sequence[str] = list(dict.fromkeys(name for cells in good for name in cells))
+        if not self.names:
+            raise ValueError(f"log: line {first[0].line}: {first[0].problem}" if first else NO_ROWS)
         self._rows = chain(first, rows)
 
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:

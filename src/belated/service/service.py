@@ -160,6 +160,8 @@ class Service:
         for fold in self.replica.folds.values():
             self.compiling.prepare_now(fold)
             fold.spec.learner().warm_up()  # loads what is on disk
+        for name in sorted((self.only or set()) - self.replica.folds.keys()):
+            log.warning("bandits: %r is to be served, and this ledger has none of that name", name)
         self.replica.prepare = self.compiling.prepare
         self._followed(False, before)
         gc.collect()

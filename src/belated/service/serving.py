@@ -234,6 +234,8 @@ def free_port(host: str, port: int) -> int:
 def _check(settings: ServeSettings) -> None:
     whole("workers", settings.workers)
     whole("snapshot-every", settings.snapshot_every)
+    if settings.snapshots is not None and Path(settings.snapshots).is_file():
+        raise wrong("snapshots", settings.snapshots, "a folder")
     if settings.log_format not in LOG_FORMATS:
         raise wrong("log-format", settings.log_format, f"one of {', '.join(LOG_FORMATS)}")
     settings.limits.check()

@@ -42,7 +42,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     (tmp_path / "a.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(LedgerError, match="damaged, or no SQLite file"):
         SQLiteLedger(tmp_path / "a.db")
-    with pytest.raises(StoreUnavailableError, match="unable to open"):
+    with pytest.raises(StoreUnavailableError, match="there is no folder"):
         SQLiteLedger(tmp_path / "missing" / "a.db")
 
 

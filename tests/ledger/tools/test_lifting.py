@@ -88,7 +88,7 @@ def test_what_is_compared_is_said():
     assert again.sentence.startswith("Too early to tell: the bandit has 0 rewards")
     settings(ledger, BEGIN + 6 * DAY, holdout=0.0)
     assert is_it_worth_it(ledger, "shop").sentence == NO_HOLDOUT
-    with pytest.raises(ValueError, match="name = 'none': expected a bandit of this ledger"):
+    with pytest.raises(ValueError, match="name = 'none': expected one of shop"):
         is_it_worth_it(ledger, "none")
 
 
@@ -284,4 +284,4 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     code, out, _ = run("shop", "--json")
     assert [group["name"] for group in json.loads(out)["groups"]] == ["bandit", "holdout"]
     assert run("shop", "--level", "2")[2].startswith("belated: --level = 2.0: expected a number")
-    assert run("none")[::2] == (2, "belated: name = 'none': expected a bandit of this ledger\n")
+    assert run("none")[::2] == (2, "belated: name = 'none': expected one of shop\n")

@@ -88,8 +88,15 @@ def test_refusals(shop, tmp_path, belated):
     assert there.read_bytes() == b"?"
 
 
-def test_a_time_before_everything_gives_an_empty_copy(shop, tmp_path, ask):
+@pytest.mark.parametrize("how", [(), ("--dry-run",)])
+def test_a_time_before_everything_is_refused(shop, tmp_path, belated, how):
     out = f"sqlite:///{tmp_path}/nothing.db"
-    code, said = ask("restore", shop, "--until", "2001-01-01T00:00:00Z", "--out", out)
-    assert (code, said["events"], said["last"]) == (0, 0, None)
-    assert log_of(open_ledger(out)) == []
+    begin = iso(log_of(open_ledger(shop))[0].written)
+    code, _, err = belated("restore", shop, "--until", "2001-01-01T00:00:00Z", "--out", out, *how)
+    assert code == 2
+    assert f"expected {begin}, when the log begins, or later" in err
+    empty = f"sqlite:///{tmp_path}/empty.db"
+    open_ledger(empty).close()
+    code, _, err = belated("restore", empty, "--until", begin, "--out", out, *how)
+    assert (code, err) == (2, "belated: there is nothing to copy: this ledger has no events\n")
+    assert not (tmp_path / "nothing.db").exists()

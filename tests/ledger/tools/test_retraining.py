@@ -277,8 +277,11 @@ def test_requests_that_make_no_sense():
     ):
         with pytest.raises(ValueError, match=said):
             retrained_view(replica.ledger, "shop", given)
-    with pytest.raises(KeyError, match="'other'"):
-        retrained_view(replica.ledger, "other", {"policy": "thompson"})
+    for given in ({"policy": "thompson"}, {"back": True}):
+        with pytest.raises(ValueError, match="name = 'other': expected one of shop"):
+            retrained_view(replica.ledger, "other", given)
+    with pytest.raises(ValueError, match="name = 'x': expected a bandit, and there is none yet"):
+        retrained_view(MemoryLedger(), "x", {"back": True})
 
 
 def test_the_command(belated, tmp_path):
@@ -314,3 +317,7 @@ def test_the_command(belated, tmp_path):
     code, said = belated("clicks", "--features", table, "--ledger", shop)
     assert code == 2
     assert "numbers: expected a table [features]" in said
+    assert belated("nobody", "--back", "--ledger", shop) == (
+        2,
+        "belated: name = 'nobody': expected one of shop, clicks\n",
+    )

@@ -241,7 +241,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, url, rewards, monkeypatch):
     [
         (["there.csv"], "--ledger, --url = (None, None): expected one of the two"),
         (["there.csv", "--ledger", "L", "--url", "http://x"], "expected one of the two"),
-        (["gone.csv", "--ledger", "L"], "there is none of that name"),
+        (["gone.csv", "--ledger", "L"], "file = 'gone.csv': there is no such file"),
         (["there.csv", "--ledger", "L", "--bandit", "other"], "expected one of this ledger: shop"),
         (["there.csv", "--ledger", "L", "--map", "when=at"], "with a field of decision_id, reward"),
         (["there.csv", "--ledger", "L", "--format", "xml"], "--format = 'xml': expected csv"),

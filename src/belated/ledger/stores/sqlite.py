@@ -429,8 +429,17 @@ class SQLiteLedger(Ledger):
             raise LedgerError(f"{self.path}: damaged, or no SQLite file ({error})") from error
         except apsw.BusyError as error:
             raise StoreBusyError(f"{self.path}: {error}") from error
+        except apsw.CantOpenError as error:
+            raise StoreUnavailableError(f"{self.path}: {self._why_not() or error}") from error
         except apsw.Error as error:
             raise StoreUnavailableError(f"{self.path}: {error}") from error
+
+    def _why_not(self) -> str:
+        """Says why the file cannot be opened; "" if that is not its name."""
+        if self.path.is_dir():
+            return "it is a folder, expected a file"
+        folder = self.path.parent
+        return "" if folder.is_dir() else f"there is no folder {folder}"
 
 
 def _blobs(ids: tuple[bytes, ...]) -> Any:

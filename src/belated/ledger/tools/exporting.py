@@ -19,7 +19,7 @@ from belated.ledger.tools import event_files, joining
 from belated.ledger.tools.event_files import EventRow, row_of, write_events
 from belated.ledger.tools.joining import joined, write_joined
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import events_of
+from belated.ledger.tools.reading import bandits_of, events_of, only_bandit
 
 _decided = msgspec.msgpack.Decoder(Decided)
 
@@ -48,6 +48,8 @@ def export(
     if out.suffix not in suffixes:
         hint = "" if as_joined or out.suffix != ".csv" else "; CSV is for --joined"
         raise wrong("--out", str(out), f"a name that ends in {', '.join(suffixes)}{hint}")
+    if selection.bandit is not None:
+        only_bandit(bandits_of(ledger), selection.bandit)  # raises if there is no such bandit
     base = ledger.base()
     if base is not None and not as_joined and (selection.since or 0) <= base.until:
         raise LedgerError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from belated.core.arguments import wrong
+from belated.core.files import refuse_missing
 from belated.ledger import open_ledger
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.tools.event_files import SUFFIXES, is_event_file
@@ -20,8 +21,7 @@ from belated.ledger.tools.reading import is_new, opened
 
 def import_file(url: str, path: Path, options: Options) -> tuple[dict[str, Any], bool]:
     """Import a file; returns what was found and done, and whether something was wrong."""
-    if not path.is_file():
-        raise FileNotFoundError(f"file = {str(path)!r}: there is none of that name")
+    refuse_missing("file", str(path), path)
     if options.format is None and path.suffix in SUFFIXES and is_event_file(path):
         return _import_export(url, path, options), False
     mapping = parse_mapping(options.columns, options.vector, options.context)

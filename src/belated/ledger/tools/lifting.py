@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.arguments import shown, wrong
+from belated.core.arguments import shown
 from belated.core.times import iso
 from belated.evaluation.holdout_lift import Decisions, Lift, lift
 from belated.ledger.base import spec_of
@@ -102,7 +102,9 @@ def is_it_worth_it(
     """
     spec, since, latest, made = _read(ledger, name)
     if spec is None:
-        raise wrong("name", name, "a bandit of this ledger")
+        from belated.ledger.tools.reading import unknown_bandit  # see _read
+
+        raise unknown_bandit(ledger, name)
     now = latest if now is None else now
     default = spec.default_reward if spec.loop == "conversion" else 0.0
     names = sorted({name for one in made for name in one.guardrails})

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from belated.core.arguments import wrong
+from belated.core.files import refuse_missing
 from belated.features import Features
 from belated.ledger import Ledger, open_ledger, promotion
 from belated.ledger.actions import Actions
@@ -34,7 +35,7 @@ def is_new(url: str) -> bool:
 def opened(url: str) -> Iterator[Ledger]:
     """Yields the ledger at ``url``, which must exist: nothing is made by looking at it."""
     if is_new(url):
-        raise FileNotFoundError(f"ledger = {url!r}: there is no such file")
+        refuse_missing("ledger", url, Path(url.removeprefix("sqlite:///")))
     with closing(open_ledger(url)) as ledger:
         yield ledger
 
@@ -116,6 +117,12 @@ def only_bandit(bandits: dict[str, Any], name: str | None, where: str = "this le
     if name not in bandits:
         raise wrong("--bandit", name, f"one of {where}: {', '.join(bandits) or 'none yet'}")
     return name
+
+
+def unknown_bandit(ledger: Ledger, name: str) -> ValueError:
+    """Returns the error for a name that no bandit of a ledger has."""
+    names = ", ".join(bandits_of(ledger))
+    return wrong("name", name, f"one of {names}" if names else "a bandit, and there is none yet")
 
 
 class NoFeatures:

@@ -38,11 +38,14 @@ class _End(NamedTuple):
 
     position: Position = START
     events: int = 0
-    last: int | None = None  # when the last event was written
+    last: int = 0  # when the last event was written
 
 
 def restore(url: str, target: str, until: int, *, dry_run: bool) -> dict[str, Any]:
-    """Copy the log up to a time into a new ledger and verify it; a copy that is not sound goes."""
+    """Copy the log up to a time into a new ledger and verify it; a copy that is not sound goes.
+
+    Raises if there is nothing before that time.
+    """
     with opened(url) as source:
         base = source.base()
         if base is not None:
@@ -53,12 +56,14 @@ def restore(url: str, target: str, until: int, *, dry_run: bool) -> dict[str, An
         total = source.behind(START)
         with progress("looking for the end", total) as told:
             end = _end(source, until, told)
+        if not end.events:
+            raise _nothing_before(source, until)
         revocations = _revocations(source, end.position)
         report: dict[str, Any] = {
             "ledger": without_password(target),
             "until": iso(until),
             "events": end.events,
-            "last": None if end.last is None else iso(end.last),
+            "last": iso(end.last),
             "left_out": total - end.events,
             "keys_revoked_since": len(revocations),
         }
@@ -87,6 +92,13 @@ def _end(source: Ledger, until: int, told: Progress) -> _End:
         last = events[-1]
         end = _End(Position(last.tx, last.seq), end.events + len(events), last.written)
     return end
+
+
+def _nothing_before(source: Ledger, until: int) -> ValueError:
+    first = next(events_of(source), None)
+    if first is None:
+        return ValueError("there is nothing to copy: this ledger has no events")
+    return wrong("--until", iso(until), f"{iso(first.written)}, when the log begins, or later")
 
 
 def _revocations(source: Ledger, end: Position) -> list[Draft]:

@@ -20,7 +20,7 @@ from belated.ledger.fold import Fold
 from belated.ledger.promotion import FEATURES, MODEL, Promotion
 from belated.ledger.spec import Spec
 from belated.ledger.tools.progress import progress
-from belated.ledger.tools.reading import Rebuilding, events_of
+from belated.ledger.tools.reading import Rebuilding, events_of, unknown_bandit
 from belated.ledger.tools.replaying import as_if_promoted, transactions
 from belated.ledger.tools.side_by_side import SideBySide, last_rewards
 from belated.ledger.vectors import entries_of
@@ -39,9 +39,9 @@ def retrain(
 ) -> tuple[RetrainView, Promotion]:
     """Compare a bandit with what it would be under other settings; nothing is written.
 
-    Without ``change`` the other settings are those before the last promotion. Raises if there are
-    no such settings, if they are the present ones, or if events of the bandit were compacted. Costs
-    three folds of the log.
+    Without ``change`` the other settings are those before the last promotion. Raises if there is
+    no such bandit, if there are no such settings, if they are the present ones, or if events of the
+    bandit were compacted. Costs three folds of the log.
     """
     try:
         refuse_compacted(ledger, name, "retraining")
@@ -50,6 +50,8 @@ def retrain(
     replica = Rebuilding(ledger, only={name})
     with progress("replaying", ledger.behind(START)) as told:
         replica.catch_up(told)
+    if name not in replica.folds:
+        raise unknown_bandit(ledger, name)
     live = replica.fold(name)
     promotion = msgspec.structs.replace(_promotion(live, change), request=request)
     twin, other = as_if_promoted(replica, name, None), as_if_promoted(replica, name, promotion)

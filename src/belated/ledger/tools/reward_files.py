@@ -14,7 +14,7 @@ import msgspec
 
 from belated.core.arguments import any_number, wrong
 from belated.core.events import Status
-from belated.core.files import replacing
+from belated.core.files import refuse_missing, replacing
 from belated.core.side_files import csv_cell, refuse_source
 from belated.core.times import microseconds
 from belated.ledger import Ledger
@@ -25,7 +25,14 @@ from belated.ledger.replica import reward_draft, system_clock
 from belated.ledger.rules import refusal, second_event
 from belated.ledger.tools.progress import Share, progress
 from belated.ledger.tools.reading import bandits_of, only_bandit
-from belated.ledger.tools.tables import Row, format_of, is_missing, parse_map, rows_of
+from belated.ledger.tools.tables import (
+    Row,
+    columns_of,
+    format_of,
+    is_missing,
+    parse_map,
+    rows_of,
+)
 
 FIELDS = ("decision_id", "reward", "at", "event_id")
 NEEDED, TEXTS = ("decision_id", "reward"), ("decision_id", "event_id")
@@ -160,10 +167,10 @@ def hand_in(
     could not be used are in ``aside``, with their cells, to be mended and handed in. It takes the
     place of that of an earlier run when this one ends.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"file = {str(path)!r}: there is none of that name")
+    refuse_missing("file", str(path), path)
     refuse_source("--bad", aside, path)
     kind, named, share = format_of(path, format), parse_columns(columns), Share()
+    columns_of(path, kind)  # raises if commas or the names of columns are missing
     rows = rows_of(path, kind, texts(named), share)
     statuses, n_rows, n_bad = Counter[Status](), 0, 0
     with progress("handing in rewards", share=share) as told, TemporaryFile() as spool:

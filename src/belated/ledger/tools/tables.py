@@ -70,10 +70,17 @@ def columns_of(path: Path, format: str) -> list[str] | None:
         for sign in (";", "\t"):
             if len(names) == 1 and sign in names[0]:
                 raise ValueError(f"{path}: expected commas between columns, and it has {sign!r}")
+        if not names:
+            raise ValueError(
+                f"{path}: expected the names of columns in the first line, it is empty"
+            )
         return names
     if format == "parquet":
-        _, pq = arrow()
-        return list(pq.read_schema(path).names)
+        pa, pq = arrow()
+        try:
+            return list(pq.read_schema(path).names)
+        except pa.ArrowException as error:
+            raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
     return None
 
 

@@ -76,7 +76,10 @@ EMPTY = "empty.csv: expected the names of columns in the first line, it is empty
         (f"delays {NONE}", "log: expected decisions, and it has no rows"),
         (f"evaluate {NONE} --policy uniform", "log: expected decisions, and it has no rows"),
         # names that there are not
-        ("evaluate log.csv --policy uniform --bandit shop", "expected the URL of a ledger as the log"),
+        (
+            "evaluate log.csv --policy uniform --bandit shop",
+            "expected the URL of a ledger as the log",
+        ),
         (f"lift nobody --ledger {NONE}", "name = 'nobody': expected one of shop"),
         (f"retrain nobody --back --ledger {NONE}", "name = 'nobody': expected one of shop"),
         ("simulate --policy thomson", "policy = 'thomson': expected one of adaptive-thompson"),

@@ -6,8 +6,10 @@ The results behind the page are in benchmarks/data/league.parquet, one row per w
 and checkpoint: peers take hours and do not change with belated, so what they played is kept in the
 repository. A peer plays again where the version of its library is another than the kept one; ours
 play in every new folder. The folder keeps each match, so that a run that was stopped goes on.
+Times are those of the first copy: peers have to play it again (``--again``) for times of one run.
 
     python benchmarks/league.py league > docs/league.md    # plays what is missing, keeps it, prints
+    python benchmarks/league.py new --again > docs/league.md    # peers play the first copy once more
     python benchmarks/league.py league --so-far > docs/league.md    # plays nothing more
     python benchmarks/league.py > docs/league.md    # prints the page again from what is kept
     python benchmarks/league.py rehearsal --seeds 2 --decisions 1000 > rehearsal.md
@@ -64,11 +66,15 @@ def version_of(player: str) -> str:
     return version(library_of(player) if player in PEERS else "belated")
 
 
-def put_kept_into(folder: Path, league: League) -> None:
-    """Adds what is kept of peers, with the versions of their libraries that are installed."""
+def put_kept_into(folder: Path, league: League, again: bool = False) -> None:
+    """Adds what is kept of peers, with the versions of their libraries that are installed.
+
+    With ``again`` the first copy is left out, so that everybody plays it in one run.
+    """
     if not KEPT.exists() or league.decisions is not None:
         return
     matches = [match for match in league.matches() if match.player in PEERS]
+    matches = [match for match in matches if not (again and match.seed == FIRST_SEED)]
     versions = {player: version_of(player) for player in {match.player for match in matches}}
     kept = pd.read_parquet(KEPT)
     kept = kept[kept["version"] == kept["player"].map(versions)]
@@ -141,7 +147,8 @@ def setting_lines(league: League) -> Iterator[str]:
 def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
     """Yields docs/league.md, paragraph by paragraph."""
     reference, peers = league.players[0], [name for name in league.players if name in PEERS]
-    table = standings(frame, reference)
+    of_one_run = frame["seconds"].where(frame["seed"] == FIRST_SEED)
+    table = standings(frame.assign(seconds=of_one_run), reference)
     worlds = [name for name in league.worlds if name in set(table["world"])]
     yield INTRODUCTION.format(figure=figure)
     missing = [name for name in registry.WORLDS if name not in worlds]
@@ -167,6 +174,7 @@ def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print docs/league.md.")
     parser.add_argument("folder", type=Path, nargs="?", help="without one, nothing is played")
+    parser.add_argument("--again", action="store_true", help="for times of one run")
     parser.add_argument("--so-far", action="store_true", help="print what is in the folder")
     parser.add_argument("--world", action="append", choices=list(registry.WORLDS))
     parser.add_argument("--seeds", type=int, default=ENOUGH)
@@ -178,7 +186,7 @@ def main() -> None:
     if asked.folder is None:
         frame = pd.read_parquet(KEPT)
     else:
-        put_kept_into(asked.folder, league)
+        put_kept_into(asked.folder, league, asked.again)
         if not asked.so_far:
             play_league(league, asked.folder, asked.workers)
         frame = finished(league, asked.folder)
@@ -229,9 +237,8 @@ SETTINGS = """
 
 Ours get dicts and features by `Features`; peers get raw one-hot vectors of the same columns and pairs of columns, or
 text, as they are used. Time, in the tables, is CPU time per decision with its reward over the default's, whose
-microseconds stand beside it. Peers' times may be from another run or machine: what they played is kept; times of one run
-are in [the default in numbers](default.md). Ours includes making vectors of dicts, that of peers does not (Vowpal Wabbit's
-lines are made within its time).
+microseconds stand beside it: that of the first copy, which all play in one run. Ours includes making vectors of dicts, that of
+peers does not (Vowpal Wabbit's lines are made within its time).
 
 contextualbandits does not play, though it has an adapter (`belated.peers.ContextualBandits`): it is not installed with
 the other peers, because it has no wheels and takes many minutes to compile; its policies other than LinUCB and LinTS are

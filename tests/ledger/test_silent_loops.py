@@ -165,6 +165,21 @@ def test_what_comes_after_the_last_decision_is_learnt(tmp_path):
     assert same(replica, replayed(replica))
 
 
+def test_decisions_that_were_cancelled_are_no_failures_when_all_windows_are_closed():
+    replica, rng = new_replica(silent()), np.random.default_rng(1)
+    ids = [decide(replica, rng) for _ in range(40)]
+    fold = replica.folds["shop"]
+    replica.clock.now += HOUR // 2
+    replica.reward([(id, 1.0) for id in ids[:20]])
+    assert fold.hearing.n_open == 20
+    replica.commit([Draft(Kind.CANCELLED, "", id, replica.clock()) for id in ids[20:]])
+    replica.clock.now += HOUR
+    replica.expire()
+    assert (len(fold.pending), fold.hearing.n_open, fold.hearing.failures) == (0, 0, 0.0)
+    assert not fold.learner.history.silence[:40].any()
+    assert same(replica, replayed(replica))
+
+
 def test_live_is_replay_where_rewards_are_forgotten():
     replica = lived(silent(half_life=20.0), n=30)
     learner = replica.folds["shop"].learner

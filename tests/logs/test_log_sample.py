@@ -9,7 +9,7 @@ from belated.logs.log_sample import LogSample, mixed
 def chunk_of(numbers):
     names = np.array([f"a{i % 3}" for i in numbers], object)
     nothing = np.full(numbers.size, np.nan)
-    return Chunk(numbers, numbers, numbers + 1, nothing, nothing, names, None, context={})
+    return Chunk(numbers, numbers, numbers + 1, nothing, nothing, names, None, None, context={})
 
 
 def sampled(n, sizes, capacity=1000):

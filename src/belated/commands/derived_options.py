@@ -77,7 +77,7 @@ def seconds(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return duration(option, text) / SECOND
+        return duration(f"--{option}", text) / SECOND
 
 
 def _meta(hint: Any) -> Meta:

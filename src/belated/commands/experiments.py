@@ -254,7 +254,7 @@ def _refuse_picture(path: Path) -> None:
 
     from belated.core.arguments import wrong
 
-    if path.suffix[1:] not in Figure().canvas.get_supported_filetypes():
+    if path.suffix[1:].lower() not in Figure().canvas.get_supported_filetypes():
         raise wrong("--out", str(path), "a name that ends in .png, .svg or .pdf")
     if not path.parent.is_dir():
         raise wrong("--out", str(path), "a name in a folder that exists")

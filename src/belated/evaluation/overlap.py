@@ -18,7 +18,7 @@ LEAST_ROWS = 50  # effective ones
 LEAST_REWARDS = 10  # effective ones that are not zero
 LEAST_OLD = 0.5  # share of decisions that are old enough to say something
 MISSING = 0.05  # share of the target's plays for which the log may have no counterpart
-CHANCE = 1e-5  # about that of calling right propensities wrong
+CHANCE = 1e-5  # about that of finding weights too large though propensities are right
 
 WITHOUT_SUBJECTS = (
     ". If they are right, and a subject gets the same action again and again, say --map "
@@ -119,9 +119,11 @@ def unlikely_weights(
 ) -> list[str]:
     """Returns a reason where importance weights are not on average what the target plays.
 
-    They are where propensities are right, for each action and for all together. The test allows for
-    chance with any number of rows, few plays of an action, and propensities that depend on earlier
-    rows.
+    They are where propensities are right, for each action and for all together. That they are too
+    large is found by a test that allows for chance with any number of rows, few plays of an action,
+    and propensities that depend on earlier rows (if these are not of one subject). That they are
+    too small is measured by the largest weight in the log: where right propensities are so small
+    that none of these plays has come, the log cannot answer either, and is refused as well.
 
     Parameters
     ----------
@@ -141,7 +143,7 @@ def unlikely_weights(
     if -too_little <= off.sum() <= too_much:
         return met_too_often(found, action, weight, subject)
     average = float(weight.mean())
-    said = "plays where the log could not have" if average < 1.0 else "is met too often"
+    said = "plays where the log could not have, or hardly did" if average < 1.0 else "is met too often"
     return [
         f"Importance weights average {average:.3f} in place of 1: the target {said}, or the "
         "propensities of the log are wrong."
@@ -178,6 +180,10 @@ def _groups(n: int, subject: Integers | None) -> tuple[Integers, float]:
 
 
 def _reach(off: Any, least: float, chance: float) -> float:
-    """Returns what the sum of terms with mean 0 and no less than ``-least`` hardly ever exceeds."""
+    """Returns what the sum of terms with mean 0 and no less than ``-least`` hardly ever exceeds.
+
+    The bound is proved for a given sum of squares. With the one that was seen, chance is up to
+    three times as large (an exact count of terms of 1 and -1), which ``MISSING`` makes up for.
+    """
     log_term = -math.log(chance)
     return math.sqrt(2.0 * log_term * float(off @ off)) + least * log_term

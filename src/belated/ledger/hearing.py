@@ -122,10 +122,12 @@ class Hearing:
 
         Where decisions come in every 64th of the window, they begin the ticks.
         """
-        if not self.rewards:
-            return False
+        if not any_open:
+            return (
+                bool(self.rewards) or self.n_open > 0
+            )  # those that were cancelled are no failures
         is_quiet = self.tick_of(time) > self.tick + 1
-        return is_quiet or not any_open or self.come >= self._enough(dim)
+        return bool(self.rewards) and (is_quiet or self.come >= self._enough(dim))
 
     def _enough(self, dim: int) -> int:
         of_all = len(self.codes) // OF_ALL

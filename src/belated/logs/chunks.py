@@ -29,8 +29,7 @@ from belated.logs.sources import Batch, Source, open_source
 from belated.logs.values import PENDING
 
 NO_TIME = "a reward without a time (with --loop conversion, a 0 without a time is silence)"
-TEXTS = ("action", "segment")
-UNREAD = "subject"  # told by its name, and not needed
+TEXTS = ("action", "segment", "subject")
 
 
 class Chunk(NamedTuple):
@@ -43,6 +42,7 @@ class Chunk(NamedTuple):
     propensity: Vector  # NaN where the log has none
     action: Any  # texts; None where the log has no such column
     segment: Any  # the same
+    subject: Any  # the same; None, too, where nobody asked for it
     context: dict[str, Any]  # further columns, by name: numbers, or texts
 
 
@@ -60,8 +60,8 @@ class Log(NamedTuple):
 
     def unused(self, context: Sequence[str] = ()) -> list[str]:
         """Returns the columns that are not read."""
-        read = {column for field, column in self.columns.items() if field != UNREAD}
-        return [name for name in self.source.names if name not in read | {*context, *OURS}]
+        read = {*self.columns.values(), *context, *OURS}
+        return [name for name in self.source.names if name not in read]
 
     def chunks(
         self, bad: BadRows, *, loop: str = "explicit", context: Sequence[str] = ()
@@ -81,8 +81,7 @@ class Log(NamedTuple):
             if name not in self.source.names:
                 columns = f"one of the columns {', '.join(self.source.names)}"
                 raise wrong("--context", name, columns)
-        read = (column for field, column in self.columns.items() if field != UNREAD)
-        wanted = list(dict.fromkeys([*read, *context]))
+        wanted = list(dict.fromkeys([*self.columns.values(), *context]))
         check = _Check(self.columns, self.needs, bad, loop)
         try:
             for batch in self.source.batches(wanted):
@@ -101,6 +100,7 @@ def open_log(
     format: str | None = None,
     bandit: str | None = None,
     needs: Collection[str] = ("time", "reward-time"),
+    subject: bool = False,
 ) -> Log:
     """Returns a log whose columns were found; nothing but its beginning has been read.
 
@@ -116,9 +116,14 @@ def open_log(
         Of a ledger; default the only one.
     needs
         Fields without which the log is refused.
+    subject
+        Whether to read whose decisions they are, if the log says it.
     """
     opened = open_source(source, format, bandit)
-    return Log(opened, guessed_columns(opened.names, columns, needs), needs)
+    found = guessed_columns(opened.names, columns, needs)
+    if not subject:
+        found.pop("subject", None)
+    return Log(opened, found, needs)
 
 
 class _Check:

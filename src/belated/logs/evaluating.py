@@ -58,6 +58,7 @@ def evaluate_log(
         format=format,
         bad=bad,
         strict=strict,
+        subject=True,
     )
     seen = seen_rewards(read.log, read.loop, read.window, options.reward_range)
     answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
@@ -67,9 +68,8 @@ def evaluate_log(
         "late_by_reward": late_by_reward(read.log, seen.window),
     }
     opened = read.opened
-    used = [*context, opened.columns.get("subject", "")]
     return report(
-        *(opened.spelled, opened.unused(used), read.bad, careful),
+        *(opened.spelled, opened.unused(context), read.bad, careful),
         *(seen, read.log.now, answers, options),
     )
 

@@ -39,12 +39,13 @@ def read_whole(
     format: str | None = None,
     bad: Path | None = None,
     strict: bool = False,
+    subject: bool = False,
 ) -> Read:
     """Returns all good rows of a log.
 
     Parameters
     ----------
-    source, columns, format, bandit, needs
+    source, columns, format, bandit, needs, subject
         As in ``open_log``.
     checked
         Gets the log when its columns are known, and returns it or raises.
@@ -75,14 +76,12 @@ def read_whole(
             )
     else:
         refuse_other_failures(source, bandit)
-    found = open_log(source, columns=columns, format=format, bandit=bandit, needs=needs)
+    found = open_log(
+        source, columns=columns, format=format, bandit=bandit, needs=needs, subject=subject
+    )
     opened = checked(found)
     bad_rows = BadRows(bad, source)
-    subject = opened.columns.get("subject")
-    further = context if subject is None else [*context, subject]
-    log = gathered(opened.chunks(bad_rows, loop=loop, context=further), bad_rows)
-    if subject is not None:
-        log = log.with_subjects(subject, context)
+    log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
     if strict:
         bad_rows.refuse()
     if now is not None:

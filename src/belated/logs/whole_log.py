@@ -1,6 +1,6 @@
 """A log that fits into memory, as one array per column; actions are numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,25 +75,17 @@ class WholeLog(NamedTuple):
             subject=None if self.subject is None else self.subject[known],
         )
 
-    def with_subjects(self, column: str, context: Sequence[str]) -> "WholeLog":
-        """Returns the log with subjects from a column, and these columns as its context."""
-        import pandas as pd
-
-        codes = pd.factorize(self.context[column])[0].astype(np.int64)
-        nobody = np.flatnonzero(codes < 0)
-        codes[nobody] = codes.max() + 1 + np.arange(len(nobody))  # each a subject of its own
-        return self._replace(subject=codes, context={name: self.context[name] for name in context})
-
 
 def gathered(chunks: Iterable[Chunk], bad: BadRows) -> WholeLog:
     """Returns the rows of all chunks, which give their bad rows to ``bad``."""
     known: dict[str, int] = {}
-    parts, codes, columns = [], [], []
+    parts, codes, columns, subjects = [], [], [], []
     for chunk in chunks:
         numbers = (known.setdefault(name, len(known)) for name in chunk.action)
         codes.append(np.fromiter(numbers, np.int64, len(chunk.action)))
         parts.append((chunk.decided, chunk.returned, chunk.reward, chunk.propensity))
         columns.append(chunk.context)
+        subjects.append(chunk.subject)
     if not known:
         bad.refuse()
         raise ValueError(NO_ROWS)
@@ -104,7 +96,18 @@ def gathered(chunks: Iterable[Chunk], bad: BadRows) -> WholeLog:
     decided, returned, reward, propensity = (np.concatenate(c) for c in zip(*parts, strict=True))
     action = place[np.concatenate(codes)]
     now = int(max(decided.max(), returned.max()))
-    return WholeLog(decided, returned, reward, propensity, action, names, context, now)
+    subject = None if subjects[0] is None else _numbered(np.concatenate(subjects))
+    return WholeLog(decided, returned, reward, propensity, action, names, context, now, subject)
+
+
+def _numbered(subjects: Any) -> Integers:
+    """Returns a number from 0 for each subject; a decision without one has a number of its own."""
+    import pandas as pd
+
+    numbers = pd.factorize(subjects)[0].astype(np.int64)
+    nobody = np.flatnonzero(numbers < 0)
+    numbers[nobody] = numbers.max() + 1 + np.arange(len(nobody))
+    return numbers
 
 
 def _joined(parts: list[Any]) -> Any:

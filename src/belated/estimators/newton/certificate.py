@@ -68,7 +68,7 @@ from belated.numerics.lowered.products import dot, inner_products, matvec, quadr
 MARGIN = 0.5  # how far beyond ref + step a growing self-concordance constant is taken to hold
 MOST_PASSES = 200  # in one refit; Newton's method needs a handful
 MOST_ANCHORS = 4  # in one refit, before the reference moves
-SHARES = 60  # of a step that are tried: the last one is smaller than the inverse of any reward
+SHARES = 60  # of a step that are tried: the last one is smaller than the inverse of any count
 
 
 @inlined_kernel

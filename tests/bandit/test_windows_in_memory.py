@@ -99,6 +99,23 @@ def test_once_all_windows_are_closed_silence_is_holding():
     assert max(slacks) <= 0.1  # the tol of the policy
 
 
+def test_the_next_campaign_knows_what_came_of_the_last_one():
+    """Everybody is written to at once, purchases come one by one, and nobody decides meanwhile."""
+    watch = Watch()
+    bandit = shop(watch, window=96 * HOUR)
+    sent = bandit.decide_many([ACTIONS] * 300)
+    watch.seconds += 14 * HOUR
+    for decision in [one for one in sent if one.index == 1][:30]:
+        bandit.learn(decision.id, 1.0)
+    assert bandit.n_observed >= 28
+    chosen = [one.index for one in bandit.decide_many([ACTIONS] * 300)]
+    assert chosen.count(1) > 290
+    before = bandit.ranking(ACTIONS).best.mean
+    watch.seconds += 24 * HOUR  # and nobody buys: silence is heard before the third campaign
+    bandit.decide_many([ACTIONS] * 300)
+    assert bandit.ranking(ACTIONS).best.mean < 0.7 * before
+
+
 def test_rewards_have_a_time_and_an_event_id():
     watch = Watch(1e6)
     bandit = Bandit(

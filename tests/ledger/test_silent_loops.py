@@ -1,5 +1,7 @@
 """A conversion loop that learns from silence, as a fold over its log."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -142,17 +144,17 @@ def test_what_comes_after_the_last_decision_is_learnt(tmp_path):
     ids = [decide(replica, rng) for _ in range(40)]
     fold, learnt = replica.folds["shop"], []
 
-    def bought(some):
-        replica.reward([(id, 1.0) for id in some])
+    for id in ids[:3]:
+        replica.reward([(id, 1.0)])  # as long as decisions are expected, they begin the ticks
         learnt.append(fold.learner.n_observed)
-
     replica.clock.now += 300 * SECOND
-    bought(ids[:3])  # a 64th of the window has passed without a decision
-    assert np.all(fold.learner.history.silence[3:40] > 0.0)
-    bought(ids[3:4])  # in the same 64th ...
-    resumed = resumed_from_a_snapshot(replica, tmp_path)
-    bought(ids[4:19])  # ... sixteen are enough
-    assert learnt == [3, 3, 19]
+    for id in ids[3:28]:
+        replica.reward([(id, 1.0)])
+        learnt.append(fold.learner.n_observed)
+        if id == ids[25]:
+            resumed = resumed_from_a_snapshot(replica, tmp_path)
+    assert learnt == [0, 0, 0, *range(4, 17), 16, 18, 18, 20, 20, 22, 22, 24, 24, 26, 26, 28]
+    assert np.all(fold.learner.history.silence[28:40] > 0.0)
     assert fold.hearing.failures == pytest.approx(fold.learner.history.silence[:40].sum())
     resumed.catch_up()
     assert same(replica, resumed)
@@ -162,6 +164,30 @@ def test_what_comes_after_the_last_decision_is_learnt(tmp_path):
     assert fold.heard_words().endswith(
         "40 decisions whose reward is known; 0 silent ones count for nothing"
     )
+    assert same(replica, replayed(replica))
+
+
+def test_time_passes_for_open_decisions_where_nobody_decides():
+    """Nothing happens in the night: what the silence says in the morning has to be in the log."""
+    replica, rng = new_replica(silent()), np.random.default_rng(1)
+    ids = [decide(replica, rng) for _ in range(40)]
+    replica.clock.now += 300 * SECOND
+    replica.reward([(id, 1.0) for id in ids[:10]])
+    failures, ages = [], []
+    for minute in range(6, 60):
+        replica.clock.now += 60 * SECOND
+        replica.expire()
+        if replica.folds["shop"].hearing.failures not in failures:
+            failures.append(replica.folds["shop"].hearing.failures)
+            ages.append(minute)
+    assert failures == sorted(failures)
+    assert all(later > 1.6 * age for age, later in pairwise(ages))  # about twice as old
+    events = replica.ledger.follow(START)[0]
+    assert 2 <= sum(event.kind == Kind.QUIET for event in events) <= 4
+    replica.clock.now += HOUR
+    replica.expire()
+    replica.expire()
+    assert len(replica.ledger.follow(START)[0]) == len(events) + 40  # and no more: none is open
     assert same(replica, replayed(replica))
 
 

@@ -293,6 +293,8 @@ def test_a_plan_from_end_to_end(loop, tmp_path):
     assert "adaptive-thompson earned" in advice(plan)
     assert "rewards a day" in lateness(plan)[0]
     assert "2 actions" in assumed(plan)
+    too_short = window is not None and 150 * facts.seconds < 43_200.0
+    assert ("before its first window closes" in assumed(plan)) == too_short
     write_plan_page(plan, "log.csv", tmp_path / "plan.html")
     page = (tmp_path / "plan.html").read_text()
     assert "one that goes beyond the edge is cut there" in page

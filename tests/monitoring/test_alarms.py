@@ -332,6 +332,16 @@ def test_refused():
     assert alarms.rewards_refused(0, 50, 50).severity == "bad"
 
 
+def test_rewards_late():
+    assert alarms.rewards_late(19, 50) is None
+    assert alarms.rewards_late(99, 1000) is None
+    assert alarms.rewards_late(100, 1000).sentence == (
+        "10 % of all rewards came after their window had closed and are not learnt: the window is "
+        "too short (belated retrain --window changes it)."
+    )
+    assert alarms.rewards_late(266, 677).severity == "bad"
+
+
 def test_replica_behind():
     assert alarms.replica_behind(10.0, 1000) is None
     assert alarms.replica_behind(12.0, 300).sentence == (

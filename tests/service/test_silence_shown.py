@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from belated.ledger.events import START, Kind
 from belated.service.metrics import Metrics
 from support.service_client import SECOND, Client, alarms
 
@@ -82,3 +83,26 @@ def test_a_doubt_is_an_alarm():
     assert (state["silent_failures"], gauge(client, "belated_silent_failures")) == (0.0, 0.0)
     note = client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
     assert "silent ones count for nothing" in note
+
+
+def test_time_passes_where_nobody_decides():
+    client, _ = shop()
+    before = client("GET", "/v1/bandits/shop")["silent_failures"]
+    client.now += 8 * MINUTE  # no window closes
+    asyncio.run(client.service.expire())
+    asyncio.run(client.service.expire())  # nothing is due any more
+    assert client("GET", "/v1/bandits/shop")["silent_failures"] > before
+    events = client.service.ledger.follow(START)[0]
+    assert sum(event.kind == Kind.QUIET for event in events) == 1
+
+
+def test_a_window_that_is_too_short_is_an_alarm():
+    client, ids = shop()
+    client.now += 90 * MINUTE
+    asyncio.run(client.service.expire())
+    assert "rewards-late" not in alarms(client)
+    for _ in range(3):
+        ids += [client.decide()["decision_id"] for _ in range(10)]
+        client.now += 61 * MINUTE
+        client.reward(*((id, 1.0) for id in ids[-10:]))
+    assert alarms(client)["rewards-late"].startswith("81 % of all rewards came after their window")

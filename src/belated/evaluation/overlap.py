@@ -143,7 +143,9 @@ def unlikely_weights(
     if -too_little <= off.sum() <= too_much:
         return met_too_often(found, action, weight, subject)
     average = float(weight.mean())
-    said = "plays where the log could not have, or hardly did" if average < 1.0 else "is met too often"
+    said = (
+        "plays where the log could not have, or hardly did" if average < 1.0 else "is met too often"
+    )
     return [
         f"Importance weights average {average:.3f} in place of 1: the target {said}, or the "
         "propensities of the log are wrong."

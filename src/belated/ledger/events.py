@@ -31,6 +31,7 @@ class Kind(IntEnum):
     KEYS = 8  # an API key was made or revoked
     OUTCOME = 9  # a decision has a guardrail outcome, which is not learnt from
     PROMOTED = 10  # a bandit goes on as if it had had other settings all along
+    QUIET = 11  # nobody decided for a while: time passes for decisions that are open
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):

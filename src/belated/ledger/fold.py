@@ -118,7 +118,8 @@ class Fold:
                 _TAKE[kind](self, alike)
                 self.version += len(alike)
             self._plan.end_transaction()
-            self._hear_without_decision(alike[-1].written)
+            if self.begins_tick(alike[-1].written):
+                self._take_in(alike[-1].written)
         self._flush()
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
@@ -127,11 +128,14 @@ class Fold:
             self.learner.since_oldest_open = self._since_oldest_open()
         self._look_at_assumptions()
 
-    def _hear_without_decision(self, now: int) -> None:
-        """Let a tick begin at the end of a transaction, if no decision has begun one for long."""
-        hearing, any_open = self.hearing, len(self.pending) > 0
-        if hearing and hearing.begins_without_decision(now, self.spec.dim, any_open):
-            self._take_in(now)
+    def begins_tick(self, now: int) -> bool:
+        """Return whether what has come and what is silent is to be taken in, without a decision."""
+        if self.hearing is None:
+            return False
+        known = self.counts.rewarded + self.counts.expired
+        return self.hearing.begins_without_decision(
+            now, self.stretches.latest, known, len(self.pending) > 0
+        )
 
     def _take_in(self, now: int) -> None:
         """Let a tick begin: learn what has come, and what the silence of open decisions says."""
@@ -574,6 +578,7 @@ _TAKE: dict[Kind, Callable[[Fold, list[Event]], None]] = {
     Kind.FORGOTTEN: lambda fold, events: None,
     Kind.OUTCOME: lambda fold, events: None,
     Kind.PROMOTED: Fold._promoted,
+    Kind.QUIET: lambda fold, events: None,  # its time is what it brings
 }
 
 

@@ -4,10 +4,12 @@ Nothing is learnt between two ticks. At a tick the rewards that have come since 
 the ages of all open decisions are taken in together: to learn conversions on arrival and let the
 others wait would overstate the rate of whatever is new. A tick begins with a decision, before that
 is recorded: with the first one in another 64th of the window, and sooner where enough decisions
-were made since the last tick that making the estimate anew costs each of them little. Where no
-decisions come, as after a campaign, a tick begins at the end of a transaction: when a 64th of the
-window has passed without one, when enough rewards have come, or when no decision is open any more.
-So the estimate depends on the log alone, and once all windows are closed it is the ordinary one.
+were made since the last tick that making the estimate anew costs each of them little. Where nobody
+has decided for a 64th of the window, as after a campaign, ticks begin at ends of transactions: when
+the time since the latest decision has doubled, and when a sixteenth of the rewards and closed
+windows is new. Whoever closes windows then writes a QUIET event, so that time passes in the log. A
+tick also begins when no decision is open any more. So the estimate depends on the log alone, and
+once all windows are closed it is the ordinary one.
 
 How late conversions come is estimated anew at every tick, by action (``monitoring/delay_law.py``);
 actions without names are one group: the rows of the next decision may come in another order.
@@ -46,6 +48,7 @@ SHARE = 32  # a tick begins when one in so many open decisions is new, ...
 LEAST = 16  # ... but not before so many, ...
 PER_FEATURE = 4  # ... nor before the number of features divided by this, ...
 OF_ALL = 512  # ... nor before one in so many of all decisions: the estimate is made of all of them
+NEWS = 16  # where nobody decides, a tick begins when one in so many rewards is new
 MOST_GROUPS = 1_024  # actions with a law of their own; all further ones share the last
 UNNAMED = ""  # the group of all actions without names: a row number is no identity
 NEVER = 255  # the code of a decision that was cancelled
@@ -72,7 +75,7 @@ class Hearing:
         self.rewards: dict[int, float] = {}  # by row: not yet learnt
         self.tick = -1
         self.since = 0  # decisions since the last tick, ...
-        self.come = 0  # ... and rewards
+        self.come = 0  # ... and rewards and windows that closed
         self.n_open = 0  # silent decisions at the last tick, ...
         self.failures = 0.0  # ... and what they count for together, as failures
         self.doubts = Doubts(window)
@@ -105,6 +108,7 @@ class Hearing:
     def closed(self, row: int, reward: float) -> None:
         """Note that a window closed without a reward, or that another reward is to be learnt."""
         self.rewards[row] = reward
+        self.come += 1
         if reward == 0.0 and self.codes[row] != NEVER:
             self.codes[row] = 0
 
@@ -115,23 +119,23 @@ class Hearing:
 
     def begins(self, time: int, dim: int) -> bool:
         """Return whether a tick begins with a decision at this time."""
-        return self.tick_of(time) > self.tick or self.since >= self._enough(dim)
+        of_all = len(self.codes) // OF_ALL
+        enough = max(LEAST, dim // PER_FEATURE, self.n_open // SHARE, of_all)
+        return self.tick_of(time) > self.tick or self.since >= enough
 
-    def begins_without_decision(self, time: int, dim: int, any_open: bool) -> bool:
-        """Return whether a tick begins with what has come up to this time, though none is made.
+    def begins_without_decision(self, time: int, decided: int, known: int, any_open: bool) -> bool:
+        """Return whether a tick begins at this time though nobody decides.
 
-        Where decisions come in every 64th of the window, they begin the ticks.
+        ``decided`` is the time of the latest decision. ``known`` rewards and closed windows are in
+        the log: a sixteenth of them makes a tick, so that many cost few.
         """
         if not any_open:
-            return (
-                bool(self.rewards) or self.n_open > 0
-            )  # those that were cancelled are no failures
-        is_quiet = self.tick_of(time) > self.tick + 1
-        return bool(self.rewards) and (is_quiet or self.come >= self._enough(dim))
-
-    def _enough(self, dim: int) -> int:
-        of_all = len(self.codes) // OF_ALL
-        return max(LEAST, dim // PER_FEATURE, self.n_open // SHARE, of_all)
+            return bool(self.rewards) or self.n_open > 0  # some may have been cancelled
+        last, now = self.tick_of(decided), self.tick_of(time)
+        if now <= last + 1:
+            return False  # further decisions are expected, and will begin ticks
+        is_twice_as_long = now - last >= 2 * (self.tick - last)
+        return is_twice_as_long or (self.come > 0 and self.come * NEWS >= known)
 
     def tick_of(self, time: int) -> int:
         """Returns the number of the 64th of a window in which a time lies."""

@@ -459,17 +459,26 @@ class Replica:
         return Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)
 
     def expire(self) -> int:
-        """Close the windows that are over; returns how many."""
+        """Close the windows that are over, and let time pass; returns how many were closed."""
         now = self.clock()
         drafts = [
             Draft(Kind.EXPIRED, fold.name, id, now)
             for fold in self.folds.values()
             for id in fold.pending.due(now)
         ]
-        if not drafts:
-            return 0
-        outcomes = self.commit(drafts)
+        outcomes = self.commit(drafts) if drafts else []
+        quiet = self.quiet_drafts(now)
+        if quiet:
+            self.commit(quiet)
         return sum(outcome.status == Status.ACCEPTED for outcome in outcomes)
+
+    def quiet_drafts(self, now: int) -> list[Draft]:
+        """Returns an event for each bandit for whose open decisions time is to pass."""
+        return [
+            Draft(Kind.QUIET, fold.name, NOBODY, now)
+            for fold in self.folds.values()
+            if len(fold.pending) and fold.begins_tick(now)
+        ]
 
     def reward(self, rewards: Iterable[Handed], bandit: str = "") -> list[Status]:
         """Hand in rewards; a late reward that revises gets the status of one in time.

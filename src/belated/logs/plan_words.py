@@ -143,8 +143,13 @@ def assumed(plan: Plan) -> str:
     """Says what the world is made of."""
     facts = plan.facts
     named = ", ".join(facts.columns) or "none"
-    rewards = f"{facts.family_name.partition(':')[0]} rewards"
+    rewards, ends = f"{facts.family_name.partition(':')[0]} rewards", ""
     if facts.window is not None:
+        if plan.decisions * facts.seconds < facts.window:
+            ends = (
+                " A world ends before its first window closes, so whoever holds learns nothing in "
+                "it: say --decisions for longer worlds."
+            )
         worth = "" if facts.amounts is None else " worth amounts as in the log"
         rewards = f"conversions within {duration(facts.window)}{worth}, {rewards} for the bandit"
     return (
@@ -152,7 +157,7 @@ def assumed(plan: Plan) -> str:
         f"{counted(len(facts.names), 'action')}, columns of the context: {named}, "
         f"{facts.per_day:,.0f} decisions a day, {rewards}. "
         "Effects are drawn from what the log says of them, delays from the log; "
-        "nothing changes with time."
+        f"nothing changes with time.{ends}"
     )
 
 

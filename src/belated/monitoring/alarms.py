@@ -173,6 +173,22 @@ def rewards_refused(unknown: int, conflicts: int, rewards: int) -> Alarm | None:
     )
 
 
+SHARE_LATE = 0.1
+
+
+def rewards_late(late: int, rewards: int) -> Alarm | None:
+    """Many rewards come after their window has closed, and are kept in the log only."""
+    share = late / max(rewards, 1)
+    if late < LEAST_RETURNED or share < SHARE_LATE:
+        return None
+    return Alarm(
+        "rewards-late",
+        "bad" if share > 3.0 * SHARE_LATE else "warn",
+        f"{percent(share)} of all rewards came after their window had closed and are not learnt: "
+        "the window is too short (belated retrain --window changes it).",
+    )
+
+
 def nothing_learnt_yet(waiting: str) -> Alarm | None:
     """A conversion loop has learnt nothing yet; ``waiting`` says what it waits for."""
     if not waiting:

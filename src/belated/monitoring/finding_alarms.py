@@ -23,6 +23,8 @@ class Facts:
     floor: float | None = None  # least probability of an action
     unknown: int = 0  # rewards of the last hour for decisions that do not exist
     conflicts: int = 0  # rewards of the last hour that contradict an earlier one
+    late: int = 0  # rewards that came too late to be learnt ...
+    rewards: int = 0  # ... of so many
     zeros: Mapping[str, int] = field(default_factory=dict)  # features of the last hour, in words
     retired: Mapping[str, str] = field(default_factory=dict)  # by setting: no registered action
     broken: Mapping[str, str] = field(default_factory=dict)  # assumptions by name, in words
@@ -50,6 +52,7 @@ def find_alarms(statistics: Statistics, now_us: int, facts: Facts) -> list[Alarm
         alarms.rewards_refused(
             facts.unknown, facts.conflicts, _last_hour(statistics, now_us, RETURNED)
         ),
+        alarms.rewards_late(facts.late, facts.rewards),
         alarms.features_unmatched(facts.zeros, _last_hour(statistics, now_us, DECIDED)),
         alarms.nothing_learnt_yet(facts.waiting),
         alarms.actions_retired(facts.retired),

@@ -212,7 +212,7 @@ class Service:
             await self.catch_up()
 
     async def expire(self) -> None:
-        """Close the windows that are over."""
+        """Close the windows that are over, and let time pass for the decisions that are open."""
         now = self.replica.clock()
         over = now - LEEWAY if self.writer.in_thread else now
         await self.settled()
@@ -225,6 +225,10 @@ class Service:
                 if not any(outcome.status is Status.ACCEPTED for outcome in outcomes):
                     break  # they stay due, too, as long as nothing is heard of their end
                 await self.settled()
+        quiet = self.replica.quiet_drafts(over)
+        if quiet:
+            with suppress(StoreUnavailableError):  # tried again
+                await self.write(quiet)
 
     async def end_parked(self) -> None:
         """Drop parked rewards that have waited longer than ``park_for`` for their decision."""

@@ -54,6 +54,8 @@ class Watch:
             floor=spec.exploration / n_actions if spec.exploration and n_actions else None,
             unknown=tally.refused_lately(Status.UNKNOWN, now),
             conflicts=tally.refused_lately(Status.CONFLICT, now),
+            late=fold.counts.late if spec.late == "keep" else 0,
+            rewards=fold.counts.rewarded,
             zeros={str(what): n for what, n in replica.unmatched[fold.name].lately().items()},
             retired={
                 setting: name

@@ -54,7 +54,9 @@ def test_what_open_decisions_count_for_is_shown():
     assert sum(silence or 0.0 for silence in silences) == pytest.approx(failures, rel=1e-12)
     said = "7 decisions whose reward is known; 12 silent ones count for "
     client.now += 2 * SECOND  # a view is kept for a second
-    assert f"Learnt from {said}" in client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
+    note = client("GET", "/v1/dashboard")["bandit"]["best"]["note"]
+    assert f"Learnt from {said}" in note
+    assert "closed without a conversion counts as a reward" in note
     known = client("GET", f"/v1/decisions/{ids[-1]}", explain=True)["explanation"]
     assert known["heard"].startswith("learnt from ")
 

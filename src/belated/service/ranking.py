@@ -91,6 +91,8 @@ def _notes(fold: "Fold", ranking: Ranking, context: Any) -> list[str]:
         notes.append(f"Of the {MOST_RANKED} actions that were played most.")
     if len(ranking) > MOST_SHOWN:
         notes.append(f"The first {MOST_SHOWN} of {len(ranking)} are shown.")
+    if fold.spec.loop == "conversion":
+        notes.append("A window that closed without a conversion counts as a reward that is known.")
     if words := fold.heard_words():
         notes.append(f"{words.capitalize()}.")
     level = "" if ranking.level is None else f"{100.0 * ranking.level:g} % "

@@ -64,7 +64,6 @@ EMPTY = "empty.csv: expected the names of columns in the first line, it is empty
         (f"retrain shop --features folder --ledger {NONE}", "belated: folder: Is a directory"),
         (f"retrain shop --features no.toml --ledger {NONE}", "belated: no.toml: No such file"),
         (f"serve --ledger {NONE} --port 0 --snapshots log.csv", "'log.csv': expected a folder"),
-        (f"ledger verify {NONE} --folder nowhere", "'nowhere': expected a folder that exists"),
         # files that are not what they are taken for
         ("delays none.db", "log = 'none.db': expected sqlite:///none.db, if it is a ledger"),
         ("delays log.csv --format parquet", "belated: log.csv: Parquet magic bytes not found"),

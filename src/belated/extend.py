@@ -22,7 +22,11 @@ estimator      ``take_in``, ``refit``; to forget,  ``check_policy`` of a policy 
 family         ``derivatives``, ``cumulant``,      ``check_family(MyFamily())``
                ``least_slope``,
                ``self_concordance``,
-               ``reward_quantile``
+               ``reward_quantile``; to be learnt
+               from silence,
+               ``silence_derivatives``; quicker,
+               ``concordance``, ``luck`` and
+               ``reward_of_luck``
 delay          ``delay_quantile``                  ``check_delay(MyDelay())``
 environment    ``draw_actions``                    ``check_environment(MyEnvironment(), dim)``
 =============  ==================================  ================================================
@@ -60,6 +64,7 @@ from belated.model.protocols import (
     Support,
     accepted,
     choose,
+    concordance,
     cumulant,
     delay_quantile,
     delay_quantile_of,
@@ -70,6 +75,7 @@ from belated.model.protocols import (
     dual_norm,
     factor_precision,
     least_slope,
+    luck,
     mean,
     needs_no_bound,
     probabilities,
@@ -80,10 +86,12 @@ from belated.model.protocols import (
     remember,
     revise,
     revise_row,
+    reward_of_luck,
     reward_quantile,
     score_law,
     self_concordance,
     set_norm,
+    silence_derivatives,
     sqrt_beta,
     take_in,
     take_in_row,
@@ -138,6 +146,7 @@ __all__ = [
     "check_policy",
     "cholesky",
     "choose",
+    "concordance",
     "counts_for",
     "cumulant",
     "delay_quantile",
@@ -153,6 +162,7 @@ __all__ = [
     "kernel",
     "least_slope",
     "logit",
+    "luck",
     "matvec",
     "mean",
     "most_optimistic",
@@ -172,12 +182,14 @@ __all__ = [
     "resolved",
     "revise",
     "revise_row",
+    "reward_of_luck",
     "reward_quantile",
     "ridge_regression",
     "score_law",
     "self_concordance",
     "set_norm",
     "sigmoid",
+    "silence_derivatives",
     "solve_transposed",
     "solve_upper",
     "sqrt_beta",

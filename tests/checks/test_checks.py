@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
-from belated import Bandit, Bernoulli, Gaussian
+from belated import Bandit, Bernoulli, DelayedOFUGLM, Gaussian
 from belated.checks import (
     DELAY_CHECKS,
     ENVIRONMENT_CHECKS,
@@ -19,27 +18,31 @@ from belated.checks import (
     POLICY_CHECKS,
     check_policy,
     policies,
+    trial_runs,
 )
 from belated.checks.policies import check_learns_from_rewards
 from belated.core.arguments import parameters
 from belated.engine.reference import play
 from belated.estimators import Ridge
 from belated.ledger import checks as ledger_checks
-from belated.ledger.checks import LEDGER_CHECKS
-from belated.ledger.events import Kind
-from belated.ledger.stores.memory import MemoryLedger
 from belated.model import protocols
 from belated.model.protocols import (
     choose,
     delay_quantile,
     derivatives,
     draw_actions,
+    dual_norm,
+    luck,
     probabilities,
     radius,
     refit,
+    remake,
     remember,
+    revise,
+    revise_row,
     reward_quantile,
     self_concordance,
+    silence_derivatives,
     take_in,
     take_in_row,
 )
@@ -56,8 +59,9 @@ def variant(base, cases=(), *args, **members):
     """An instance of a subclass with other methods, and other kernels: (generic, function)."""
     members = {"__slots__": (), "__doc__": base.__doc__, **members}
     kind = type(f"Broken{base.__name__}", (base,), members)
-    # another take_in counts only where rows are taken in by it
-    dropped = [take_in_row] if take_in in [generic for generic, _ in cases] else []
+    # what the base does for rows, or with rewards that it took in, does not go with another kernel
+    follow = {take_in: (take_in_row, revise, revise_row, remake), revise: (revise_row,)}
+    dropped = [other for generic, _ in cases for other in follow.get(generic, ())]
     for generic in GENERICS:
         if base in generic.cases and generic not in dropped:
             generic.cases[kind] = generic.cases[base]
@@ -232,6 +236,28 @@ def climbs_the_loss():
     return estimating((take_in, climb))
 
 
+def takes_the_wrong_reward_out():
+    def add_up(estimator, family, state, x, old, new):
+        state.fit.b[:] += (old - new) * x
+
+    return estimating((revise, add_up))
+
+
+def makes_something_else():
+    def start(estimator, family, state, history):
+        state.fit.b[:] = 0.0
+
+    return estimating((remake, start))
+
+
+def is_far_too_sure():
+    return variant(DelayedOFUGLM, [(radius, lambda policy, state: 1e-9)])
+
+
+def has_no_widths():
+    return variant(DelayedOFUGLM, [(dual_norm, lambda policy, state, x: 0.0)])
+
+
 def ignores_rewards():
     return estimating((take_in, lambda estimator, family, state, x, y: None))
 
@@ -260,6 +286,10 @@ BROKEN_POLICIES = {
     depends_on_the_order_in_silence: ("order_within_a_round_is_irrelevant", "order_matters = True"),
     likes_the_first_coordinate: ("rotation_is_irrelevant", "not single coordinates"),
     counts_outside_the_state: ("save_and_load_go_on", "saved and loaded decides otherwise"),
+    takes_the_wrong_reward_out: ("revision_is_exchange", "take the old reward out"),
+    makes_something_else: ("remaking_changes_nothing", "times weight_of its row"),
+    is_far_too_sure: ("set_holds_the_truth", "in 10 of 10 runs, at most 3 allowed"),
+    has_no_widths: ("widths_follow_from_the_set", "dual_norm is 0, but the largest"),
     climbs_the_loss: ("learns_from_rewards", "% of that of uniform play.* a reversed sign"),
     ignores_rewards: ("learns_from_rewards", "% of that of uniform play.* dropped"),
     forgets_what_it_knew: ("learns_from_rewards", "regret does not fall"),
@@ -276,8 +306,8 @@ def play_without_delay(player, world, delay, **options):
 
 
 BROKEN_MACHINES = {
-    "no_peeking": ("play", play_without_delay, "learn from what take_in"),
-    "bad_input_changes_nothing": ("Bandit", Careless, "actions with NaN: accepted; raise"),
+    "no_peeking": (policies, "play", play_without_delay, "learn from what take_in"),
+    "bad_input_changes_nothing": (trial_runs, "Bandit", Careless, "actions with NaN: accepted"),
 }
 
 
@@ -299,8 +329,8 @@ def test_broken_policy(make):
 
 @pytest.mark.parametrize("name", BROKEN_MACHINES)
 def test_broken_machine(name, monkeypatch):
-    attribute, replacement, message = BROKEN_MACHINES[name]
-    monkeypatch.setattr(policies, attribute, replacement)
+    module, attribute, replacement, message = BROKEN_MACHINES[name]
+    monkeypatch.setattr(module, attribute, replacement)
     with pytest.raises(AssertionError, match=message):
         named(POLICY_CHECKS, name)(Toy(), Gaussian(sd=0.3))
 
@@ -331,7 +361,7 @@ def test_a_check_is_left_out_by_name_and_with_a_reason():
             check_policy(Toy(), Gaussian(), except_for=left_out)
 
 
-# ------------------------------------------------------- families, delays, environments, ledgers
+# ---------------------------------------------------------------- families, delays, environments
 
 
 def bent_the_wrong_way(family, z):
@@ -358,6 +388,14 @@ BROKEN_FAMILIES = {
             [(reward_quantile, lambda f, z, u: 1.0 - reward_quantile(Bernoulli(), z, u))],
         ),
         "not at 1 - u",
+    ),
+    "luck_is_the_same_law": (
+        variant(Bernoulli, [(luck, lambda family, u: 0.9 * u)]),
+        "does not depend on z",
+    ),
+    "silence_follows_from_the_law": (
+        variant(Bernoulli, [(silence_derivatives, lambda family, z, F: (-0.3 * F, 0.1))]),
+        "the first of silence_derivatives is -0.03",
     ),
     "noise_is_subgaussian": (variant(Bernoulli, R=0.1), "but R is 0.1: return a larger R"),
 }
@@ -414,128 +452,6 @@ def test_broken_environment(name):
         named(ENVIRONMENT_CHECKS, name)(environment, 3)
 
 
-def store(**methods):
-    """A ledger in memory with other methods. Each gets the ledger and the honest method."""
-
-    def replaced(name, method):
-        honest = getattr(MemoryLedger, name)
-        return lambda self, *args, **options: method(self, honest, *args, **options)
-
-    members = {name: replaced(name, method) for name, method in methods.items()}
-    return type("BrokenLedger", (MemoryLedger,), members)
-
-
-def without_due(self, follow, after, limit=100_000):
-    events, position = follow(self, after, limit)
-    return [replace(event, due=None) for event in events], position
-
-
-def without_receipt(self, follow, after, limit=100_000):
-    events, position = follow(self, after, limit)
-    return [replace(event, received=None) for event in events], position
-
-
-def torn(self, follow, after, limit=100_000):
-    events = [event for seq, event in self._events.items() if seq > after.seq][:limit]
-    return events, type(after)(events[-1].tx, events[-1].seq) if events else after
-
-
-def signed(self, follow, after, limit=100_000):
-    events, position = follow(self, after, limit)
-    return [replace(e, value=-0.0) for e in events], position
-
-
-def backwards(self, commit, drafts, follower=None):
-    return commit(self, drafts[::-1], follower)[::-1]
-
-
-def forgetful(self, commit, drafts, follower=None):
-    self._parked.clear()
-    return commit(self, drafts, follower)
-
-
-def nameless(self, commit, drafts, follower=None):
-    return commit(self, [replace(draft, event_id="") for draft in drafts], follower)
-
-
-def bodiless(self, commit, drafts, follower=None):
-    about = [replace(d, body=b"") if d.kind is Kind.OUTCOME else d for d in drafts]
-    return commit(self, about, follower)
-
-
-def asking_nobody(self, commit, drafts, follower=None):
-    return commit(self, drafts)
-
-
-def asking_too_late(self, commit, drafts, follower=None):
-    outcomes = commit(self, drafts)
-    if follower is not None:
-        follower.approve(outcomes)
-    return outcomes
-
-
-def credulous(self, commit, drafts, follower=None):
-    for id in follower.open_decisions({draft.id for draft in drafts}) if follower else ():
-        del self._places[id][1:]
-    return commit(self, drafts, follower)
-
-
-def in_pieces(self, commit, drafts, follower=None):
-    pieces = [drafts[k : k + 1000] for k in range(0, len(drafts), 1000)]
-    return [outcome for piece in pieces for outcome in commit(self, piece, follower)]
-
-
-def as_one(self, commit_all, batches, follower=None):
-    outcomes = iter(self.commit([draft for batch in batches for draft in batch], follower))
-    return [[next(outcomes) for _ in batch] for batch in batches]
-
-
-BROKEN_LEDGERS = {
-    "log_keeps_everything": (store(follow=without_due), "follow must return the due"),
-    "follow_is_exact": (store(follow=torn), "must not end within a transaction"),
-    "rewards": (lambda: MemoryLedger(park_for=10**18), "must not be parked"),
-    "event_time": (store(follow=without_receipt), "and when it was handed in, if it differs"),
-    "several_rewards": (store(commit=nameless), "an event id again is a duplicate"),
-    "guardrails": (store(commit=bodiless), "an outcome is one by its body"),
-    "zeros_have_no_sign": (store(follow=signed), "write 0.0 for -0.0"),
-    "one_batch": (store(commit=backwards), "in the light of those before it"),
-    "endings": (
-        store(story=lambda self, story, id: story(self, id)[:2]),
-        "a reward can be revised|changes nothing|is a duplicate",
-    ),
-    "parking": (store(commit=forgetful), "a parked reward must be remembered"),
-    "parked_pages": (
-        store(parked=lambda self, parked, limit=0, after=b"": parked(self)),
-        "must return the next rewards after an id",
-    ),
-    "requests": (
-        store(requested=lambda self, requested, bandit, request: requested(self, "shop", request)),
-        "another may have it too",
-    ),
-    "invalid_rewards": (store(commit=asking_nobody), "ask follower.accepts"),
-    "stale_memory": (store(commit=credulous), "judge by the log"),
-    "approval": (store(commit=asking_too_late), "nothing may be written when follower.approve"),
-    "forgetting": (
-        store(forget=lambda self, forget, *who: len(self.subject(*who[:2]))),
-        "forget must blank|must write that something",
-    ),
-    "many": (store(commit=in_pieces), "a batch of 3000 must be one transaction"),
-    "batches": (store(commit_all=as_one), "each batch as a transaction of its own"),
-    "retention": (
-        store(retain=lambda self, retain, before, dry_run=False: retain(self, before)),
-        "nothing in a dry run",
-    ),
-    "compaction": (store(drop=lambda self, drop: 0), "drop must delete the events before the base"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_LEDGERS)
-def test_broken_ledger(name):
-    new, message = BROKEN_LEDGERS[name]
-    with pytest.raises(AssertionError, match=message):
-        named(LEDGER_CHECKS, name)(new)
-
-
 # ------------------------------------------------------------------------------------ of them all
 
 
@@ -546,10 +462,9 @@ def test_every_check_is_listed_and_has_something_broken_to_catch():
         (FAMILY_CHECKS, BROKEN_FAMILIES),
         (DELAY_CHECKS, BROKEN_DELAYS),
         (ENVIRONMENT_CHECKS, BROKEN_ENVIRONMENTS),
-        (LEDGER_CHECKS, BROKEN_LEDGERS),
     ):
         names = {check.__name__ for check in listed}
-        module = ledger_checks if listed is LEDGER_CHECKS else sys.modules[listed[0].__module__]
+        module = sys.modules[listed[0].__module__]
         written = {name for name in vars(module) if name.startswith("check_")}
         assert names == {f"check_{name}" for name in broken}
         assert len(written - names) == 1, "check_policy and its siblings run the others"

@@ -9,7 +9,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from belated import checks, simulate
-from belated.checks.policies import ACTIONS, check_no_peeking
+from belated.checks.policies import check_no_peeking
+from belated.checks.trial_runs import ACTIONS
 from belated.engine.plain_lane import OwnPlayer
 from belated.engine.reference import draw_world, play
 from belated.experiments.experiment import new_experiment

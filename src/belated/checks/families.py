@@ -7,14 +7,18 @@ import numpy as np
 
 from belated.core.types import Vector
 from belated.model.protocols import (
+    RARE,
     Family,
     concordance,
     cumulant,
     derivatives,
     least_slope,
+    luck,
     mean,
+    reward_of_luck,
     reward_quantile,
     self_concordance,
+    silence_derivatives,
 )
 
 GRID = np.linspace(-2.0, 2.0, 81)
@@ -108,6 +112,57 @@ def check_rewards_have_their_mean(family: Family) -> None:
         )
 
 
+def check_luck_is_the_same_law(family: Family) -> None:
+    """A reward made of its luck is the one that ``reward_quantile`` makes of the same number."""
+    for z in (-1.5, 0.0, 0.7):
+        for u in (0.003, 0.2, 0.5, 0.81, 0.997):
+            made, wanted = reward_of_luck(family, z, luck(family, u)), reward_quantile(family, z, u)
+            assert math.isclose(made, wanted, rel_tol=1e-12, abs_tol=1e-12), (
+                f"at z = {z}, u = {u} reward_of_luck makes {made} of luck, but reward_quantile "
+                f"returns {wanted}: let luck be the part of reward_quantile that does not depend "
+                "on z, and reward_of_luck the rest"
+            )
+
+
+def check_silence_follows_from_the_law(family: Family) -> None:
+    """``silence_derivatives`` are those of -log P(silence), P(silence) = 1 - F P(reward is not 0).
+
+    Where z is at most ``RARE`` the second derivative bounds the third. Families without a case are
+    exempt.
+    """
+    if type(family) not in silence_derivatives.cases:
+        return
+    h = 1e-5
+    for F in (0.1, 0.6, 0.999):
+        for z in GRID - 2.0:
+            first, second = silence_derivatives(family, z, F)
+            losses = [-math.log1p(-F * _share_not_zero(family, at)) for at in (z - h, z + h)]
+            up, down = silence_derivatives(family, z + h, F), silence_derivatives(family, z - h, F)
+            slopes = (losses[1] - losses[0]) / (2 * h), (up[0] - down[0]) / (2 * h)
+            third = (up[1] - down[1]) / (2 * h)
+            for value, slope, name in zip(
+                (first, second), slopes, ("first", "second"), strict=True
+            ):
+                assert math.isclose(value, slope, rel_tol=1e-4, abs_tol=1e-6), (
+                    f"at z = {z:g}, F = {F} the {name} of silence_derivatives is {value}, but that "
+                    f"of -log(1 - F P(reward is not 0)) is {slope}: return its first two "
+                    "derivatives in z"
+                )
+            assert z > RARE or abs(third) <= second * (1 + 1e-4) + 1e-9, (
+                f"at z = {z:g}, F = {F} the third derivative of silence is {third:g}, more than "
+                f"the second, {second:g}: the estimate's certificate needs it bounded up to {RARE}"
+            )
+
+
+def _share_not_zero(family: Family, z: float) -> float:
+    """Returns P(reward is not 0), for rewards that are 0 or more."""
+    low, high = 0.0, 1.0  # the level at which quantiles begin to exceed 0 lies in between
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if reward_quantile(family, z, middle) > 0.0 else (middle, high)
+    return 1.0 - high
+
+
 def check_noise_is_subgaussian(family: Family) -> None:
     """E exp(s (Y - mu)) <= exp(s^2 R^2 / 2), wherever the family claims an R."""
     if family.R is None:
@@ -128,5 +183,7 @@ FAMILY_CHECKS: list[Callable[[Family], None]] = [
     check_bounds_are_the_extremes,
     check_self_concordance,
     check_rewards_have_their_mean,
+    check_luck_is_the_same_law,
+    check_silence_follows_from_the_law,
     check_noise_is_subgaussian,
 ]

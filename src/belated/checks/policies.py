@@ -12,15 +12,31 @@ import numpy as np
 
 from belated.bandit import Bandit
 from belated.bandit.reading import played_rows
+from belated.checks.confidence_sets import (
+    check_set_holds_the_truth,
+    check_widths_follow_from_the_set,
+)
+from belated.checks.estimates import check_remaking_changes_nothing, check_revision_is_exchange
+from belated.checks.trial_runs import (
+    ACTIONS,
+    DIM,
+    LATE,
+    ROUNDS,
+    THETA_STAR,
+    distance,
+    fed,
+    trial,
+    trial_bandit,
+    trial_player,
+    trial_world,
+)
 from belated.core.arguments import wrong
 from belated.engine.lanes import RECORD
-from belated.engine.plain_lane import OwnPlayer
-from belated.engine.reference import Player, Run, World, draw_world, mean_rewards, play
+from belated.engine.reference import draw_world, mean_rewards, play
 from belated.engine.worlds import Lane, WorldSettings, play_world, seed_of_run
 from belated.learner.weighing import weighs_cheaply
 from belated.model.plain_policy import is_own
 from belated.model.protocols import (
-    Delay,
     Family,
     Policy,
     choose,
@@ -31,14 +47,11 @@ from belated.model.protocols import (
 )
 from belated.model.state import LOG_DET
 from belated.numerics.pruning import decision_set
-from belated.worlds.delays import Constant, Exponential, Never
+from belated.worlds.delays import Constant, Never
 from belated.worlds.environments import FixedArms, UnitBall
 from belated.worlds.feedback import feedback_for
 
-ROUNDS, ACTIONS, DIM = 80, 6, 3
 REPLAYS = 1_000  # choices on one state, against the probabilities that the policy says
-THETA_STAR = np.linspace(-0.5, 0.5, DIM)
-LATE = Exponential(8.0)
 
 LEARNING_SHARE, SMALL_SHARE = 0.85, 0.25  # of the regret of uniform play
 # Six actions near the first two of three orthogonal unit vectors; one of the two is good, the other
@@ -68,44 +81,6 @@ def check_policy(
             check(policy, family)
 
 
-def _world(seed: int = 7, rounds: int = ROUNDS) -> World:
-    return draw_world(UnitBall(ACTIONS), DIM, rounds, seed, THETA_STAR)
-
-
-def _bandit(policy: Policy, family: Family, seed: int = 1) -> Bandit:
-    return Bandit(DIM, family=family, policy=policy, seed=seed)
-
-
-def _player(policy: Any, family: Family, seed: np.random.SeedSequence) -> Player:
-    if is_own(policy):
-        return OwnPlayer(with_horizon(policy, ROUNDS), family, DIM, seed)
-    return Bandit(DIM, family=family, policy=policy, seed=seed)
-
-
-def _played(
-    policy: Policy, family: Family, delay: Delay = LATE, world: World | None = None
-) -> tuple[Bandit, Run]:
-    bandit = _bandit(policy, family)
-    return bandit, play(bandit, world or _world(), delay, feedback=feedback_for(policy))
-
-
-def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
-    """Returns a new bandit with all decisions of another, and rewards of the first ``rows``.
-
-    Where only conversions are ever seen, it is given the conversions among these rewards. An
-    estimator that depends on the order of rewards is given one after the other.
-    """
-    fresh = _bandit(policy, family)
-    for x in played_rows(bandit._learner):
-        fresh.decide(x[np.newaxis])
-    y = bandit._history.y
-    pairs = [(s + 1, y[s]) for s in range(rows) if not math.isnan(y[s])]
-    alone = getattr(fresh.estimator, "order_matters", False)
-    for part in [[pair] for pair in pairs] if alone else [pairs]:
-        fresh.learn(part)
-    return fresh
-
-
 def check_parameters_are_documented(policy: Policy, family: Family) -> None:
     """The docstring names every parameter, and resolving twice changes nothing more."""
     kind = type(policy)
@@ -131,8 +106,8 @@ def check_parameters_are_documented(policy: Policy, family: Family) -> None:
 def check_same_seed_same_run(policy: Any, family: Family) -> None:
     """A run depends on its seed alone: nothing is left over from another run."""
     seed, feedback = np.random.SeedSequence(1), feedback_for(policy)
-    worlds = (_world(), _world(seed=8), _world())
-    players = [_player(policy, family, seed) for _ in worlds]
+    worlds = (trial_world(), trial_world(seed=8), trial_world())
+    players = [trial_player(policy, family, seed) for _ in worlds]
     first, _, again = (
         play(player, world, LATE, feedback=feedback)
         for player, world in zip(players, worlds, strict=True)
@@ -153,7 +128,7 @@ def check_same_seed_same_run(policy: Any, family: Family) -> None:
 
 def check_choosing_changes_nothing(policy: Policy, family: Family) -> None:
     """``choose`` reads the state and returns a row with a score that is a number."""
-    bandit, _ = _played(policy, family)
+    bandit, _ = trial(policy, family)
     before = bandit.fingerprint()
     rng = np.random.default_rng(0) if is_randomised(policy) else None
     row, *numbers = choose(bandit.policy, bandit._state, decision_set(np.eye(DIM)), rng)
@@ -176,11 +151,14 @@ def check_probabilities_are_frequencies(policy: Policy, family: Family) -> None:
     A policy without a case of ``probabilities`` or ``score_law`` is exempt: its frequencies are
     what is reported.
     """
-    bandit, _ = _played(policy, family)
+    bandit, _ = trial(policy, family)
     learner = bandit._learner
     if not weighs_cheaply(learner.policy):
         return
-    options, before = learner.options(_world(seed=8, rounds=1).actions[0]), bandit.fingerprint()
+    options, before = (
+        learner.options(trial_world(seed=8, rounds=1).actions[0]),
+        bandit.fingerprint(),
+    )
     rng, shares = np.random.default_rng(0), np.zeros(ACTIONS)
     said = learner.choose_from(options, rng, weighed=True).probabilities
     assert said is not None, "a weighed choice has no probabilities: register score_law"
@@ -204,7 +182,7 @@ def check_probabilities_are_frequencies(policy: Policy, family: Family) -> None:
 
 def check_matrices_match_their_definitions(policy: Policy, family: Family) -> None:
     """W, its inverse and determinant, V and the counts follow from the history."""
-    bandit, run = _played(policy, family)
+    bandit, run = trial(policy, family)
     state, y = bandit._state, bandit._history.y[:ROUNDS]
     x = played_rows(bandit._learner)
     returned = run.arrives <= ROUNDS
@@ -237,9 +215,9 @@ def check_matrices_match_their_definitions(policy: Policy, family: Family) -> No
 
 def check_zero_delay_is_undelayed(policy: Policy, family: Family) -> None:
     """Rewards that take no time give the run in which each is learned before the next decision."""
-    world = _world()
-    _, run = _played(policy, family, Constant(0.0), world)
-    bandit = _bandit(policy, family)
+    world = trial_world()
+    _, run = trial(policy, family, Constant(0.0), world)
+    bandit = trial_bandit(policy, family)
     for t in range(ROUNDS):
         decision = bandit.decide(world.actions[t])
         assert decision.index == run.index[t], (
@@ -254,28 +232,26 @@ def check_constant_delay_uses_rows_before(policy: Policy, family: Family) -> Non
     """With delay k the decision of round t rests on rounds 1 to t - 1 - k, and no others."""
     k = 5
     for rounds in (1, k, k + 1, 2 * k, ROUNDS):
-        bandit, _ = _played(policy, family, Constant(float(k)), _world(rounds=rounds))
-        fresh = _fed(policy, family, bandit, max(0, rounds - k))
+        bandit, _ = trial(policy, family, Constant(float(k)), trial_world(rounds=rounds))
+        y = bandit._history.y[:rounds].copy()
+        y[max(0, rounds - k) :] = np.nan
+        fresh = fed(policy, family, bandit, y)
         seen = f"of {rounds} rounds with delay {k}, the rewards of the first {max(0, rounds - k)}"
         assert np.allclose(bandit.W, fresh.W, rtol=1e-12, atol=1e-12), (
             f"W does not follow from what returned ({seen}): only the bandit may write it"
         )
-        gap = bandit.theta - fresh.theta
-        distance = math.sqrt(gap @ bandit.W @ gap)
-        # two estimates of the same data may differ by what their certificates allow, no more
-        slacks = (bandit.certificate.slack, fresh.certificate.slack)
-        allowed = sum(slack for slack in slacks if math.isfinite(slack)) + 1e-9
-        assert distance <= allowed, (
+        apart, allowed = distance(bandit, fresh)
+        assert apart <= allowed, (
             f"theta does not follow from what returned ({seen}): handed over at once they give "
-            f"an estimate {distance:g} away, {allowed:g} allowed; take_in and refit may use "
+            f"an estimate {apart:g} away, {allowed:g} allowed; take_in and refit may use "
             "returned rewards only, not the number or time of decisions"
         )
 
 
 def check_infinite_delay_never_crashes(policy: Any, family: Family) -> None:
     """Without a single reward the bandit goes on choosing and knows nothing."""
-    bandit = _player(policy, family, np.random.SeedSequence(1))
-    run = play(bandit, _world(), Never(), feedback=feedback_for(policy))
+    bandit = trial_player(policy, family, np.random.SeedSequence(1))
+    run = play(bandit, trial_world(), Never(), feedback=feedback_for(policy))
     assert run.missing[-1] == ROUNDS, (
         f"{ROUNDS - run.missing[-1]} rewards count as returned, but none ever does: leave "
         "state.counts alone"
@@ -301,14 +277,14 @@ def check_infinite_delay_never_crashes(policy: Any, family: Family) -> None:
 
 def check_no_peeking(policy: Any, family: Family) -> None:
     """Rewards that have not returned may be anything: decisions up to then stay the same."""
-    world, seed, feedback = _world(), np.random.SeedSequence(1), feedback_for(policy)
-    run = play(_player(policy, family, seed), world, LATE, feedback=feedback)
+    world, seed, feedback = trial_world(), np.random.SeedSequence(1), feedback_for(policy)
+    run = play(trial_player(policy, family, seed), world, LATE, feedback=feedback)
     # when each reward would arrive if it were seen; where only successes are seen, any might be one
     due = 1 + np.arange(ROUNDS) + np.ceil([delay_quantile(LATE, u, 0.0) for u in world.lateness])
     for cut in (ROUNDS // 4, ROUNDS // 2, ROUNDS):
         hidden = due >= cut
         other = world._replace(luck=np.where(hidden, 1.0 - world.luck, world.luck))
-        mutated = play(_player(policy, family, seed), other, LATE, feedback=feedback)
+        mutated = play(trial_player(policy, family, seed), other, LATE, feedback=feedback)
         assert np.array_equal(run.index[:cut], mutated.index[:cut]), (
             f"decisions before round {cut + 1} change with rewards that had not returned by then: "
             "learn from what take_in, refit or observe is handed and from nothing else"
@@ -328,9 +304,9 @@ def check_order_within_a_round_is_irrelevant(policy: Policy, family: Family) -> 
     if getattr(resolved.estimator(family, DIM, 1.0), "order_matters", False):
         return
     rng = np.random.default_rng(3)
-    straight, run = _played(policy, family)
-    shuffled = _bandit(policy, family)
-    other = play(shuffled, _world(), LATE, feedback=feedback_for(policy), shuffle=rng.shuffle)
+    straight, run = trial(policy, family)
+    shuffled = trial_bandit(policy, family)
+    other = play(shuffled, trial_world(), LATE, feedback=feedback_for(policy), shuffle=rng.shuffle)
     same_theta = np.allclose(straight.theta, shuffled.theta, rtol=0.0, atol=1e-12)
     assert (same_theta, list(run.index)) == (True, list(other.index)), (
         "the order of rewards that return in one round changes the estimate or the decisions: "
@@ -346,11 +322,11 @@ def check_rotation_is_irrelevant(policy: Policy, family: Family) -> None:
     """
     if is_randomised(policy):
         return
-    world = _world()
-    _, run = _played(policy, family, LATE, world)
+    world = trial_world()
+    _, run = trial(policy, family, LATE, world)
     Q, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))
     turned = world._replace(theta_star=Q @ world.theta_star, actions=world.actions @ Q.T)
-    assert np.array_equal(run.index, _played(policy, family, LATE, turned)[1].index), (
+    assert np.array_equal(run.index, trial(policy, family, LATE, turned)[1].index), (
         "turning all actions and theta_star together changes decisions: use inner products and "
         "norms, not single coordinates (or leave out the property randomised = False if the policy "
         "draws random numbers)"
@@ -381,7 +357,7 @@ def check_lane_plays_like_a_bandit(policy: Any, family: Family) -> None:
     seeds = seed_of_run(7, DIM, 0)
     drawn = draw_world(UnitBall(ACTIONS), DIM, ROUNDS, seeds, THETA_STAR)
     policy = with_horizon(policy, ROUNDS)
-    run = play(_player(policy, family, seeds.spawn(1)[0]), drawn, LATE, feedback=feedback)
+    run = play(trial_player(policy, family, seeds.spawn(1)[0]), drawn, LATE, feedback=feedback)
     lane = dict(zip(RECORD, record[0].T, strict=True))
     assert np.allclose(lane["regret"], run.regret, rtol=1e-9, atol=1e-9), (
         f"a simulation plays otherwise than a bandit in the same world: {remedy}"
@@ -398,7 +374,7 @@ def check_lane_plays_like_a_bandit(policy: Any, family: Family) -> None:
 
 def check_save_and_load_go_on(policy: Policy, family: Family) -> None:
     """A bandit read back from disk goes on byte for byte."""
-    bandit, run = _played(policy, family)
+    bandit, run = trial(policy, family)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "bandit"
         bandit.save(path)
@@ -411,7 +387,7 @@ def check_save_and_load_go_on(policy: Policy, family: Family) -> None:
         f"a bandit that was saved and loaded is another one: {remedy}"
     )
     late = [(int(s) + 1, run.reward[s]) for s in np.flatnonzero(run.arrives > ROUNDS)]
-    for actions in _world(seed=8, rounds=5).actions:
+    for actions in trial_world(seed=8, rounds=5).actions:
         assert bandit.decide(actions) == twin.decide(actions), (
             f"a bandit that was saved and loaded decides otherwise: {remedy}"
         )
@@ -425,7 +401,7 @@ def check_save_and_load_go_on(policy: Policy, family: Family) -> None:
 
 def check_bad_input_changes_nothing(policy: Policy, family: Family) -> None:
     """A refused call leaves no trace."""
-    bandit, run = _played(policy, family)
+    bandit, run = trial(policy, family)
     before = bandit.fingerprint()
     nan, good = math.nan, np.eye(DIM)
     pending = int(np.flatnonzero(run.arrives > ROUNDS)[0]) + 1
@@ -481,7 +457,7 @@ def check_learns_from_rewards(policy: Any, family: Family, rounds: int = 300) ->
     halves, uniform = np.zeros(2), 0.0
     for run, sign in enumerate((-0.7, 0.7)):
         world = draw_world(FixedArms(ARMS), DIM, rounds, run, sign * (AXES[0] - AXES[1]))
-        player = _player(policy, family, np.random.SeedSequence(run))
+        player = trial_player(policy, family, np.random.SeedSequence(run))
         regret = play(player, world, LATE, feedback=feedback_for(policy)).regret
         middle = regret[rounds // 2 - 1]
         halves += middle, regret[-1] - middle
@@ -518,6 +494,10 @@ POLICY_CHECKS: list[Callable[[Any, Family], None]] = [
     check_order_within_a_round_is_irrelevant,
     check_rotation_is_irrelevant,
     check_save_and_load_go_on,
+    check_revision_is_exchange,
+    check_remaking_changes_nothing,
+    check_set_holds_the_truth,
+    check_widths_follow_from_the_set,
     check_bad_input_changes_nothing,
     check_learns_from_rewards,
 ]

@@ -1,6 +1,6 @@
 """Invariants of every log, whoever wrote it.
 
-The rulebook is that of the stores: an event belongs into the log if ``settling`` would accept it
+The rulebook is that of the stores: an event belongs into the log if ``ledger.rules`` accepts it
 after the events before it.
 """
 

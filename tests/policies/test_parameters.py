@@ -122,11 +122,3 @@ def test_names_of_the_package():
     assert stated == {(kind.__module__, kind.__name__) for kind in kinds}
     with pytest.raises(AttributeError, match="no attribute 'Thomson'"):
         _ = belated.policies.Thomson
-
-
-def test_a_policy_file_is_short():
-    """Docstring, parameters and formula: half of the files have at most 120 lines."""
-    lengths = sorted(
-        len(file.read_text().splitlines()) for file in FILES if file.name != "__init__.py"
-    )
-    assert lengths[len(lengths) // 2] <= 120

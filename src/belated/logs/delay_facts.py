@@ -25,6 +25,7 @@ def facts(report: DelayReport) -> dict[str, Any]:
         **report.bad.facts(),
         "all": _delays(report.all),
         "groups": {name: _delays(group) for name, group in report.groups.items()},
+        "actions_told_apart": report.has_actions,
         "tests": {
             name: None
             if found is None

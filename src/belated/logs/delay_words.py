@@ -57,6 +57,11 @@ CONSEQUENCES = {
     ),
 }
 
+NO_ACTIONS = (
+    " The log does not say which action was played, so actions were not told apart: a mix of quick "
+    "and slow ones may be the reason."
+)
+
 
 def meaning(report: DelayReport) -> str:
     """Returns how a decision without a reward was understood."""
@@ -149,7 +154,7 @@ def answer_rows(report: DelayReport) -> list[Row]:
 def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     question = f"Does delay depend on the {name}?" if name != "time" else "Did delays change?"
     if found is None:
-        answer = f"Cannot be told: fewer than {LEAST} rewards on one side, or all are alike."
+        answer = f"Cannot be told: fewer than {LEAST} rewards to compare on one side, or all are alike."
         return {"question": question, "answer": answer, "consequence": ""}
     if not found.matters:
         answer = f"No sign of it ({_p(found)})."
@@ -162,15 +167,25 @@ def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     elif name == "reward":
         group = found.name
     later = "later" if found.z > 0.0 else "sooner"
+    within = "of the same action, " if report.has_actions and name != "action" else ""
     answer = (
-        f"Yes: {group} come {later} than the others, half within {_half(found.median)} against "
-        f"{_half(found.other)} (hazards differ by a factor of {found.factor:.3g}, {_p(found)})."
+        f"Yes: {within}{group} come {later} than the others{_halves(found)} (hazards differ by a "
+        f"factor of {found.factor:.3g}, {_p(found)})."
     )
-    return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name]}
+    mixed = "" if report.has_actions else NO_ACTIONS
+    return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name] + mixed}
 
 
 def _p(found: Difference) -> str:
     return "p < 0.000001" if found.p < 1e-6 else f"p = {found.p:.2g}"
+
+
+def _halves(found: Difference) -> str:
+    """Returns both medians, unless they say the contrary: they are of all actions together."""
+    own, other = found.median, found.other
+    if own is not None and other is not None and (own > other) != (found.z > 0.0):
+        return ""
+    return f", half within {_half(own)} against {_half(other)}"
 
 
 def _half(seconds: float | None) -> str:
@@ -194,13 +209,15 @@ def period_rows(report: DelayReport) -> list[Row]:
 def missing_words(report: DelayReport) -> str:
     """Returns whether rewards are missing that the law would have."""
     odd = [period for period in report.periods if period.is_odd]
+    of_each = " of each action" if report.has_actions else ""
     if not odd:
-        return "In every period as many rewards are missing as the best law says."
+        return f"In every period as many rewards are missing as the best law{of_each} says."
     more = sum(period.z > 0.0 for period in odd)
+    mixed = "" if report.has_actions else NO_ACTIONS
     return (
-        f"In {more} of {len(report.periods)} periods more rewards are missing than the best law "
-        f"says, in {len(odd) - more} fewer. Rewards were lost, or not handed in, or delays were "
-        "others then; or no law of these fits well."
+        f"In {more} of {len(report.periods)} periods more rewards are missing than the best law"
+        f"{of_each} says, in {len(odd) - more} fewer. Rewards were lost, or not handed in, or "
+        f"delays were others then; or no law of these fits well.{mixed}"
     )
 
 

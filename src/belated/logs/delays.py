@@ -31,7 +31,7 @@ from belated.logs.values import PENDING, empty
 from belated.monitoring import delay_tests
 from belated.monitoring.delay_curve import DelayCurve, delay_curve
 from belated.monitoring.delay_fit import DelayFit, all_fits
-from belated.monitoring.delay_tests import Difference
+from belated.monitoring.delay_tests import BLOCKS, Difference
 from belated.monitoring.missing_rewards import Period, missing_over_time
 from belated.monitoring.truncated_delays import TruncatedCurve, truncated_curve
 
@@ -77,10 +77,11 @@ class DelayReport:
     n_after_now: int  # decisions after --now, which were left out
     n_late: int  # rewards after the end of the window, which count as missing
     all: Delays
+    has_actions: bool  # whether the log says what was played; else actions are not told apart
     by: str  # what groups are: segment, action or nothing
     groups: Mapping[str, Delays]
     tests: Mapping[str, Difference | None]  # by what delays may depend on
-    periods: list[Period]  # missing rewards over time, against the best law
+    periods: list[Period]  # missing rewards over time, against the best law of each action
     bad: BadRows = field(repr=False)
 
     @property
@@ -225,6 +226,7 @@ class _Rows:
             n_after_now=self.n_after_now,
             n_late=self.n_late,
             all=everything,
+            has_actions=rows.action is not None,
             by=self.by or "",
             groups=dict(self._groups(sample)),
             tests=few.tests(),
@@ -279,33 +281,65 @@ class _Sample:
     def delays(self, use: Any, counts: Counts) -> Delays:
         """Returns curve and fits of some rows."""
         delay, returned = self.delay[use], self.returned[use]
+        curve: DelayCurve | TruncatedCurve
         if self.is_conversion:
-            seen = truncated_curve(delay[returned], self.reach[use][returned])
-            return Delays(counts, seen, all_fits(delay, returned, never=[True]))
-        return Delays(counts, delay_curve(delay, returned), all_fits(delay, returned))
+            curve = truncated_curve(delay[returned], self.reach[use][returned])
+        else:
+            curve = delay_curve(delay, returned)
+        return Delays(counts, curve, self._fits(use))
+
+    def _fits(self, use: Any) -> list[DelayFit]:
+        never = (True,) if self.is_conversion else (False, True)
+        return all_fits(self.delay[use], self.returned[use], never=never)
 
     def tests(self) -> dict[str, Difference | None]:
-        """Returns what delays depend on, by name."""
+        """Returns what delays depend on, by name.
+
+        Decisions of one action are compared. Actions are compared within blocks of time, so that a
+        drift of all of them is not taken for a difference between those of then and those of now.
+        """
         rows, came = self.rows, self.returned
-        decided = rows.decided / SECOND
         use: Any = came if self.is_conversion else slice(None)
-        delays: delay_tests.Delays
+        decided, actions = rows.decided[use] / SECOND, self._actions()[use]
+        delays: delay_tests.Censored | delay_tests.Truncated
         if self.is_conversion:
-            truncated = delay_tests.Truncated(self.delay[came], self.reach[came])
-            delays, by_reward = truncated, delay_tests.by_size(truncated, rows.reward[came])
+            delays = delay_tests.Truncated(self.delay[came], self.reach[came], actions)
+            by_reward = delay_tests.by_size(delays, rows.reward[came])
         else:
-            delays = delay_tests.Censored(self.delay, came)
-            by_reward = delay_tests.by_reward(self.delay, came, rows.reward, decided, self.age)
+            delays = delay_tests.Censored(self.delay, came, actions)
+            columns = self.delay, came, rows.reward, decided, self.age, actions
+            by_reward = delay_tests.by_reward(*columns)
         found = {"reward": by_reward}
-        for name in ("action", "segment"):
+        blocks = delay_tests.blocks_of_time(decided)
+        for name, strata in (("action", blocks), ("segment", actions * BLOCKS + blocks)):
             groups = getattr(rows, name)
             if groups is not None:
-                found[name] = delay_tests.by_group(delays, _named(groups[use]))
-        return found | {"time": delay_tests.by_time(delays, decided[use])}
+                within = delays._replace(strata=strata)
+                found[name] = delay_tests.by_group(within, _named(groups[use]))
+        return found | {"time": delay_tests.by_time(delays, decided)}
+
+    def _actions(self) -> Integers:
+        """Returns the number of each row's action, from 0; 0 for all where the log has none."""
+        if self.rows.action is None:
+            return np.zeros(self.delay.size, np.int64)
+        import pandas as pd
+
+        return pd.factorize(_named(self.rows.action))[0]
 
     def periods(self, law: DelayFit) -> list[Period]:
-        """Returns the missing rewards over time, against a law."""
+        """Returns the missing rewards over time, against the law of each action.
+
+        The largest actions have laws of their own, all others one together. ``law`` is for those
+        for which none can be fitted.
+        """
         waiting = law.waiting_at(self.reach)
+        of_action = delay_tests.rows_by_stratum(self._actions())
+        largest = sorted(of_action, key=lambda rows: -rows.size)
+        others = largest[MOST_GROUPS:]
+        for rows in [*largest[:MOST_GROUPS], *([np.concatenate(others)] if others else [])]:
+            if len(of_action) > 1 and self.returned[rows].sum() >= LEAST_REWARDS:
+                best = self._fits(rows)[0]
+                waiting[rows] = best.waiting_at(self.reach[rows])
         return missing_over_time(self.rows.decided / SECOND, ~self.returned, waiting)
 
 

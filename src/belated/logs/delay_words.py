@@ -154,7 +154,9 @@ def answer_rows(report: DelayReport) -> list[Row]:
 def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     question = f"Does delay depend on the {name}?" if name != "time" else "Did delays change?"
     if found is None:
-        answer = f"Cannot be told: fewer than {LEAST} rewards to compare on one side, or all are alike."
+        answer = (
+            f"Cannot be told: fewer than {LEAST} rewards to compare on one side, or all are alike."
+        )
         return {"question": question, "answer": answer, "consequence": ""}
     if not found.matters:
         answer = f"No sign of it ({_p(found)})."

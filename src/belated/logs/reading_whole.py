@@ -82,6 +82,7 @@ def read_whole(
     opened = checked(found)
     bad_rows = BadRows(bad, source)
     log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
+    log = log._replace(has_delays={"time", "reward-time"} <= opened.columns.keys())
     if strict:
         bad_rows.refuse()
     if now is not None:

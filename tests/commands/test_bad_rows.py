@@ -103,6 +103,19 @@ def test_where_no_row_is_good_the_reasons_are_said(command, tmp_path):
     assert str(refused.exception) == "log: expected decisions, and it has no rows"
 
 
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_an_error_has_the_rows_that_were_left_out(command, tmp_path):
+    """All rewards have times in a zone, and decisions have none: none of the good rows has one."""
+    rows = [row | {"time": row["time"][:-1]} for row in rows_with_bad_ones()]
+    for row in rows[:20]:
+        row["reward"] = row["reward_time"] = None
+    FORMS["csv"](rows, tmp_path / "log.csv")
+    said = str(called(command, tmp_path / "log.csv").exception)
+    assert said.startswith("log: expected rewards, and none has come")
+    assert "Rows left out of the log: 284 rows (" in said
+    assert "280: mixed zones: the first time has no zone" in said
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["log.csv", "./log.csv", "link.csv", "hard.csv"])
 def test_the_log_is_not_replaced_by_its_bad_rows(command, name, tmp_path, monkeypatch):
@@ -197,7 +210,7 @@ def test_a_window_is_of_conversions(command, tmp_path):
 def test_a_time_before_the_first_decision(tmp_path):
     FORMS["csv"](rows_with_bad_ones(), tmp_path / "log.csv")
     said = str(called("delays", tmp_path / "log.csv", "--now", "2026-01-01T00:00:00Z").exception)
-    assert said == (
+    assert said.startswith(
         "--now = '2026-01-01T00:00:00Z': expected a time after the first decision, "
-        "2026-03-01T00:00:00.000000Z"
+        "2026-03-01T00:00:00.000000Z. Rows left out of the log: 6 rows ("
     )

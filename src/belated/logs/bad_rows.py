@@ -3,8 +3,8 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +128,16 @@ class BadRows:
             "first_bad_rows": [bad._asdict() for bad in sorted(self.first)],
             "bad_file": None if self.aside is None or not self.total else str(self.aside),
         }
+
+    @contextmanager
+    def told_in_errors(self) -> Iterator[None]:
+        """Adds the rows that were left out to errors raised inside: they may be the reason."""
+        try:
+            yield
+        except ValueError as error:
+            if not self.total:
+                raise
+            raise ValueError(f"{error}. Rows left out of the log: {self.words}") from error
 
     def refuse(self) -> None:
         """Raise where there are bad rows: what ``--strict`` asks for."""

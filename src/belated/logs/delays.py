@@ -147,9 +147,10 @@ def delay_report(
         bad_rows.refuse()
     if not bad_rows.n_good:
         raise ValueError(NO_ROWS)
-    if not rows.counts.decisions:
-        raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
-    return rows.report(log, loop, bad_rows)
+    with bad_rows.told_in_errors():
+        if not rows.counts.decisions:
+            raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
+        return rows.report(log, loop, bad_rows)
 
 
 class _Rows:

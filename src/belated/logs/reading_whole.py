@@ -86,5 +86,6 @@ def read_whole(
     if strict:
         bad_rows.refuse()
     if now is not None:
-        log = log.as_of(microseconds("now", now))
+        with bad_rows.told_in_errors():
+            log = log.as_of(microseconds("now", now))
     return Read(log, loop, seconds, opened, bad_rows, combined_rewards(source, bandit))

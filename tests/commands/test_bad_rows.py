@@ -9,6 +9,11 @@ from typer.testing import CliRunner
 
 from belated import Bandit
 from belated.commands.main import app
+from belated.core.times import iso
+from belated.ledger import open_ledger
+from belated.ledger.events import Draft, Kind
+from belated.ledger.ids import from_text
+from belated.ledger.replica import Replica
 
 COMMANDS = {
     "delays": (),
@@ -198,6 +203,35 @@ def test_files_without_rows(command, content, said, tmp_path):
     FORMS["csv"](rows_with_bad_ones(), path)
     path.write_bytes(content(path.read_text()).encode())
     assert said in str(called(command, path).exception)
+
+
+@pytest.mark.parametrize(
+    "command", ["delays", "evaluate", pytest.param("plan", marks=pytest.mark.slow)]
+)
+def test_decisions_that_are_not_used_are_counted(command, tmp_path):
+    """Those after --now, and those of a ledger that were cancelled."""
+    clock, url = [1_750_000_000.0], f"sqlite:///{tmp_path}/shop.db"
+    made = {"policy": "uniform", "ledger": url, "seed": 1, "clock": lambda: clock[0]}
+    bandit, cancelled = Bandit(2, family="bernoulli", **made), []
+    for k in range(400):
+        decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        clock[0] += 30.0
+        if k in (2, 3, 5):
+            cancelled.append(from_text(decision.id))
+        else:
+            bandit.learn(decision.id, float(k % 3 == 0))
+        clock[0] += 30.0
+    bandit.close()
+    ledger = open_ledger(url)
+    replica, end = Replica(ledger), int(clock[0] * 1e6)
+    replica.catch_up()
+    replica.commit([Draft(Kind.CANCELLED, "", id, end) for id in cancelled])
+    ledger.close()
+    now = iso(end - 30 * 60_000_000 - 1)
+    found = json.loads(called(command, url, "--now", now, "--json").stdout)
+    assert (found["decisions_after_now"], found["cancelled_decisions"]) == (30, 3)
+    done = called(command, url, "--now", now)
+    assert "decisions not used: 30 made after --now, 3 cancelled" in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize("command", ["evaluate", "plan"])

@@ -20,7 +20,6 @@ def facts(report: DelayReport) -> dict[str, Any]:
         "now": report.now,
         "rows": report.n_rows,
         "rows_in_sample": report.n_sampled,
-        "decisions_after_now": report.n_after_now,
         "rewards_after_window": report.n_late,
         **report.bad.facts(),
         "all": _delays(report.all),

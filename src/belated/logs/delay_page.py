@@ -47,7 +47,7 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
         parts.append(section("Missing rewards", words.missing_words(report), {"Periods": rows}))
         parts.append(figure(png(draw_periods(report)), texts["periods"]))
     left = report.bad.facts()["first_bad_rows"]
-    text = f"Left out: {report.bad.words}."
+    text = f"Left out: {report.bad.words}. Decisions that were not used: {report.bad.not_used}."
     parts.append(section("Bad rows", text, {"The first of each kind": left} if left else {}))
     settings = {
         "A missing reward": words.meaning(report),

@@ -232,7 +232,6 @@ def sample_words(report: DelayReport) -> str:
 
 def summary(name: str, report: DelayReport) -> Row:
     """Returns the whole answer, to be shown as lines and tables."""
-    left = f" {report.n_after_now:,} later decisions were left out." if report.n_after_now else ""
     careful = {"careful": report.bad.warning} if report.bad.warning else {}
     return {
         **careful,
@@ -240,10 +239,11 @@ def summary(name: str, report: DelayReport) -> Row:
         "columns": f"--map {report.columns}",
         "columns_not_used": ", ".join(report.unused) or "none",
         "meaning": meaning(report),
-        "now": f"{utc(report.now)}.{left}",
+        "now": utc(report.now),
         "curves,_fits_and_tests": f"of {sample_words(report)}",
         "rows_left_out": report.bad.words,
         "first_bad_rows": report.bad.facts()["first_bad_rows"],
+        "decisions_not_used": report.bad.not_used,
         "delays": curve_words(report.all),
         "laws": fit_rows(report.all),
         **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},

@@ -74,7 +74,6 @@ class DelayReport:
     now: int
     n_rows: int  # that could be used
     n_sampled: int  # that curves, fits and tests are made of
-    n_after_now: int  # decisions after --now, which were left out
     n_late: int  # rewards after the end of the window, which count as missing
     all: Delays
     has_actions: bool  # whether the log says what was played; else actions are not told apart
@@ -137,8 +136,8 @@ def delay_report(
     log = open_log(source, columns=columns, format=format, bandit=bandit)
     if by is not None and by not in log.columns:
         raise wrong("by", by, f"a column of it; say --map {by}=COLUMN")
-    rows = _Rows(None if now is None else microseconds("now", now), seconds, by)
     bad_rows = BadRows(bad, source)
+    rows = _Rows(None if now is None else microseconds("now", now), seconds, by, bad_rows)
     with progress("reading the log", share=log.source.share) as told:
         for chunk in log.chunks(bad_rows, loop=loop):
             rows.add(chunk)
@@ -150,16 +149,16 @@ def delay_report(
     with bad_rows.told_in_errors():
         if not rows.counts.decisions:
             raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
-        return rows.report(log, loop, bad_rows)
+        return rows.report(log, loop)
 
 
 class _Rows:
     """Counts of all rows and a sample of them, kept while a log is read."""
 
-    def __init__(self, now: int | None, window: float | None, by: str | None) -> None:
-        self.now, self.window, self.by = now, window, by
+    def __init__(self, now: int | None, window: float | None, by: str | None, bad: BadRows) -> None:
+        self.now, self.window, self.by, self.bad = now, window, by, bad
         self.latest, self.earliest = 0, int(LATEST)
-        self.n_after_now = self.n_late = 0
+        self.n_late = 0
         self.counts = Counts()
         self.by_group: dict[str, Counts] = {}
         self.sample = LogSample()
@@ -183,7 +182,7 @@ class _Rows:
     def _as_of(self, chunk: Chunk, now: int) -> Chunk:
         """Returns what was known at a time: no later decision, and no later reward."""
         made = chunk.decided <= now
-        self.n_after_now += int((~made).sum())
+        self.bad.n_after_now += int((~made).sum())
         columns = {
             name: column[made]
             for name, column in chunk._asdict().items()
@@ -208,7 +207,7 @@ class _Rows:
         ):
             yield name, int(decisions), int(returned)
 
-    def report(self, log: Log, loop: str, bad: BadRows) -> DelayReport:
+    def report(self, log: Log, loop: str) -> DelayReport:
         """Returns the answer."""
         now = self.latest if self.now is None else self.now
         rows = self.sample.rows()
@@ -224,7 +223,6 @@ class _Rows:
             now=now,
             n_rows=self.sample.n,
             n_sampled=rows.decided.size,
-            n_after_now=self.n_after_now,
             n_late=self.n_late,
             all=everything,
             has_actions=rows.action is not None,
@@ -232,7 +230,7 @@ class _Rows:
             groups=dict(self._groups(sample)),
             tests=few.tests(),
             periods=few.periods(best) if best is not None else [],
-            bad=bad,
+            bad=self.bad,
         )
 
     def _groups(self, sample: "_Sample") -> Iterator[tuple[str, Delays]]:

@@ -87,5 +87,7 @@ def read_whole(
         bad_rows.refuse()
     if now is not None:
         with bad_rows.told_in_errors():
-            log = log.as_of(microseconds("now", now))
+            known = log.as_of(microseconds("now", now))
+        bad_rows.n_after_now = len(log.action) - len(known.action)
+        log = known
     return Read(log, loop, seconds, opened, bad_rows, combined_rewards(source, bandit))

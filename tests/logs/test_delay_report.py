@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from belated.logs import log_sample
+from belated.logs import delays, log_sample
 from belated.logs.delay_facts import facts
 from belated.logs.delay_figure import captions
 from belated.logs.delay_words import answer_rows, curve_words, missing_words, summary
@@ -105,8 +105,10 @@ def test_now_is_as_of_then():
     later = cut["reward_time"] > then
     cut.loc[later, ["reward_time", "reward"]] = np.nan
     cut_facts, as_of = (facts(delay_report(log, now=then)) for log in (cut, frame))
-    assert as_of.pop("decisions_after_now") == len(frame) - len(cut)
-    assert cut_facts.pop("decisions_after_now") == 0
+    n = len(frame) - len(cut)
+    told = {"decisions_after_now": n, "decisions_not_used": f"{n:,} made after --now"}
+    assert {name: as_of.pop(name) for name in told} == told
+    assert [cut_facts.pop(name) for name in told] == [0, "none"]
     assert cut_facts == as_of
 
 
@@ -160,6 +162,26 @@ def test_groups_have_curves_and_laws_of_their_own():
         ValueError, match="by = 'action': expected a column of it; say --map action"
     ):
         delay_report(frame, by="action")
+
+
+def test_groups_that_are_not_shown_are_counted(monkeypatch):
+    """The largest have lines, all with 20 rewards are in JSON, and the others are counted."""
+    frame = simulated(LAWS["exponential"], n=3000, seed=4)
+    city = np.arange(3000) % 15
+    city[:30] = 15 + np.arange(30) // 10  # three with ten decisions each
+    report = delay_report(frame.assign(city=city.astype(str)), columns="segment=city", by="segment")
+    lines, found = summary("log", report), facts(report)
+    assert sum(name.startswith("segment ") for name in lines) == 12
+    assert lines["other_segments"] == (
+        "3 smaller ones are in --json, 3 have fewer than 20 rewards and no curve"
+    )
+    assert len(found["groups"]) == 15
+    assert (found["groups_with_few_rewards"], found["groups_beyond_the_largest"]) == (3, 0)
+    assert "by segment, the 6 largest." in captions(report)["groups"]
+    monkeypatch.setattr(delays, "MOST_GROUPS", 10)
+    report = delay_report(frame.assign(city=city.astype(str)), columns="segment=city", by="segment")
+    assert (len(report.groups), report.n_further_groups, report.n_small_groups) == (10, 5, 3)
+    assert "5 still smaller ones have no curve" in summary("log", report)["other_segments"]
 
 
 def test_a_sample_of_a_long_log_says_the_same(monkeypatch):

@@ -24,6 +24,8 @@ def facts(report: DelayReport) -> dict[str, Any]:
         **report.bad.facts(),
         "all": _delays(report.all),
         "groups": {name: _delays(group) for name, group in report.groups.items()},
+        "groups_with_few_rewards": report.n_small_groups,
+        "groups_beyond_the_largest": report.n_further_groups,
         "actions_told_apart": report.has_actions,
         "tests": {
             name: None

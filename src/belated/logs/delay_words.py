@@ -6,12 +6,13 @@ from typing import Any
 
 from belated.core.times import SECOND, utc
 from belated.core.wording import counted, duration, moment, percent
-from belated.logs.delays import DelayReport, Delays
+from belated.logs.delays import LEAST_REWARDS, DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
 from belated.monitoring.delay_fit import DelayFit
 from belated.monitoring.delay_tests import LEAST, UNLIKELY, Difference
 
 Row = dict[str, Any]
+MOST_GROUPS = 12  # in lines for people
 UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 LAWS = {
     "exponential": "exponential",
@@ -246,11 +247,31 @@ def summary(name: str, report: DelayReport) -> Row:
         "decisions_not_used": report.bad.not_used,
         "delays": curve_words(report.all),
         "laws": fit_rows(report.all),
-        **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},
+        **{
+            f"{report.by} {name}": _group_words(group)
+            for name, group in list(report.groups.items())[:MOST_GROUPS]
+        },
+        **({f"other_{report.by}s": groups_words(report, MOST_GROUPS)} if report.by else {}),
         "what_is_taken_for_granted": answer_rows(report),
         "missing_rewards": missing_words(report),
         "missing_rewards_over_time": period_rows(report),
     }
+
+
+def groups_words(report: DelayReport, shown: int) -> str:
+    """Returns how many groups are not among the first ``shown``, and why.
+
+    >>> from types import SimpleNamespace
+    >>> report = SimpleNamespace(groups=range(15), n_further_groups=0, n_small_groups=2)
+    >>> groups_words(report, 12)
+    '3 smaller ones are in --json, 2 have fewer than 20 rewards and no curve'
+    """
+    counts = (
+        (len(report.groups) - shown, "smaller ones are in --json"),
+        (report.n_further_groups, "still smaller ones have no curve"),
+        (report.n_small_groups, f"have fewer than {LEAST_REWARDS} rewards and no curve"),
+    )
+    return ", ".join(f"{n:,} {what}" for n, what in counts if n > 0) or "none"
 
 
 def _group_words(delays: Delays) -> str:

@@ -36,7 +36,8 @@ from belated.monitoring.missing_rewards import Period, missing_over_time
 from belated.monitoring.truncated_delays import TruncatedCurve, truncated_curve
 
 LOOPS = ("explicit", "conversion")
-MOST_GROUPS = 12  # of which each has a curve of its own; the largest ones
+MOST_GROUPS = 100  # of which each has a curve of its own; the largest ones
+MOST_ACTIONS = 12  # whose missing rewards are measured by a law of their own; the largest ones
 LEAST_REWARDS = 20  # of a group with a curve
 TESTED = 100_000  # rows, of the sample: enough to find what matters
 NAMELESS = "(none)"  # the group of rows without one
@@ -78,7 +79,9 @@ class DelayReport:
     all: Delays
     has_actions: bool  # whether the log says what was played; else actions are not told apart
     by: str  # what groups are: segment, action or nothing
-    groups: Mapping[str, Delays]
+    groups: Mapping[str, Delays]  # the largest first
+    n_small_groups: int  # with too few rewards for a curve
+    n_further_groups: int  # with rewards enough, beyond the hundred largest
     tests: Mapping[str, Difference | None]  # by what delays may depend on
     periods: list[Period]  # missing rewards over time, against the best law of each action
     bad: BadRows = field(repr=False)
@@ -215,6 +218,7 @@ class _Rows:
         everything = sample.delays(slice(None), self.counts)
         best = everything.best
         few = sample.first(TESTED)
+        large = [name for name, counts in self._largest() if counts.returned >= LEAST_REWARDS]
         return DelayReport(
             columns=log.spelled,
             unused=log.unused(),
@@ -227,18 +231,22 @@ class _Rows:
             all=everything,
             has_actions=rows.action is not None,
             by=self.by or "",
-            groups=dict(self._groups(sample)),
+            groups=dict(self._groups(sample, large[:MOST_GROUPS])),
+            n_small_groups=len(self.by_group) - len(large),
+            n_further_groups=max(0, len(large) - MOST_GROUPS),
             tests=few.tests(),
             periods=few.periods(best) if best is not None else [],
             bad=self.bad,
         )
 
-    def _groups(self, sample: "_Sample") -> Iterator[tuple[str, Delays]]:
-        largest = sorted(self.by_group.items(), key=lambda item: (-item[1].decisions, item[0]))
-        names = _named(getattr(sample.rows, self.by)) if self.by else None
-        for name, counts in largest[:MOST_GROUPS]:
-            if counts.returned >= LEAST_REWARDS:
-                yield name, sample.delays(names == name, counts)
+    def _largest(self) -> list[tuple[str, Counts]]:
+        """Returns the groups with their counts, the largest first."""
+        return sorted(self.by_group.items(), key=lambda item: (-item[1].decisions, item[0]))
+
+    def _groups(self, sample: "_Sample", names: list[str]) -> Iterator[tuple[str, Delays]]:
+        own = _named(getattr(sample.rows, self.by)) if self.by else None
+        for name in names:
+            yield name, sample.delays(np.flatnonzero(own == name), self.by_group[name])
 
 
 def _sum(counts: Counts, decisions: int, returned: int) -> Counts:
@@ -334,8 +342,8 @@ class _Sample:
         waiting = law.waiting_at(self.reach)
         of_action = delay_tests.rows_by_stratum(self._actions())
         largest = sorted(of_action, key=lambda rows: -rows.size)
-        others = largest[MOST_GROUPS:]
-        for rows in [*largest[:MOST_GROUPS], *([np.concatenate(others)] if others else [])]:
+        others = largest[MOST_ACTIONS:]
+        for rows in [*largest[:MOST_ACTIONS], *([np.concatenate(others)] if others else [])]:
             if len(of_action) > 1 and self.returned[rows].sum() >= LEAST_REWARDS:
                 best = self._fits(rows)[0]
                 waiting[rows] = best.waiting_at(self.reach[rows])

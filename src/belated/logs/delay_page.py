@@ -35,7 +35,7 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
             for row in words.fit_rows(group)[:1]
         ]
         text = f"The best law of each. Others: {words.groups_words(report, len(report.groups))}."
-        parts.append(section(f"By {report.by}", text, {"Groups": rows}))
+        parts.append(section(f"By {report.by}", text, {"Groups": rows} if rows else {}))
     if report.groups:
         parts.append(figure(png(draw_groups(report)), texts["groups"]))
     granted = "What theory and policies take for granted, tested on this log."

@@ -9,6 +9,11 @@ from typer.testing import CliRunner
 
 from belated import Bandit
 from belated.commands.main import app
+from belated.core.times import iso
+from belated.ledger import open_ledger
+from belated.ledger.events import Draft, Kind
+from belated.ledger.ids import from_text
+from belated.ledger.replica import Replica
 
 COMMANDS = {
     "delays": (),
@@ -103,6 +108,19 @@ def test_where_no_row_is_good_the_reasons_are_said(command, tmp_path):
     assert str(refused.exception) == "log: expected decisions, and it has no rows"
 
 
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_an_error_has_the_rows_that_were_left_out(command, tmp_path):
+    """All rewards have times in a zone, and decisions have none: none of the good rows has one."""
+    rows = [row | {"time": row["time"][:-1]} for row in rows_with_bad_ones()]
+    for row in rows[:20]:
+        row["reward"] = row["reward_time"] = None
+    FORMS["csv"](rows, tmp_path / "log.csv")
+    said = str(called(command, tmp_path / "log.csv").exception)
+    assert said.startswith("log: expected rewards, and none has come")
+    assert "Rows left out of the log: 284 rows (" in said
+    assert "280: mixed zones: the first time has no zone" in said
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["log.csv", "./log.csv", "link.csv", "hard.csv"])
 def test_the_log_is_not_replaced_by_its_bad_rows(command, name, tmp_path, monkeypatch):
@@ -187,6 +205,35 @@ def test_files_without_rows(command, content, said, tmp_path):
     assert said in str(called(command, path).exception)
 
 
+@pytest.mark.parametrize(
+    "command", ["delays", "evaluate", pytest.param("plan", marks=pytest.mark.slow)]
+)
+def test_decisions_that_are_not_used_are_counted(command, tmp_path):
+    """Those after --now, and those of a ledger that were cancelled."""
+    clock, url = [1_750_000_000.0], f"sqlite:///{tmp_path}/shop.db"
+    made = {"policy": "uniform", "ledger": url, "seed": 1, "clock": lambda: clock[0]}
+    bandit, cancelled = Bandit(2, family="bernoulli", **made), []
+    for k in range(400):
+        decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        clock[0] += 30.0
+        if k in (2, 3, 5):
+            cancelled.append(from_text(decision.id))
+        else:
+            bandit.learn(decision.id, float(k % 3 == 0))
+        clock[0] += 30.0
+    bandit.close()
+    ledger = open_ledger(url)
+    replica, end = Replica(ledger), int(clock[0] * 1e6)
+    replica.catch_up()
+    replica.commit([Draft(Kind.CANCELLED, "", id, end) for id in cancelled])
+    ledger.close()
+    now = iso(end - 30 * 60_000_000 - 1)
+    found = json.loads(called(command, url, "--now", now, "--json").stdout)
+    assert (found["decisions_after_now"], found["cancelled_decisions"]) == (30, 3)
+    done = called(command, url, "--now", now)
+    assert "decisions not used: 30 made after --now, 3 cancelled" in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize("command", ["evaluate", "plan"])
 def test_a_window_is_of_conversions(command, tmp_path):
     FORMS["csv"](rows_with_bad_ones(), tmp_path / "log.csv")
@@ -197,7 +244,7 @@ def test_a_window_is_of_conversions(command, tmp_path):
 def test_a_time_before_the_first_decision(tmp_path):
     FORMS["csv"](rows_with_bad_ones(), tmp_path / "log.csv")
     said = str(called("delays", tmp_path / "log.csv", "--now", "2026-01-01T00:00:00Z").exception)
-    assert said == (
+    assert said.startswith(
         "--now = '2026-01-01T00:00:00Z': expected a time after the first decision, "
-        "2026-03-01T00:00:00.000000Z"
+        "2026-03-01T00:00:00.000000Z. Rows left out of the log: 6 rows ("
     )

@@ -19,7 +19,8 @@ from belated.experiments.judging.grading import (
     holm,
     student_test,
 )
-from belated.experiments.run_intervals import mean_interval, stratified_mean, student_tail
+from belated.experiments.run_intervals import mean_interval, stratified_mean
+from belated.numerics.student import student_tail
 
 
 @pytest.mark.parametrize("df", [1, 9, 29, 200])

@@ -25,12 +25,11 @@ from belated.experiments.reporting import figures, output
 from belated.experiments.reporting.audit_figures import CAPTIONS, save_audit_figures
 from belated.experiments.reporting.report import show, write_page, write_report
 from belated.experiments.run_intervals import (
-    beta_cdf,
     clopper_pearson,
     jackknife,
     mean_interval,
-    student_quantile,
 )
+from belated.numerics.student import beta_cdf, student_quantile
 from belated.theory import STATEMENTS
 
 OFU, DUCB = "delayed-ofu-glm", "ducb-ridge"

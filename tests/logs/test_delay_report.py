@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from belated.logs import log_sample
+from belated.logs import delays, log_sample
 from belated.logs.delay_facts import facts
 from belated.logs.delay_figure import captions
-from belated.logs.delay_words import curve_words, summary
+from belated.logs.delay_words import answer_rows, curve_words, missing_words, summary
 from belated.logs.delays import delay_report
 from belated.logs.law_file import law_delays, write_law
 from belated.worlds.delays import Empirical, read_law
@@ -105,8 +105,10 @@ def test_now_is_as_of_then():
     later = cut["reward_time"] > then
     cut.loc[later, ["reward_time", "reward"]] = np.nan
     cut_facts, as_of = (facts(delay_report(log, now=then)) for log in (cut, frame))
-    assert as_of.pop("decisions_after_now") == len(frame) - len(cut)
-    assert cut_facts.pop("decisions_after_now") == 0
+    n = len(frame) - len(cut)
+    told = {"decisions_after_now": n, "decisions_not_used": f"{n:,} made after --now"}
+    assert {name: as_of.pop(name) for name in told} == told
+    assert [cut_facts.pop(name) for name in told] == [0, "none"]
     assert cut_facts == as_of
 
 
@@ -162,6 +164,26 @@ def test_groups_have_curves_and_laws_of_their_own():
         delay_report(frame, by="action")
 
 
+def test_groups_that_are_not_shown_are_counted(monkeypatch):
+    """The largest have lines, all with 20 rewards are in JSON, and the others are counted."""
+    frame = simulated(LAWS["exponential"], n=3000, seed=4)
+    city = np.arange(3000) % 15
+    city[:30] = 15 + np.arange(30) // 10  # three with ten decisions each
+    report = delay_report(frame.assign(city=city.astype(str)), columns="segment=city", by="segment")
+    lines, found = summary("log", report), facts(report)
+    assert sum(name.startswith("segment ") for name in lines) == 12
+    assert lines["other_segments"] == (
+        "3 smaller ones are in --json, 3 have fewer than 20 rewards and no curve"
+    )
+    assert len(found["groups"]) == 15
+    assert (found["groups_with_few_rewards"], found["groups_beyond_the_largest"]) == (3, 0)
+    assert "by segment, the 6 largest." in captions(report)["groups"]
+    monkeypatch.setattr(delays, "MOST_GROUPS", 10)
+    report = delay_report(frame.assign(city=city.astype(str)), columns="segment=city", by="segment")
+    assert (len(report.groups), report.n_further_groups, report.n_small_groups) == (10, 5, 3)
+    assert "5 still smaller ones have no curve" in summary("log", report)["other_segments"]
+
+
 def test_a_sample_of_a_long_log_says_the_same(monkeypatch):
     frame = simulated(LAWS["lognormal"], n=20_000, seed=6, share=0.8)
     whole = delay_report(frame)
@@ -170,6 +192,75 @@ def test_a_sample_of_a_long_log_says_the_same(monkeypatch):
     assert (part.n_rows, part.n_sampled, whole.n_sampled) == (20_000, 5000, 20_000)
     assert part.all.counts == whole.all.counts
     assert abs(part.all.best.mean - whole.all.best.mean) < 3.0 * part.all.best.mean_error
+
+
+def with_actions(seed, loop, drifts, slower=lambda days, luck: 1.0):
+    """A log of six days; the slow action earns more, and is played more and more if it drifts.
+
+    The luck of a decision is between 0 and 1: its place among the rewards of its action.
+    """
+    rng, n = np.random.default_rng(seed), 8000
+    days = np.sort(rng.uniform(0.0, 6.0, n))
+    slow = rng.random(n) < (0.1 + 0.8 * days / 6.0 if drifts else 0.3)
+    luck = rng.random(n)
+    reward = 1.0 * (luck > np.where(slow, 0.4, 0.6)) if loop == "explicit" else luck + slow
+    late = rng.exponential(np.where(slow, 1.5, 0.5)) * slower(days, luck)
+    came = (days + late <= 6.0) & (rng.random(n) < (1.0 if loop == "explicit" else 0.4))
+    return pd.DataFrame(
+        {
+            "time": BEGIN + DAY * days,
+            "action": np.where(slow, "tent", "boots"),
+            "reward": np.where(came, reward, np.nan),
+            "reward_time": np.where(came, BEGIN + DAY * (days + late), np.nan),
+        }
+    )
+
+
+def findings(frame, loop):
+    """Names of the tests that found something, and whether periods are odd."""
+    report = delay_report(frame, loop=loop, now=BEGIN + 6 * DAY)
+    odd = ["missing"] * any(period.is_odd for period in report.periods)
+    return [name for name, found in report.tests.items() if found and found.matters] + odd
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+@pytest.mark.parametrize("loop", ["explicit", "conversion"])
+def test_a_slow_action_is_no_dependence_on_reward_or_time(loop, drifts):
+    for seed in range(3):
+        assert findings(with_actions(seed, loop, drifts), loop) == ["action"]
+    without = findings(with_actions(1, loop, drifts).drop(columns="action"), loop)
+    assert "reward" in without
+    assert ("time" in without) == drifts
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+@pytest.mark.parametrize("loop", ["explicit", "conversion"])
+def test_what_depends_on_more_than_the_action_is_found(loop, drifts):
+    large = with_actions(1, loop, drifts, lambda days, luck: 1.0 + (luck > 0.5))
+    assert {"reward", "action"} <= set(findings(large, loop))
+    drift = with_actions(1, loop, drifts, lambda days, luck: 1.0 + 1.5 * (days > 2.5))
+    assert {"time", "action"} <= set(findings(drift, loop)) <= {"time", "action", "missing"}
+
+
+def test_words_say_whether_actions_were_told_apart():
+    """The slow action is played more, so medians of all may say the contrary of its test."""
+    log = with_actions(1, "explicit", True, lambda days, luck: 1.0 - 0.3 * (days > 2.5))
+    known, unknown = (delay_report(frame) for frame in (log, log.drop(columns="action")))
+    assert (facts(known)["actions_told_apart"], facts(unknown)["actions_told_apart"]) == (1, 0)
+    changed = answer_rows(known)[-1]
+    assert changed["answer"].startswith("Yes: of the same action, those of decisions since ")
+    assert " come sooner than the others (hazards differ" in changed["answer"]
+    assert "told apart" not in changed["consequence"]
+    reward = answer_rows(unknown)[0]
+    assert reward["answer"].startswith("Yes: large rewards come later than the others, half withi")
+    assert reward["consequence"].endswith("actions were not told apart: " + REASON)
+    lost = log.assign(reward_time=log["reward_time"].where(log["time"] < BEGIN + 5 * DAY))
+    said = missing_words(delay_report(lost.drop(columns=["action", "reward"])))
+    assert said.endswith(REASON)
+    assert "the best law of each action says" in missing_words(known)
+
+
+REASON = "a mix of quick and slow ones may be the reason."
 
 
 def test_an_outage_is_seen():

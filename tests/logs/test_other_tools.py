@@ -59,6 +59,20 @@ def test_dsjson_there_and_back(tmp_path):
     assert back.context["Context.kind"].tolist() == log.context["kind"].tolist()
 
 
+def test_events_that_stand_for_others_are_bad_rows(tmp_path):
+    """Of a log that was thinned, an event counts 1 / (1 - pdrop) times, and here once."""
+    path = tmp_path / "log.dsjson"
+    write_dsjson(explicit_log(np.random.default_rng(4), 4, 0.0), path)
+    lines = path.read_text().splitlines()
+    lines[0] = lines[0].replace('{"_label', '{"pdrop": 0.0, "_label', 1)
+    lines[2] = lines[2].replace('{"_label', '{"pdrop": 0.5, "_label', 1)
+    path.write_text("\n".join(lines))
+    bad = BadRows()
+    (chunk,) = open_log(path, needs=("action",)).chunks(bad)
+    assert chunk.line.tolist() == [1, 2, 4]
+    assert "pdrop = 0.5: expected 0, because rows count once" in bad.first[0].value
+
+
 def test_vowpal_wabbit_learns_from_it(tmp_path):
     """A line is an example that the tool can parse: three actions and the label of one."""
     vw = pytest.importorskip("vowpalwabbit")

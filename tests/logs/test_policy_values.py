@@ -1,6 +1,7 @@
 """Evaluating policies on logs with known truth: values, intervals, levels, refusals."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -13,6 +14,7 @@ from belated.evaluation.off_policy import (
     self_normalised,
 )
 from belated.evaluation.shares_seen import strata_of
+from belated.logs.evaluating import evaluate_log
 from belated.logs.evaluation_report import OF_UNKNOWN_RANGE, assumptions
 from belated.logs.policy_values import INTERVALS, Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
@@ -252,7 +254,35 @@ def test_pending_rewards_without_times():
         zeros, zeros, np.array([1.0, np.nan, 0.0, 1.0]), np.full(4, 0.5), zeros, NAMES[:1], {}, 0
     )
     with pytest.raises(ValueError, match="the log does not say when the others came"):
-        seen_rewards(log, "explicit")
+        seen_rewards(log._replace(has_delays=False), "explicit")
+
+
+def rewards_of_the_same_second(n=2000):
+    """Whatever comes comes at once; every fourth reward is lost."""
+    rng = np.random.default_rng(12)
+    time = NOW / 1e6 + np.arange(n) * 60.0
+    action = rng.choice(["boots", "tent"], n)
+    reward = 1.0 * (rng.random(n) < np.where(action == "tent", 0.6, 0.3))
+    came = rng.random(n) < 0.75
+    return pd.DataFrame(
+        {
+            "time": time,
+            "action": action,
+            "propensity": 0.5,
+            "reward": np.where(came, reward, np.nan),
+            "reward_time": np.where(came, time, np.nan),
+        }
+    )
+
+
+def test_rewards_of_the_same_second_are_not_late():
+    log = rewards_of_the_same_second()
+    found = evaluate_log(log, ["fixed:tent"])["policies"][1]
+    for line in found["estimates"]:
+        assert line["low"] <= 0.6 <= line["high"], line
+    for column in ("time", "reward_time"):
+        with pytest.raises(ValueError, match="the log does not say when the others came"):
+            evaluate_log(log.drop(columns=column), ["fixed:tent"])
 
 
 @pytest.mark.parametrize(

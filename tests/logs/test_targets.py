@@ -44,6 +44,20 @@ def test_a_function_of_scores_plays_the_first_of_the_highest():
         of(f"{__name__}:scores").chances(3, {})
 
 
+@pytest.mark.parametrize("as_scores", [False, True])
+def test_a_rule_for_all_contexts_is_one_row(as_scores):
+    """Without --context a function cannot know how many rows there are."""
+    found = target_of(lambda context, actions: [0.25, 0.75], ACTIONS, "banner", as_scores)
+    row = [0.0, 1.0] if as_scores else [0.25, 0.75]
+    assert found.chances(3, {}).tolist() == [row] * 3
+    wrong = target_of(lambda context, actions: [0.25, 0.25], ACTIONS, "banner", False)
+    with pytest.raises(ValueError, match=r"row 0 = .0.25, 0.25.: expected probabilities"):
+        wrong.chances(3, {})
+    short = target_of(lambda context, actions: [1.0], ACTIONS, "banner", False)
+    with pytest.raises(ValueError, match=r"contexts by actions, or \(2,\) for all contexts"):
+        short.chances(3, {})
+
+
 def test_a_function_of_a_file(tmp_path):
     path = tmp_path / "rule.py"
     path.write_text("def play(context, actions):\n    return [[0.25, 0.75]]\n")

@@ -11,6 +11,7 @@ from belated.monitoring.delay_tests import (
     by_reward,
     by_size,
     by_time,
+    large_rewards,
 )
 from belated.monitoring.missing_rewards import missing_over_time
 
@@ -70,6 +71,53 @@ def test_what_is_not_there_is_found_as_seldom_as_p_says(kind):
     assert (ps[:, 0] < 0.05).sum() <= 16  # one comparison: 7.5 of 150, more than 16 in 1 of 1,000
     assert (ps < 0.05).sum(axis=0).max() <= 16
     assert (ps[:, 0] < 0.5).mean() == pytest.approx(0.5, abs=0.17)
+
+
+def test_actions_mislead_unless_they_are_strata():
+    """A slow action earns more, and is played more and more."""
+    misled, ps = 0, []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        decided = np.sort(rng.uniform(0.0, HORIZON, 2000))
+        slow = rng.random(2000) < 0.1 + 0.8 * decided / HORIZON
+        reward = rng.random(2000) + slow
+        delay = rng.exponential(np.where(slow, 9000.0, 3000.0))
+        age = HORIZON - decided
+        came = delay <= age
+        for strata in (None, slow.astype(int)):
+            of = None if strata is None else strata[came]
+            conversions = Truncated(delay[came], age[came], of)
+            waited = Censored(np.minimum(delay, age), came, strata)
+            found = [
+                by_reward(waited.delay, came, reward, decided, age, strata),
+                by_size(conversions, reward[came]),
+                by_time(waited, decided),
+                by_time(conversions, decided[came]),
+            ]
+            if strata is None:
+                misled += all(one.matters for one in found)
+            else:
+                assert not any(one.matters for one in found)
+                ps.append([one.p for one in found])
+    assert misled > 90
+    # of 100 at 5 %: more than 12 in 1 of 700
+    assert (np.array(ps) < 0.05).sum(axis=0).max() <= 12
+
+
+def test_strata_with_one_kind_only_cannot_be_told():
+    """The slow action takes the place of the quick one: was it the time?"""
+    rng = np.random.default_rng(2)
+    decided = np.arange(1000.0)
+    later = decided >= 500.0
+    delays = Censored(rng.exponential(1.0 + later), np.full(1000, True))
+    assert by_group(delays, later).matters
+    assert by_group(delays._replace(strata=later.astype(int)), later) is None
+
+
+def test_large_is_large_for_its_stratum():
+    reward, strata = np.array([1.0, 2.0, 3.0, 7.0, 8.0, 9.0]), np.array([0, 0, 0, 1, 1, 1])
+    assert large_rewards(reward).tolist() == [False] * 3 + [True] * 3
+    assert large_rewards(reward, strata).tolist() == [False, False, True] * 2
 
 
 def test_factor_is_that_of_the_hazards():

@@ -150,3 +150,16 @@ def test_quantiles():
     curve = truncated_curve([1.0, 2.0, 3.0], [2.5, 4.0, 5.0])  # within: 1/4, 1/2, 1
     assert [curve.quantile(share) for share in (0.1, 0.25, 0.3, 0.5, 0.9)] == [1, 1, 2, 2, 3]
     assert truncated_curve([], []).quantile(0.5) is None
+
+
+def test_log_rank_within_strata_is_the_sum_of_theirs():
+    rng = np.random.default_rng(5)
+    ages = rng.integers(3, 9, 300).astype(float)
+    delays = np.minimum(rng.integers(1, 9, 300), ages)
+    groups, strata = rng.random((2, 300)) < 0.4, rng.integers(0, 3, 300)
+    parts = [
+        truncated_log_rank(delays[own], ages[own], groups[:, own])
+        for own in (strata == k for k in range(3))
+    ]
+    found = truncated_log_rank(delays, ages, groups, strata)
+    np.testing.assert_allclose(found, np.sum(parts, axis=0), rtol=1e-12)

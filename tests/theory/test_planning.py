@@ -1,10 +1,12 @@
 """What lateness will cost: identical runs cost nothing, units, batches against a slow twin."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import naive.one_pass
 from belated import Bernoulli, DelayedOFUGLM, Gaussian, Tanh
@@ -171,6 +173,23 @@ def test_cost_is_the_paired_difference():
     lost = found.ways[1].regret[:, -1] - found.ways[0].regret[:, -1]
     assert found.cost == pytest.approx(lost.mean())
     assert found.error == pytest.approx(np.sqrt(((lost - lost.mean()) ** 2).sum() / 2 / 3))
+    expected = stats.ttest_1samp(lost, 0.0).confidence_interval(0.95)
+    assert found.interval == pytest.approx((expected.low, expected.high))
+
+
+def test_an_hour_has_a_cost_where_the_delay_has_one():
+    """As in the answer of ``belated plan``: not where nothing can be told."""
+    found = delay_cost("exponential:8", **SMALL)
+    low, high = found.interval
+    late = found.ways[1]
+    for ends, per_hour in (((0.5, 2.0), found.cost / 8.0), ((-0.5, 2.0), None)):
+        ways = found.ways[0], replace(late, interval=ends)
+        other = replace(found, ways=ways)
+        assert other.per_hour == per_hour
+        assert (" for every hour, " in other.sentence) == (per_hour is not None)
+        assert f"({ends[0]:.3g} to {ends[1]:.3g} with 95% confidence)" in other.sentence
+    assert low < found.cost < high
+    assert replace(found, hours=np.inf).per_hour is None
 
 
 @pytest.mark.parametrize(

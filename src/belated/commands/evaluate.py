@@ -81,6 +81,8 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         show(_tables(answer["estimates"]), False)
         most = sorted(answer["overlap"], key=lambda line: -line["target"])
         show({"overlap": most[:MOST_ACTIONS]}, False)
+        if len(most) > MOST_ACTIONS:
+            typer.echo(f"{len(most) - MOST_ACTIONS:,} further actions are in --json.")
     typer.echo("Assumed:")
     for sentence in found["assumptions"]:
         typer.echo(f"- {sentence}")

@@ -73,7 +73,8 @@ def with_bad_file(log: str, reading: dict[str, Any]) -> dict[str, Any]:
 
 def of_bad_rows(said: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what people are shown of the rows that were left out."""
-    return {name: said[name] for name in ("rows_left_out", "first_bad_rows")}
+    shown = "rows_left_out", "first_bad_rows", "decisions_not_used"
+    return {name: said[name] for name in shown}
 
 
 @options_of(Reading)

@@ -49,7 +49,8 @@ def plan(
         refuse_source("--page", page, log)
     needs = ("action", "time", "reward-time")
     read = read_whole(log, needs=needs, context=named_in(context), **with_bad_file(log, reading))
-    facts = facts_of(read.log, read.loop, read.window)
+    with read.bad.told_in_errors():
+        facts = facts_of(read.log, read.loop, read.window)
     played = policy or list(COMPARED)
     with progress("playing", copies * len(candidates(facts, played))) as told:
         made = make_plan(facts, played, copies, decisions, seed, threads, told)

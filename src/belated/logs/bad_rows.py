@@ -1,10 +1,13 @@
-"""Rows of a log that cannot be used: counted by reason, shown with their lines, put aside."""
+"""Rows of a log that cannot be used: counted by reason, shown with their lines, put aside.
+
+Rows that are as they should be, and yet not used, are counted beside them.
+"""
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +47,8 @@ class BadRows:
         self.aside = aside
         self.counts: Counter[str] = Counter()  # rows by reason
         self.n_good = 0  # rows that were not left out
+        self.n_after_now = 0  # of these, decisions later than --now, which are not used
+        self.n_cancelled = 0  # decisions of a ledger that were not carried out, which are no rows
         self.first: list[Bad] = []  # of each reason the first few
         self._new: list[Bad] = []
         self._writer: Any = None  # of the side file, which has its name only when it is whole
@@ -119,6 +124,12 @@ class BadRows:
         where = "" if self.aside is None else f". All of them are in {self.aside}"
         return f"{counted(self.total, 'row')} ({reasons}){where}"
 
+    @property
+    def not_used(self) -> str:
+        """Returns how many decisions were not used, though nothing is wrong with them."""
+        counts = ((self.n_after_now, "made after --now"), (self.n_cancelled, "cancelled"))
+        return ", ".join(f"{n:,} {what}" for n, what in counts if n) or "none"
+
     def facts(self) -> dict[str, Any]:
         """Returns the same as data, with the first rows of each reason."""
         return {
@@ -126,8 +137,21 @@ class BadRows:
             "rows_left_out": self.words,
             "bad_rows": dict(self.counts),
             "first_bad_rows": [bad._asdict() for bad in sorted(self.first)],
+            "decisions_not_used": self.not_used,
+            "decisions_after_now": self.n_after_now,
+            "cancelled_decisions": self.n_cancelled,
             "bad_file": None if self.aside is None or not self.total else str(self.aside),
         }
+
+    @contextmanager
+    def told_in_errors(self) -> Iterator[None]:
+        """Adds the rows that were left out to errors raised inside: they may be the reason."""
+        try:
+            yield
+        except ValueError as error:
+            if not self.total:
+                raise
+            raise ValueError(f"{error}. Rows left out of the log: {self.words}") from error
 
     def refuse(self) -> None:
         """Raise where there are bad rows: what ``--strict`` asks for."""

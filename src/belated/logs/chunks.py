@@ -90,6 +90,7 @@ class Log(NamedTuple):
                 bad.flush(self.source.names, batch.whole)
                 yield chunk
         finally:
+            bad.n_cancelled = self.source.n_cancelled
             bad.finish()
 
 

@@ -20,11 +20,13 @@ def facts(report: DelayReport) -> dict[str, Any]:
         "now": report.now,
         "rows": report.n_rows,
         "rows_in_sample": report.n_sampled,
-        "decisions_after_now": report.n_after_now,
         "rewards_after_window": report.n_late,
         **report.bad.facts(),
         "all": _delays(report.all),
         "groups": {name: _delays(group) for name, group in report.groups.items()},
+        "groups_with_few_rewards": report.n_small_groups,
+        "groups_beyond_the_largest": report.n_further_groups,
+        "actions_told_apart": report.has_actions,
         "tests": {
             name: None
             if found is None

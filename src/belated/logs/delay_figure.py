@@ -128,8 +128,9 @@ def captions(report: DelayReport) -> Mapping[str, str]:
         of_all = f" Shares are of the conversions that come within {duration(curve.longest_age)}."
         most = "" if report.window is None else f", or the window of {duration(report.window)}"
         of_each = f" Shares are of the conversions that come within the largest age of each{most}."
+    largest = f", the {MOST_LINES} largest" if len(report.groups) > MOST_LINES else ""
     return {
         "all": f"How late rewards come, all decisions. {band}{of_all}",
-        "groups": f"How late rewards come, by {report.by}. {band}{of_each}",
+        "groups": f"How late rewards come, by {report.by}{largest}. {band}{of_each}",
         "periods": "Decisions without a reward over time, and how many there should be.",
     }

@@ -28,13 +28,15 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
         "smaller its AIC, the better a law fits."
     )
     parts.append(section("Laws", fitted, {"All decisions": words.fit_rows(report.all)}))
-    if report.groups:
+    if report.by:
         rows = [
             {report.by: name, **row}
             for name, group in report.groups.items()
             for row in words.fit_rows(group)[:1]
         ]
-        parts.append(section(f"By {report.by}", "The best law of each.", {"Groups": rows}))
+        text = f"The best law of each. Others: {words.groups_words(report, len(report.groups))}."
+        parts.append(section(f"By {report.by}", text, {"Groups": rows} if rows else {}))
+    if report.groups:
         parts.append(figure(png(draw_groups(report)), texts["groups"]))
     granted = "What theory and policies take for granted, tested on this log."
     answers = {
@@ -47,7 +49,7 @@ def write_delay_page(report: DelayReport, name: str, path: Path) -> None:
         parts.append(section("Missing rewards", words.missing_words(report), {"Periods": rows}))
         parts.append(figure(png(draw_periods(report)), texts["periods"]))
     left = report.bad.facts()["first_bad_rows"]
-    text = f"Left out: {report.bad.words}."
+    text = f"Left out: {report.bad.words}. Decisions that were not used: {report.bad.not_used}."
     parts.append(section("Bad rows", text, {"The first of each kind": left} if left else {}))
     settings = {
         "A missing reward": words.meaning(report),

@@ -6,12 +6,13 @@ from typing import Any
 
 from belated.core.times import SECOND, utc
 from belated.core.wording import counted, duration, moment, percent
-from belated.logs.delays import DelayReport, Delays
+from belated.logs.delays import LEAST_REWARDS, DelayReport, Delays
 from belated.monitoring.delay_curve import DelayCurve
 from belated.monitoring.delay_fit import DelayFit
 from belated.monitoring.delay_tests import LEAST, UNLIKELY, Difference
 
 Row = dict[str, Any]
+MOST_GROUPS = 12  # in lines for people
 UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 LAWS = {
     "exponential": "exponential",
@@ -56,6 +57,11 @@ CONSEQUENCES = {
         "future; a conversion loop has to hold open decisions until delays are steady for a window."
     ),
 }
+
+NO_ACTIONS = (
+    " The log does not say which action was played, so actions were not told apart: a mix of quick "
+    "and slow ones may be the reason."
+)
 
 
 def meaning(report: DelayReport) -> str:
@@ -149,7 +155,9 @@ def answer_rows(report: DelayReport) -> list[Row]:
 def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     question = f"Does delay depend on the {name}?" if name != "time" else "Did delays change?"
     if found is None:
-        answer = f"Cannot be told: fewer than {LEAST} rewards on one side, or all are alike."
+        answer = (
+            f"Cannot be told: fewer than {LEAST} rewards to compare on one side, or all are alike."
+        )
         return {"question": question, "answer": answer, "consequence": ""}
     if not found.matters:
         answer = f"No sign of it ({_p(found)})."
@@ -162,15 +170,25 @@ def _test_row(name: str, found: Difference | None, report: DelayReport) -> Row:
     elif name == "reward":
         group = found.name
     later = "later" if found.z > 0.0 else "sooner"
+    within = "of the same action, " if report.has_actions and name != "action" else ""
     answer = (
-        f"Yes: {group} come {later} than the others, half within {_half(found.median)} against "
-        f"{_half(found.other)} (hazards differ by a factor of {found.factor:.3g}, {_p(found)})."
+        f"Yes: {within}{group} come {later} than the others{_halves(found)} (hazards differ by a "
+        f"factor of {found.factor:.3g}, {_p(found)})."
     )
-    return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name]}
+    mixed = "" if report.has_actions else NO_ACTIONS
+    return {"question": question, "answer": answer, "consequence": CONSEQUENCES[name] + mixed}
 
 
 def _p(found: Difference) -> str:
     return "p < 0.000001" if found.p < 1e-6 else f"p = {found.p:.2g}"
+
+
+def _halves(found: Difference) -> str:
+    """Returns both medians, unless they say the contrary: they are of all actions together."""
+    own, other = found.median, found.other
+    if own is not None and other is not None and (own > other) != (found.z > 0.0):
+        return ""
+    return f", half within {_half(own)} against {_half(other)}"
 
 
 def _half(seconds: float | None) -> str:
@@ -194,13 +212,15 @@ def period_rows(report: DelayReport) -> list[Row]:
 def missing_words(report: DelayReport) -> str:
     """Returns whether rewards are missing that the law would have."""
     odd = [period for period in report.periods if period.is_odd]
+    of_each = " of each action" if report.has_actions else ""
     if not odd:
-        return "In every period as many rewards are missing as the best law says."
+        return f"In every period as many rewards are missing as the best law{of_each} says."
     more = sum(period.z > 0.0 for period in odd)
+    mixed = "" if report.has_actions else NO_ACTIONS
     return (
-        f"In {more} of {len(report.periods)} periods more rewards are missing than the best law "
-        f"says, in {len(odd) - more} fewer. Rewards were lost, or not handed in, or delays were "
-        "others then; or no law of these fits well."
+        f"In {more} of {len(report.periods)} periods more rewards are missing than the best law"
+        f"{of_each} says, in {len(odd) - more} fewer. Rewards were lost, or not handed in, or "
+        f"delays were others then; or no law of these fits well.{mixed}"
     )
 
 
@@ -213,7 +233,6 @@ def sample_words(report: DelayReport) -> str:
 
 def summary(name: str, report: DelayReport) -> Row:
     """Returns the whole answer, to be shown as lines and tables."""
-    left = f" {report.n_after_now:,} later decisions were left out." if report.n_after_now else ""
     careful = {"careful": report.bad.warning} if report.bad.warning else {}
     return {
         **careful,
@@ -221,17 +240,38 @@ def summary(name: str, report: DelayReport) -> Row:
         "columns": f"--map {report.columns}",
         "columns_not_used": ", ".join(report.unused) or "none",
         "meaning": meaning(report),
-        "now": f"{utc(report.now)}.{left}",
+        "now": utc(report.now),
         "curves,_fits_and_tests": f"of {sample_words(report)}",
         "rows_left_out": report.bad.words,
         "first_bad_rows": report.bad.facts()["first_bad_rows"],
+        "decisions_not_used": report.bad.not_used,
         "delays": curve_words(report.all),
         "laws": fit_rows(report.all),
-        **{f"{report.by} {name}": _group_words(group) for name, group in report.groups.items()},
+        **{
+            f"{report.by} {name}": _group_words(group)
+            for name, group in list(report.groups.items())[:MOST_GROUPS]
+        },
+        **({f"other_{report.by}s": groups_words(report, MOST_GROUPS)} if report.by else {}),
         "what_is_taken_for_granted": answer_rows(report),
         "missing_rewards": missing_words(report),
         "missing_rewards_over_time": period_rows(report),
     }
+
+
+def groups_words(report: DelayReport, shown: int) -> str:
+    """Returns how many groups are not among the first ``shown``, and why.
+
+    >>> from types import SimpleNamespace
+    >>> report = SimpleNamespace(groups=range(15), n_further_groups=0, n_small_groups=2)
+    >>> groups_words(report, 12)
+    '3 smaller ones are in --json, 2 have fewer than 20 rewards and no curve'
+    """
+    counts = (
+        (len(report.groups) - shown, "smaller ones are in --json"),
+        (report.n_further_groups, "still smaller ones have no curve"),
+        (report.n_small_groups, f"have fewer than {LEAST_REWARDS} rewards and no curve"),
+    )
+    return ", ".join(f"{n:,} {what}" for n, what in counts if n > 0) or "none"
 
 
 def _group_words(delays: Delays) -> str:

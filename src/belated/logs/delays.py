@@ -31,12 +31,13 @@ from belated.logs.values import PENDING, empty
 from belated.monitoring import delay_tests
 from belated.monitoring.delay_curve import DelayCurve, delay_curve
 from belated.monitoring.delay_fit import DelayFit, all_fits
-from belated.monitoring.delay_tests import Difference
+from belated.monitoring.delay_tests import BLOCKS, Difference
 from belated.monitoring.missing_rewards import Period, missing_over_time
 from belated.monitoring.truncated_delays import TruncatedCurve, truncated_curve
 
 LOOPS = ("explicit", "conversion")
-MOST_GROUPS = 12  # of which each has a curve of its own; the largest ones
+MOST_GROUPS = 100  # of which each has a curve of its own; the largest ones
+MOST_ACTIONS = 12  # whose missing rewards are measured by a law of their own; the largest ones
 LEAST_REWARDS = 20  # of a group with a curve
 TESTED = 100_000  # rows, of the sample: enough to find what matters
 NAMELESS = "(none)"  # the group of rows without one
@@ -74,13 +75,15 @@ class DelayReport:
     now: int
     n_rows: int  # that could be used
     n_sampled: int  # that curves, fits and tests are made of
-    n_after_now: int  # decisions after --now, which were left out
     n_late: int  # rewards after the end of the window, which count as missing
     all: Delays
+    has_actions: bool  # whether the log says what was played; else actions are not told apart
     by: str  # what groups are: segment, action or nothing
-    groups: Mapping[str, Delays]
+    groups: Mapping[str, Delays]  # the largest first
+    n_small_groups: int  # with too few rewards for a curve
+    n_further_groups: int  # with rewards enough, beyond the hundred largest
     tests: Mapping[str, Difference | None]  # by what delays may depend on
-    periods: list[Period]  # missing rewards over time, against the best law
+    periods: list[Period]  # missing rewards over time, against the best law of each action
     bad: BadRows = field(repr=False)
 
     @property
@@ -136,8 +139,8 @@ def delay_report(
     log = open_log(source, columns=columns, format=format, bandit=bandit)
     if by is not None and by not in log.columns:
         raise wrong("by", by, f"a column of it; say --map {by}=COLUMN")
-    rows = _Rows(None if now is None else microseconds("now", now), seconds, by)
     bad_rows = BadRows(bad, source)
+    rows = _Rows(None if now is None else microseconds("now", now), seconds, by, bad_rows)
     with progress("reading the log", share=log.source.share) as told:
         for chunk in log.chunks(bad_rows, loop=loop):
             rows.add(chunk)
@@ -146,18 +149,19 @@ def delay_report(
         bad_rows.refuse()
     if not bad_rows.n_good:
         raise ValueError(NO_ROWS)
-    if not rows.counts.decisions:
-        raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
-    return rows.report(log, loop, bad_rows)
+    with bad_rows.told_in_errors():
+        if not rows.counts.decisions:
+            raise wrong("--now", now, f"a time after the first decision, {iso(rows.earliest)}")
+        return rows.report(log, loop)
 
 
 class _Rows:
     """Counts of all rows and a sample of them, kept while a log is read."""
 
-    def __init__(self, now: int | None, window: float | None, by: str | None) -> None:
-        self.now, self.window, self.by = now, window, by
+    def __init__(self, now: int | None, window: float | None, by: str | None, bad: BadRows) -> None:
+        self.now, self.window, self.by, self.bad = now, window, by, bad
         self.latest, self.earliest = 0, int(LATEST)
-        self.n_after_now = self.n_late = 0
+        self.n_late = 0
         self.counts = Counts()
         self.by_group: dict[str, Counts] = {}
         self.sample = LogSample()
@@ -181,7 +185,7 @@ class _Rows:
     def _as_of(self, chunk: Chunk, now: int) -> Chunk:
         """Returns what was known at a time: no later decision, and no later reward."""
         made = chunk.decided <= now
-        self.n_after_now += int((~made).sum())
+        self.bad.n_after_now += int((~made).sum())
         columns = {
             name: column[made]
             for name, column in chunk._asdict().items()
@@ -206,7 +210,7 @@ class _Rows:
         ):
             yield name, int(decisions), int(returned)
 
-    def report(self, log: Log, loop: str, bad: BadRows) -> DelayReport:
+    def report(self, log: Log, loop: str) -> DelayReport:
         """Returns the answer."""
         now = self.latest if self.now is None else self.now
         rows = self.sample.rows()
@@ -214,6 +218,7 @@ class _Rows:
         everything = sample.delays(slice(None), self.counts)
         best = everything.best
         few = sample.first(TESTED)
+        large = [name for name, counts in self._largest() if counts.returned >= LEAST_REWARDS]
         return DelayReport(
             columns=log.spelled,
             unused=log.unused(),
@@ -222,22 +227,26 @@ class _Rows:
             now=now,
             n_rows=self.sample.n,
             n_sampled=rows.decided.size,
-            n_after_now=self.n_after_now,
             n_late=self.n_late,
             all=everything,
+            has_actions=rows.action is not None,
             by=self.by or "",
-            groups=dict(self._groups(sample)),
+            groups=dict(self._groups(sample, large[:MOST_GROUPS])),
+            n_small_groups=len(self.by_group) - len(large),
+            n_further_groups=max(0, len(large) - MOST_GROUPS),
             tests=few.tests(),
             periods=few.periods(best) if best is not None else [],
-            bad=bad,
+            bad=self.bad,
         )
 
-    def _groups(self, sample: "_Sample") -> Iterator[tuple[str, Delays]]:
-        largest = sorted(self.by_group.items(), key=lambda item: (-item[1].decisions, item[0]))
-        names = _named(getattr(sample.rows, self.by)) if self.by else None
-        for name, counts in largest[:MOST_GROUPS]:
-            if counts.returned >= LEAST_REWARDS:
-                yield name, sample.delays(names == name, counts)
+    def _largest(self) -> list[tuple[str, Counts]]:
+        """Returns the groups with their counts, the largest first."""
+        return sorted(self.by_group.items(), key=lambda item: (-item[1].decisions, item[0]))
+
+    def _groups(self, sample: "_Sample", names: list[str]) -> Iterator[tuple[str, Delays]]:
+        own = _named(getattr(sample.rows, self.by)) if self.by else None
+        for name in names:
+            yield name, sample.delays(np.flatnonzero(own == name), self.by_group[name])
 
 
 def _sum(counts: Counts, decisions: int, returned: int) -> Counts:
@@ -279,33 +288,65 @@ class _Sample:
     def delays(self, use: Any, counts: Counts) -> Delays:
         """Returns curve and fits of some rows."""
         delay, returned = self.delay[use], self.returned[use]
+        curve: DelayCurve | TruncatedCurve
         if self.is_conversion:
-            seen = truncated_curve(delay[returned], self.reach[use][returned])
-            return Delays(counts, seen, all_fits(delay, returned, never=[True]))
-        return Delays(counts, delay_curve(delay, returned), all_fits(delay, returned))
+            curve = truncated_curve(delay[returned], self.reach[use][returned])
+        else:
+            curve = delay_curve(delay, returned)
+        return Delays(counts, curve, self._fits(use))
+
+    def _fits(self, use: Any) -> list[DelayFit]:
+        never = (True,) if self.is_conversion else (False, True)
+        return all_fits(self.delay[use], self.returned[use], never=never)
 
     def tests(self) -> dict[str, Difference | None]:
-        """Returns what delays depend on, by name."""
+        """Returns what delays depend on, by name.
+
+        Decisions of one action are compared. Actions are compared within blocks of time, so that a
+        drift of all of them is not taken for a difference between those of then and those of now.
+        """
         rows, came = self.rows, self.returned
-        decided = rows.decided / SECOND
         use: Any = came if self.is_conversion else slice(None)
-        delays: delay_tests.Delays
+        decided, actions = rows.decided[use] / SECOND, self._actions()[use]
+        delays: delay_tests.Censored | delay_tests.Truncated
         if self.is_conversion:
-            truncated = delay_tests.Truncated(self.delay[came], self.reach[came])
-            delays, by_reward = truncated, delay_tests.by_size(truncated, rows.reward[came])
+            delays = delay_tests.Truncated(self.delay[came], self.reach[came], actions)
+            by_reward = delay_tests.by_size(delays, rows.reward[came])
         else:
-            delays = delay_tests.Censored(self.delay, came)
-            by_reward = delay_tests.by_reward(self.delay, came, rows.reward, decided, self.age)
+            delays = delay_tests.Censored(self.delay, came, actions)
+            columns = self.delay, came, rows.reward, decided, self.age, actions
+            by_reward = delay_tests.by_reward(*columns)
         found = {"reward": by_reward}
-        for name in ("action", "segment"):
+        blocks = delay_tests.blocks_of_time(decided)
+        for name, strata in (("action", blocks), ("segment", actions * BLOCKS + blocks)):
             groups = getattr(rows, name)
             if groups is not None:
-                found[name] = delay_tests.by_group(delays, _named(groups[use]))
-        return found | {"time": delay_tests.by_time(delays, decided[use])}
+                within = delays._replace(strata=strata)
+                found[name] = delay_tests.by_group(within, _named(groups[use]))
+        return found | {"time": delay_tests.by_time(delays, decided)}
+
+    def _actions(self) -> Integers:
+        """Returns the number of each row's action, from 0; 0 for all where the log has none."""
+        if self.rows.action is None:
+            return np.zeros(self.delay.size, np.int64)
+        import pandas as pd
+
+        return pd.factorize(_named(self.rows.action))[0]
 
     def periods(self, law: DelayFit) -> list[Period]:
-        """Returns the missing rewards over time, against a law."""
+        """Returns the missing rewards over time, against the law of each action.
+
+        The largest actions have laws of their own, all others one together. ``law`` is for those
+        for which none can be fitted.
+        """
         waiting = law.waiting_at(self.reach)
+        of_action = delay_tests.rows_by_stratum(self._actions())
+        largest = sorted(of_action, key=lambda rows: -rows.size)
+        others = largest[MOST_ACTIONS:]
+        for rows in [*largest[:MOST_ACTIONS], *([np.concatenate(others)] if others else [])]:
+            if len(of_action) > 1 and self.returned[rows].sum() >= LEAST_REWARDS:
+                best = self._fits(rows)[0]
+                waiting[rows] = best.waiting_at(self.reach[rows])
         return missing_over_time(self.rows.decided / SECOND, ~self.returned, waiting)
 
 

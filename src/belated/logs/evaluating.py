@@ -60,8 +60,9 @@ def evaluate_log(
         strict=strict,
         subject=True,
     )
-    seen = seen_rewards(read.log, read.loop, read.window, options.reward_range)
-    answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
+    with read.bad.told_in_errors():
+        seen = seen_rewards(read.log, read.loop, read.window, options.reward_range)
+        answers = policy_values(read.log, seen, policies, read.opened.columns["action"], options)
     careful = {
         "silent_end": read.log.silent_end(),
         "combined": read.combined,

@@ -76,13 +76,14 @@ class LedgerRows:
         spec = bandits[self.bandit].spec
         self.loop, self.window = spec.loop, spec.window
         self.default_reward, self.combine = spec.default_reward, spec.combine
+        self.n_cancelled = 0  # decisions that ``rows`` has left out
 
     def rows(self) -> Iterator[Row]:
         """Yields one row per decision, numbered from 1, with the cells of its context.
 
-        Cancelled decisions were not carried out and are left out. A conversion loop has closed
-        windows without a conversion, to which the ledger gives the reward of a failure: here they
-        are as silent as the open ones.
+        Cancelled decisions were not carried out: they are left out and counted. A conversion loop
+        has closed windows without a conversion, to which the ledger gives the reward of a failure:
+        here they are as silent as the open ones.
         """
         with opened(self.url) as ledger:
             base = ledger.base()
@@ -92,9 +93,13 @@ class LedgerRows:
             decisions = joined(
                 ledger, lambda event: event.bandit == self.bandit, lambda steps: None
             )
-            kept = (row for row in decisions if row.status != "cancelled")
-            for number, row in enumerate(kept, 1):
-                yield Row(number, cells_of(row))
+            number = 0
+            for row in decisions:
+                if row.status == "cancelled":
+                    self.n_cancelled += 1
+                else:
+                    number += 1
+                    yield Row(number, cells_of(row))
 
 
 def cells_of(row: JoinedRow) -> dict[str, object]:

@@ -22,12 +22,13 @@ from belated.experiments.executors import open_executor
 from belated.experiments.judging.lift import lifts, standings
 from belated.experiments.league.players import DELIVERY, Ours
 from belated.experiments.league.playing import CHECKPOINTS, play
-from belated.experiments.run_intervals import mean_interval, student_quantile
+from belated.experiments.run_intervals import mean_interval
 from belated.learner.assumptions import AssumptionWarning
 from belated.learner.learner import learns_early
 from belated.logs.log_model import family_for
 from belated.logs.log_world import LogFacts, LogWorld
 from belated.model.protocols import with_horizon
+from belated.numerics.student import student_quantile
 from belated.registry import DEFAULT_POLICY, FAMILIES, POLICIES, parse
 from belated.worlds.shops.shop import Shop
 

@@ -82,8 +82,12 @@ def read_whole(
     opened = checked(found)
     bad_rows = BadRows(bad, source)
     log = gathered(opened.chunks(bad_rows, loop=loop, context=context), bad_rows)
+    log = log._replace(has_delays={"time", "reward-time"} <= opened.columns.keys())
     if strict:
         bad_rows.refuse()
     if now is not None:
-        log = log.as_of(microseconds("now", now))
+        with bad_rows.told_in_errors():
+            known = log.as_of(microseconds("now", now))
+        bad_rows.n_after_now = len(log.action) - len(known.action)
+        log = known
     return Read(log, loop, seconds, opened, bad_rows, combined_rewards(source, bandit))

@@ -171,7 +171,7 @@ def _explicit(log: WholeLog) -> SeenRewards:
         return _used(log, np.ones(len(came), bool), AllSeen(len(came), len(came)), None, came)
     if not came.any():
         raise ValueError(f"log: expected rewards, and none has come by {utc(log.now)}")
-    if not log.decided.any() or (log.returned[came] == log.decided[came]).all():
+    if not log.has_delays:
         raise ValueError(
             "rewards are missing, and the log does not say when the others came: expected columns "
             "with both times, --map time=...,reward-time=..."

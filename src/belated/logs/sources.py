@@ -46,6 +46,10 @@ class Source(Protocol):
     names: Sequence[str]  # its columns
     share: Share  # the part that has been read
 
+    @property
+    def n_cancelled(self) -> int:
+        """Returns how many decisions of a ledger were left out so far; of other logs 0."""
+
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
         """Yields the wanted columns of all rows."""
 
@@ -53,7 +57,8 @@ class Source(Protocol):
 def open_source(source: Any, format: str | None = None, bandit: str | None = None) -> Source:
     """Returns the log in a file, a ledger or a data frame."""
     if is_ledger(source):
-        return _Objects(LedgerRows(source, bandit).rows())
+        ledger = LedgerRows(source, bandit)
+        return _Objects(ledger.rows(), ledger=ledger)
     if bandit is not None:
         raise wrong("--bandit", bandit, "the URL of a ledger as the log: a file has no bandits")
     if isinstance(source, str | Path):
@@ -74,6 +79,8 @@ def open_source(source: Any, format: str | None = None, bandit: str | None = Non
 
 
 class _Csv:
+    n_cancelled = 0
+
     def __init__(self, path: Path) -> None:
         self.path, self.share = path, Share()
         self.names: Sequence[str] = columns_of(path, "csv") or []
@@ -144,6 +151,8 @@ def _count_lines(block: bytes) -> int:
 
 
 class _Parquet:
+    n_cancelled = 0
+
     def __init__(self, path: Path) -> None:
         self.path, self.share = path, Share()
         self.names: Sequence[str] = columns_of(path, "parquet") or []
@@ -192,6 +201,8 @@ class _Beside:
 
 
 class _Frame:
+    n_cancelled = 0
+
     def __init__(self, frame: Any) -> None:
         pa, _ = arrow()
         self.share = Share()
@@ -219,8 +230,11 @@ class _Frame:
 class _Objects:
     """Rows that Python reads one by one; their columns are those of the first rows."""
 
-    def __init__(self, rows: Iterator[Row], share: Share | None = None) -> None:
+    def __init__(
+        self, rows: Iterator[Row], share: Share | None = None, ledger: LedgerRows | None = None
+    ) -> None:
         first = list(islice(rows, OBJECTS))
+        self._ledger = ledger
         self.share = share or Share()
         good = (row.cells for row in first if not row.problem)
         self.names: Sequence[str] = list(dict.fromkeys(name for cells in good for name in cells))
@@ -231,6 +245,10 @@ class _Objects:
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
         while rows := list(islice(self._rows, OBJECTS)):
             yield _batch_of(rows, wanted, self.names)
+
+    @property
+    def n_cancelled(self) -> int:
+        return 0 if self._ledger is None else self._ledger.n_cancelled
 
 
 def _batch_of(rows: Sequence[Row], wanted: Sequence[str], names: Sequence[str]) -> Batch:

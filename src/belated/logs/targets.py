@@ -92,8 +92,11 @@ class Rule(NamedTuple):
                 f"({last.filename}, line {last.lineno})"
             ) from error
         shape = (n, len(self.actions))
+        if said.shape == shape[1:]:  # one row for all contexts
+            said = np.broadcast_to(said, shape)
         if said.shape != shape:
-            raise wrong(f"{self.name}: shape", said.shape, f"{shape}, contexts by actions")
+            expected = f"{shape}, contexts by actions, or {shape[1:]} for all contexts"
+            raise wrong(f"{self.name}: shape", said.shape, expected)
         if self.scores:
             result = np.zeros(shape)
             result[np.arange(n), said.argmax(axis=1)] = 1.0

@@ -29,6 +29,7 @@ class WholeLog(NamedTuple):
     context: dict[str, Any]  # columns of numbers, or of texts
     now: int  # when the log was written: its latest time, in microseconds since 1970
     subject: Integers | None = None  # numbers from 0; None: nobody says whose a decision is
+    has_delays: bool = True  # False: the log has no column for one of both times
 
     @property
     def age(self) -> Vector:

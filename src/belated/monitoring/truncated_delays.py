@@ -31,7 +31,7 @@ import numpy as np
 from belated.core.arguments import array_of_numbers, probability, wrong
 from belated.core.types import Vector
 from belated.monitoring.delay_curve import greenwood_band
-from belated.monitoring.log_rank import LogRank
+from belated.monitoring.log_rank import LogRank, count_before, ranks_within
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,17 @@ def _upwards(below: Vector) -> Vector:
     return np.concatenate((below[-2::-1], [1.0]))
 
 
-def truncated_log_rank(delays: Any, ages: Any, in_group: Any) -> LogRank:
+def truncated_log_rank(delays: Any, ages: Any, in_group: Any, strata: Any = None) -> LogRank:
     """Compare the conversions of a group with the others; ``in_group`` may hold a group per row.
 
     The log-rank test in reversed time. Below the largest delays, as many of the e_i conversions of
     delay x_i should be of the group as its share of those at risk says. Its z is standard normal
     if both come equally late, and above 0 if the group comes *later*: in reversed time it is the
     late ones that come first. One F for all of G groups is refused at the level alpha where a
-    |z| exceeds the quantile of alpha / G.
+    |z| exceeds the quantile of alpha / G. Only conversions of one stratum are compared: of the
+    strata before, all are younger than x and have a smaller delay.
     """
-    late, old = checked_truncated(delays, ages)
+    late, old = ranks_within(strata, *checked_truncated(delays, ages))[0]
     group = np.asarray(in_group).astype(np.float64)
     times, came = np.unique(late, return_counts=True)
     if not times.size:
@@ -159,8 +160,8 @@ def truncated_log_rank(delays: Any, ages: Any, in_group: Any) -> LogRank:
         return LogRank(nothing, nothing, nothing)
     by_delay, by_age = np.argsort(late, kind="stable"), np.argsort(old, kind="stable")
     at_risk = _at_risk(late[by_delay], old[by_age], times)
-    seen = _count_before(group[..., by_delay], np.searchsorted(late[by_delay], times, "right"))
-    young = _count_before(group[..., by_age], np.searchsorted(old[by_age], times, "left"))
+    seen = count_before(group[..., by_delay], np.searchsorted(late[by_delay], times, "right"))
+    young = count_before(group[..., by_age], np.searchsorted(old[by_age], times, "left"))
     share = (seen - young) / at_risk
     # all of one delay are drawn from those at risk without replacement
     ties = came * (at_risk - came) / np.maximum(at_risk - 1.0, 1.0)
@@ -169,9 +170,3 @@ def truncated_log_rank(delays: Any, ages: Any, in_group: Any) -> LogRank:
         expected=(share * came).sum(axis=-1),
         variance=(share * (1.0 - share) * ties).sum(axis=-1),
     )
-
-
-def _count_before(group: Any, ends: Any) -> Any:
-    """Numbers of group members among the first few, for each of ``ends``."""
-    first = np.zeros((*group.shape[:-1], 1))
-    return np.concatenate((first, np.cumsum(group, axis=-1)), axis=-1)[..., ends]

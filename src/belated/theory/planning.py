@@ -1,5 +1,7 @@
 """The cost of lateness for a planned deployment, by simulation on common random numbers.
 
+It is what ``belated plan`` says, without a log: the engine alone plays, in worlds that are named.
+
 Time is counted in decisions, evenly spread over the day: at 2,400 decisions per day a delay of one
 hour is 100 rounds. As everywhere here, delays are rounded up to whole rounds. Batches and replicas
 are two more reasons why a reward is late, on top of its own delay:
@@ -32,6 +34,7 @@ from belated.model.protocols import (
     derivatives,
     mean,
 )
+from belated.numerics.student import student_quantile
 from belated.worlds.delays import Constant, Scaled, read_law
 from belated.worlds.environments import FixedArms, Sphere, UnitBall, sample
 
@@ -48,6 +51,7 @@ class Way:
     regret: Matrix = field(repr=False)  # (runs, checkpoints), cumulative
     cost: float  # expected rewards lost against rewards at once, by the end
     error: float  # standard error of the cost, from paired runs
+    interval: tuple[float, float]  # of the cost: Student's, with 95 per cent confidence
     decisions: float  # from this one on within x per cent of the best; infinite: not in this run
     days: float
 
@@ -74,6 +78,21 @@ class DelayCost:
         return self.ways[1].error
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Returns the 95 per cent confidence interval of ``cost``, from paired runs."""
+        return self.ways[1].interval
+
+    @property
+    def per_hour(self) -> float | None:
+        """Returns what every hour of the mean delay costs.
+
+        None where the cost cannot be told apart from nothing, or the delay has no mean.
+        """
+        low, high = self.interval
+        is_told = (low > 0.0 or high < 0.0) and 0.0 < self.hours < math.inf
+        return self.cost / self.hours if is_told else None
+
+    @property
     def days(self) -> float:
         """Returns the length of the run in days."""
         return float(self.t[-1] / self.per_day)
@@ -85,11 +104,13 @@ class DelayCost:
         days = f"{_short(self.days)} day{'' if self.days == 1.0 else 's'}"
         on_average = f" {_short(self.hours)} hours late on average"
         share = late.cost / (self.best * float(self.t[-1]))
+        hourly = "" if self.per_hour is None else f", {_short(self.per_hour)} for every hour"
+        amount = _amount(late, " with 95% confidence") + hourly
         text = (
             f"In {days} of {_short(self.per_day)} decisions, rewards that return"
-            f"{on_average if math.isfinite(self.hours) else ' late'} cost {_amount(late)}, "
-            f"{share:.1%} of what the best actions earn, and the policy is within "
-            f"{self.within:g}% of the best {self._when(late)} instead of {self._when(at_once)}"
+            f"{on_average if math.isfinite(self.hours) else ' late'} cost {amount}, {share:.1%} of "
+            f"what the best actions earn, and the policy is within {self.within:g}% of the best "
+            f"{self._when(late)} instead of {self._when(at_once)}"
         )
         for way in others:
             text += f"; {way.name}: {_amount(way)}, {self._when(way)}"
@@ -143,8 +164,9 @@ class DelayCost:
             axes.plot(near, np.interp(near, days, middle), "o", color=style["color"])
 
 
-def _amount(way: Way) -> str:
-    return f"{_short(way.cost)} rewards (standard error {_short(way.error)})"
+def _amount(way: Way, said: str = "") -> str:
+    low, high = way.interval
+    return f"{_short(way.cost)} rewards ({_short(low)} to {_short(high)}{said})"
 
 
 def _short(value: float) -> str:
@@ -171,6 +193,8 @@ def delay_cost(
 ) -> DelayCost:
     """Simulates the cost of late rewards: the same worlds with rewards at once, late, in batches.
 
+    This is the form of ``belated plan`` that needs the engine alone: no log, and a world by name.
+
     Parameters
     ----------
     delay
@@ -196,8 +220,8 @@ def delay_cost(
     Returns
     -------
     DelayCost
-        ``cost`` and its ``error``, ``ways`` with the numbers of each, ``sentence``,
-        ``plot(path)``.
+        ``cost`` with its ``error`` and ``interval``, ``per_hour``, ``ways`` with the numbers of
+        each, ``sentence``, ``plot(path)``.
 
     Examples
     --------
@@ -305,12 +329,15 @@ def _way(
     name: str, regret: Matrix, at_once: Matrix, t: Integers, per_day: float, allowed: float
 ) -> Way:
     lost = regret[:, -1] - at_once[:, -1]
+    cost, error = float(lost.mean()), float(lost.std(ddof=1)) / math.sqrt(len(lost))
+    reach = student_quantile(0.975, len(lost) - 1) * error
     decisions = _near_from(np.append(0, t), np.append(0.0, regret.mean(0)), allowed)
     return Way(
         name,
         regret,
-        float(lost.mean()),
-        float(lost.std(ddof=1)) / math.sqrt(len(lost)),
+        cost,
+        error,
+        (cost - reach, cost + reach),
         decisions,
         decisions / per_day,
     )

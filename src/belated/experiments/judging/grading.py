@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.experiments.run_intervals import Estimate, beta_cdf, student_quantile, student_tail
+from belated.experiments.run_intervals import Estimate
+from belated.numerics.student import beta_cdf, student_quantile, student_tail
 
 LEVEL = 0.025  # of each one-sided test
 LOWER, EQUAL, HIGHER, OPEN = "lower", "equal", "higher", "open"

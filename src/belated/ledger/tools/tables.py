@@ -196,6 +196,9 @@ def _cells_of_dsjson(event: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("expected a decision with _labelIndex and c; others cannot be imported")
     if event.get("_skipLearn"):
         raise ValueError("_skipLearn: the decision was not carried out")
+    if event.get("pdrop"):
+        expected = "0, because rows count once; leave it out where all have the same"
+        raise wrong("pdrop", event["pdrop"], expected)
     index, actions = event["_labelIndex"], context.get("_multi", [])
     if not isinstance(index, int) or not 0 <= index < len(actions):
         raise wrong("_labelIndex", index, f"one of {len(actions)} actions in c._multi")

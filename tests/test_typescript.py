@@ -142,5 +142,6 @@ def test_types_build_and_tests_of_node_pass(tmp_path):
     with served() as (url, _), Client(url) as client:
         client.put_bandit("shop", {"family": "bernoulli", "features": FEATURES})
         client.change_actions("shop", BANNERS)
-        told = run(npm, "test", BELATED_URL=url, BELATED_GOLDEN=str(tmp_path / "golden.json"))
-    assert "# pass 9\n# fail 0" in told
+        needed = {"URL": url, "GOLDEN": tmp_path / "golden.json", "PYTHON": sys.executable}
+        told = run(npm, "test", **{f"BELATED_{name}": str(needed[name]) for name in needed})
+    assert "# pass 14\n# fail 0" in told

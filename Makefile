@@ -105,6 +105,7 @@ docs: $(VENV)/ready
 	$(BIN)/python benchmarks/policies.py >> docs/performance.new
 	$(BIN)/python benchmarks/service.py >> docs/performance.new
 	$(BIN)/python benchmarks/replicas.py >> docs/performance.new
+	$(BIN)/python benchmarks/compacting.py >> docs/performance.new
 	$(BIN)/python benchmarks/pending.py >> docs/performance.new
 	$(BIN)/python benchmarks/importing.py >> docs/performance.new
 	$(BIN)/python benchmarks/logs.py >> docs/performance.new

@@ -42,10 +42,13 @@ SETTINGS = [
     {"features": FEATURES, "loop": "conversion", "window": 600.0},
     {"dim": 2, "policy": "adaptive-thompson:scale=1"},
 ]
-REFUSED = [
-    ({"features": {"hashed": {"user": 8}}}, "hashed"),
-    ({"features": {"tags": {"likes": ["sea"]}}}, "tags"),
-    ({"features": {"numeric": {"x": [1, 9]}, "scale": {"x": "log"}}}, "scale"),
+INEXACT = 2**53  # JavaScript reads the same where a ledger has 2**53 + 1
+REFUSED = [  # features, an action and what is said of them
+    ({"hashed": {"user": 8}}, {}, "hashed"),
+    ({"tags": {"likes": ["sea"]}}, {}, "tags"),
+    ({"numeric": {"x": [1, 9]}, "scale": {"x": "log"}}, {}, "scale"),
+    ({"categorical": {"user": [7, INEXACT]}}, {}, f'column "user" = {INEXACT}: expected a text'),
+    ({"categorical": {"user": [7]}}, {"user": -INEXACT}, f'column "user" = -{INEXACT}: expected'),
 ]
 
 
@@ -96,9 +99,10 @@ def write_golden(path):
         client, contexts = learnt(settings)
         cases = [golden(client, context) for context in contexts]
         documents.append({"content": document(client), "cases": cases})
-    for settings, says in REFUSED:
+    for features, action, says in REFUSED:
         client = InProcess()
-        client("PUT", "/v1/bandits/shop", {"family": "bernoulli"} | settings, 201)
+        client("PUT", "/v1/bandits/shop", {"family": "bernoulli", "features": features}, 201)
+        client("PATCH", "/v1/bandits/shop/actions", {"put": {"a": action}})
         refused.append({"content": document(client), "says": says})
     path.write_text(json.dumps({"documents": documents, "refused": refused}))
 
@@ -138,5 +142,6 @@ def test_types_build_and_tests_of_node_pass(tmp_path):
     with served() as (url, _), Client(url) as client:
         client.put_bandit("shop", {"family": "bernoulli", "features": FEATURES})
         client.change_actions("shop", BANNERS)
-        told = run(npm, "test", BELATED_URL=url, BELATED_GOLDEN=str(tmp_path / "golden.json"))
-    assert "# pass 8\n# fail 0" in told
+        needed = {"URL": url, "GOLDEN": tmp_path / "golden.json", "PYTHON": sys.executable}
+        told = run(npm, "test", **{f"BELATED_{name}": str(needed[name]) for name in needed})
+    assert "# pass 14\n# fail 0" in told

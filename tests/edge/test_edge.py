@@ -373,6 +373,19 @@ def test_decisions_wait_on_disk_and_are_posted_once(tmp_path):
         assert client.rewards([(id, 1.0) for id in ids]) == [Status.ACCEPTED] * 132
 
 
+def test_decisions_that_are_too_many_for_a_body_are_posted_in_parts(tmp_path):
+    with served(max_body=10_000) as (url, _), live(url) as client:
+        edge = Edge(client, "shop", tmp_path / "made.jsonl", every=None)
+        for k in range(60):
+            edge.decide(CONTEXTS[k % 4])
+        assert edge.post() == {Status.ACCEPTED: 60}
+        edge.decide(CONTEXTS[0] | {"essay": "x" * 20_000})
+        edge.decide(CONTEXTS[0])
+        assert edge.post() == {Status.INVALID: 1, Status.ACCEPTED: 1}
+        assert "A body may have 10000 bytes" in (tmp_path / "made.jsonl.bad").read_text()
+        edge.close()
+
+
 def test_a_thread_posts_and_renews(tmp_path):
     path = tmp_path / "made.jsonl"
     with served() as (url, _), live(url) as client, Edge(client, "shop", path, every=0.05) as edge:

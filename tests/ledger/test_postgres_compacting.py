@@ -4,6 +4,7 @@ from itertools import count
 
 import pytest
 
+from belated.ledger.events import START
 from belated.ledger.replica import Replica
 from belated.ledger.stores import postgres_base
 from belated.ledger.stores.postgres import PostgresLedger
@@ -36,7 +37,7 @@ def test_a_compacted_log_leads_to_the_live_state(new, loop):
 
 
 def test_a_compaction_that_is_interrupted_and_a_replica_that_is_behind(new, monkeypatch):
-    monkeypatch.setattr("belated.ledger.stores.postgres.UPKEEP_ROWS", 5)
+    monkeypatch.setattr("belated.ledger.stores.postgres.DROP_ROWS", 5)
     ledger = new()
     schema = ledger._session.schema
     replica, _ = old_and_young(ledger)
@@ -44,15 +45,13 @@ def test_a_compaction_that_is_interrupted_and_a_replica_that_is_behind(new, monk
     behind.at_once = 4
     behind.take_in_next()
 
-    def killed(db, most):
-        postgres_base.drop_old(db, most)
+    def killed(*args):
+        postgres_base.drop_old(*args)
         raise RuntimeError("killed")
 
     # the first looks for an earlier compaction to finish
     drops = iter([postgres_base.drop_old, postgres_base.drop_old, killed])
-    monkeypatch.setattr(
-        "belated.ledger.stores.postgres.drop_old", lambda db, most: next(drops)(db, most)
-    )
+    monkeypatch.setattr("belated.ledger.stores.postgres.drop_old", lambda *args: next(drops)(*args))
     with pytest.raises(RuntimeError, match="killed"):
         compacted(ledger, replica.clock())
     monkeypatch.undo()
@@ -64,6 +63,26 @@ def test_a_compaction_that_is_interrupted_and_a_replica_that_is_behind(new, monk
     behind.catch_up()
     assert same(replica, behind)
     assert whole_count(ledger) == 3
+
+
+def test_events_are_deleted_in_small_parts_each_after_the_last(new, monkeypatch):
+    """All commits wait for a part; one that began with the log would pass over all deleted rows."""
+    monkeypatch.setattr("belated.ledger.stores.postgres.DROP_ROWS", 5)
+    ledger = new()
+    replica, _ = old_and_young(ledger)
+    parts = []
+
+    def drop_old(db, after, most):
+        parts.append((after, *postgres_base.drop_old(db, after, most)))
+        return parts[-1][1:]
+
+    monkeypatch.setattr("belated.ledger.stores.postgres.drop_old", drop_old)
+    done = compacted(ledger, replica.clock())
+    before, *parts = parts  # the first looks for an earlier compaction to finish
+    assert before == (START, 0, START)
+    assert [n for _, n, _ in parts] == [5, 5, 5, 2, 0]
+    assert [after for after, _, _ in parts] == [START, *(last for _, _, last in parts[:-1])]
+    assert done["deleted"] == 17
 
 
 def whole_count(ledger):

@@ -8,7 +8,7 @@ export type Options = { key?: string; retries?: number; fetch?: typeof fetch };
 
 const WORTH_A_RETRY = new Set([429, 502, 503, 504]);
 const FIRST_PAUSE = 0.1; // seconds
-const LONGEST_PAUSE = 60;
+export const LONGEST_PAUSE = 60;
 
 /** An answer from 400 up: `problem` is the RFC 9457 document of the service. */
 export class ServiceError extends Error {

@@ -33,13 +33,18 @@ export class Features {
     const ranges = new Map(described.fitted.ranges.map(([column, low, high]) => [column, [low, high] as const]));
     const categories = new Map(described.fitted.categories);
     const numbers = described.numeric.map((c) => [c, numeric(c, ...ranges.get(c)!)] as const);
-    const others = described.categorical.map((c) => [c, category(categories.get(c)!)] as const);
+    const others = described.categorical.map((c) => [c, category(c, categories.get(c)!)] as const);
     this.kinds = new Map([...numbers, ...others]);
     const widths = [...this.kinds.values()].map((kind) => kind.width);
     const products = described.interactions.map(([a, b]) => this.kinds.get(a)!.width * this.kinds.get(b)!.width);
     const all = [...widths, ...products, ...(described.intercept ? [1] : [])];
     this.dim = all.reduce((sum, width) => sum + width, 0);
     this.scale = described.bounded === false ? 1 : described.max_norm / Math.sqrt(all.length);
+  }
+
+  /** Refuses an action with a category that is not exact here. */
+  check(action: Columns): void {
+    for (const column of this.described.categorical) keyOf(column, action[column]);
   }
 
   vector(action: Columns, context: Columns): Float64Array {
@@ -81,11 +86,19 @@ function numeric(column: string, low: number, high: number): Kind {
 }
 
 /** A category that the model does not know, or none, is all zeros. */
-function category(values: unknown[]): Kind {
-  const places = new Map(values.map((value, k) => [JSON.stringify(value), k]));
+function category(column: string, values: unknown[]): Kind {
+  const places = new Map(values.map((value, k) => [keyOf(column, value), k]));
   const entry = (value: unknown): Entry => {
-    const place = value === undefined ? undefined : places.get(JSON.stringify(value));
+    const place = places.get(keyOf(column, value));
     return place === undefined ? [0, 0] : [place, 1];
   };
   return { width: values.length, entry };
+}
+
+/** The text of a category. From 2^53 on JavaScript rounds integers, and two of them would be one category. */
+function keyOf(column: string, value: unknown): string | undefined {
+  const exact = typeof value === "number" ? !(Math.abs(value) > Number.MAX_SAFE_INTEGER) : typeof value !== "bigint";
+  if (exact) return JSON.stringify(value);
+  const wanted = "expected a text, or a number of size below 2^53, from which on JavaScript rounds integers";
+  throw new Error(`column ${JSON.stringify(column)} = ${String(value)}: ${wanted}`);
 }

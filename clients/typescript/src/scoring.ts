@@ -38,6 +38,7 @@ export class Scorer {
     this.features = features === null || features.kind === "vectors" ? null : new Features(features);
     if (this.features && this.features.dim !== dim) throw new Error(`dim = ${dim}: expected ${this.features.dim}`);
     this.actions = new Map(model.actions);
+    for (const action of this.actions.values()) this.features?.check(action as Columns);
     this.theta = numbers(model.theta, dim);
     this.covariance = numbers(model.covariance, policy.type === "greedy" ? 0 : (dim * (dim + 1)) / 2);
   }

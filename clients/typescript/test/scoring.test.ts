@@ -63,6 +63,18 @@ test("what cannot be scored here is refused", async () => {
   assert.throws(() => scorer.decide(null, ["toString"]), /expected a registered action/);
 });
 
+test("a category that JavaScript rounds is refused, and a number is not", async () => {
+  const scorer = await Scorer.read(golden.documents[0]!.content);
+  const context = { device: "phone", hour: 2 ** 60, price: 5 };
+  assert.ok(scorer.decide(context).propensity > 0);
+  const told = /column "device" = -?(9007199254740993|9007199254740992|Infinity): expected a text, or a number of size below 2\^53/;
+  for (const device of [2 ** 53, -(2 ** 53), 9007199254740993n, Infinity]) {
+    assert.throws(() => scorer.decide({ ...context, device }), told);
+  }
+  const { index } = scorer.decide({ ...context, device: Number.MAX_SAFE_INTEGER }); // exact, and unknown
+  assert.ok(index >= 0);
+});
+
 test("ids hold the time", () => {
   const id = uuid7(0x0123456789ab);
   assert.match(id, /^01234567-89ab-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Self
@@ -12,7 +13,7 @@ from belated.core.arguments import positive
 from belated.core.events import Status
 from belated.edge.scoring import EdgeDecision, Scorer
 from belated.edge.spool import Spool
-from belated.wire import MOST_DECISIONS
+from belated.wire import MOST_DECISIONS, MadeAnswer
 
 log = logging.getLogger("belated.edge")
 
@@ -20,15 +21,24 @@ log = logging.getLogger("belated.edge")
 def post(client: Client, bandit: str, spool: Spool) -> dict[Status, int]:
     """Post the decisions that wait in a spool; returns how many there were of each status.
 
-    Those that the service refuses go to the spool's ``bad`` file, each with its reason. Raises
-    where the service cannot be reached: what was not answered waits on.
+    Those that the service refuses go to the spool's ``bad`` file, each with its reason; a batch
+    that is too large for it is posted in parts. Raises where the service cannot be reached: what
+    was not answered waits on.
     """
-    counts = Counter[Status]()
+    counts, most = Counter[Status](), MOST_DECISIONS
     while True:
-        made, place = spool.next(MOST_DECISIONS)
+        made, place = spool.next(most)
         if not made:
             return dict(counts)
-        answer = client.made(bandit, made)
+        try:
+            answer = client.made(bandit, made)
+        except ServiceError as error:
+            if error.problem.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                raise
+            most = len(made) // 2  # vectors or contexts are wide
+            if most:
+                continue
+            answer, most = MadeAnswer([Status.INVALID], [error.problem.detail]), MOST_DECISIONS
         counts.update(answer.statuses)
         for decision, status, reason in zip(made, answer.statuses, answer.reasons, strict=True):
             if status not in (Status.ACCEPTED, Status.DUPLICATE):

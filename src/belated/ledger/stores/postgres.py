@@ -29,7 +29,7 @@ from typing import Any, LiteralString
 
 from msgspec.structs import astuple
 
-from belated.ledger.events import NOBODY, Draft, Event, Kind, Outcome, Position, Waiting
+from belated.ledger.events import NOBODY, START, Draft, Event, Kind, Outcome, Position, Waiting
 from belated.ledger.ids import first_id
 from belated.ledger.protocol import (
     PAGE,
@@ -53,6 +53,7 @@ from belated.ledger.stores.postgres_base import (
 )
 from belated.ledger.stores.postgres_session import ANOTHER_CAME_FIRST, Connection, Session, only
 from belated.ledger.stores.postgres_upkeep import (
+    DROP_ROWS,
     UPKEEP_ROWS,
     blank_old,
     drop_parked,
@@ -341,11 +342,11 @@ class PostgresLedger(Ledger):
 
     def drop(self) -> int:
         """See ``Ledger.drop``. The space is used again after PostgreSQL's next vacuum."""
-        dropped, n = 0, 1
+        dropped, n, last = 0, 1, START
         while n:
             with self._session.connected() as db, db.transaction():
                 db.execute(_ALONE)  # no base is put in place meanwhile
-                n = drop_old(db, UPKEEP_ROWS)
+                n, last = drop_old(db, last, DROP_ROWS)
             dropped += n
         return dropped
 

@@ -5,6 +5,7 @@ from typing import Any, LiteralString
 
 import msgspec
 
+from belated.ledger.events import Position
 from belated.ledger.protocol import StoreUnavailableError
 from belated.ledger.rules import checked_base
 from belated.ledger.stores.postgres_session import Connection, only
@@ -25,9 +26,10 @@ _PUT_CARRIED = """
 """
 _OLD = """
     select tx, seq, kind, bandit, id, body from events
-    where (tx, seq) <= (select tx, seq from base) order by tx, seq limit %s
+    where (tx, seq) > (%s, %s) and (tx, seq) <= (select tx, seq from base)
+    order by tx, seq limit %s
 """
-_DROP = "delete from events where (tx, seq) <= (%s, %s)"
+_DROP = "delete from events where (tx, seq) > (%s, %s) and (tx, seq) <= (%s, %s)"
 _NAMED: LiteralString = "select * from unnest(%b::text[], %b::text[], %b::bytea[])"
 
 
@@ -61,16 +63,18 @@ def set_base(db: Connection, base: Base, pieces: int) -> None:
     db.execute("update base set (tx, seq, last_id, digest, body) = (%s, %s, %b, %s, %b)", row)
 
 
-def drop_old(db: Connection, most: int) -> int:
-    """Delete the next events before the base, with their requests and subjects; returns how many.
+def drop_old(db: Connection, after: Position, most: int) -> tuple[int, Position]:
+    """Delete the next events before the base, with their requests and subjects.
 
-    When there are none left, earlier bases are deleted.
+    When there are none left, earlier bases are deleted. Returns how many events were deleted, and
+    the place of the last one: until the next vacuum, a search that began before it would look at
+    all that was deleted.
     """
-    rows = db.execute(_OLD, [most], binary=True).fetchall()
+    rows = db.execute(_OLD, [*after, most], binary=True).fetchall()
     if not rows:
         for table in _TABLES:
             db.execute(f"delete from {table} where base <> {PRESENT}")
-        return 0
+        return 0, after
     decided = [row for row in rows if row[2] == 0 and row[4]]
     old = [(row[3], row[4], rest) for row in decided if (rest := blanked(row[5])) is not None]
     bandits, ids = [bandit for bandit, _, _ in old], [id for _, id, _ in old]
@@ -81,4 +85,5 @@ def drop_old(db: Connection, most: int) -> int:
     db.execute(
         f"delete from subjects where (bandit, subject, id) in ({_NAMED})", [bandits, subjects, ids]
     )
-    return db.execute(_DROP, rows[-1][:2]).rowcount
+    last = Position(*rows[-1][:2])
+    return db.execute(_DROP, [*after, *last]).rowcount, last

@@ -8,6 +8,7 @@ from belated.ledger.stores.postgres_session import Connection, only
 from belated.ledger.upkeep import Retained, blanked
 
 UPKEEP_ROWS = 10_000  # in one transaction: others must not wait for long
+DROP_ROWS = 1_000  # the same where rows are deleted, with their entries in all indices
 
 _NO_DECISION = """
     where not exists (

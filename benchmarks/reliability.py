@@ -92,6 +92,12 @@ RUNS = [
     ),
     Run(
         "P14",
+        "bodies in tiny chunks",
+        "service/test_attacks.py::test_bodies_in_tiny_chunks",
+        {**QUIET, "ATTACK_BODIES": "1000"},
+    ),
+    Run(
+        "P14",
         "slow headers, half-sent bodies",
         "service/test_attacks.py::test_slow_and_half_sent_requests",
         {**QUIET, "ATTACK_SLOW": "400", "ATTACK_HEADER_SECONDS": "10"},

@@ -107,7 +107,7 @@ def test_texts_numbers_and_times_of_parquet_are_read(client):
     columns = {"decision_id": [made.decision_id], "other": [[1, 2]]}
     at = pa.array([time.time_ns() // 1000], pa.timestamp("us", "UTC"))
     for more in (
-        {"reward": ["1"]},
+        {"reward": [1.0], "event_id": [7]},
         {"reward": [1], "at": at},
         {"reward": pa.array([1], pa.int8())},
     ):

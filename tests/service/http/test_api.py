@@ -104,7 +104,7 @@ def test_media_types_that_are_json():
     check_problem(answer, 415, "unsupported-media-type")
 
 
-DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP = b"[" * 9_000 + b"]" * 9_000
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_whole_floats_are_ints_as_in_json_schema():
     assert post(TOY, THINGS, body).json()["parts"] == [{"weight": 1.0}, {"weight": 0.5}]
     document = check_problem(post(ODD, "/many", b"[2.0, 1.5]"), 422, "invalid-request")
     assert document["errors"] == [{"detail": "Expected `int`, got `float`", "pointer": "#/1"}]
-    deep = b"[" * 20_000 + b"]" * 20_000
+    deep = b"[" * 9_000 + b"]" * 9_000
     check_problem(post(ODD, "/many", b"[1.0, " + deep + b"]"), 400, "malformed-body")
 
 

@@ -16,6 +16,8 @@ from belated.service.http.access import Headers
 from belated.service.http.problems import Fault, Problem
 
 MOST_DECODED_AGAIN = 100_000  # bytes of a body: to look for whole numbers takes 0.1 ms a kilobyte
+MOST_MADE = 10_000  # objects and lists of a body that have no need to be counted
+BYTES_EACH = 10  # of a body, for each object or list: rewards and actions have more
 MOST_DIGITS = 15  # of a length: Python refuses to read a number of thousands of digits
 
 
@@ -99,7 +101,11 @@ def _too_large(most: int) -> Problem:
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
-    """The body as its type."""
+    """The body as its type. Lists are made whole before they are found to be too long."""
+    made = raw.count(b"{") + raw.count(b"[")
+    if made > max(MOST_MADE, len(raw) // BYTES_EACH):
+        detail = f"A body of {len(raw)} bytes may have one object or list for each {BYTES_EACH}."
+        raise Problem(problems.INVALID, detail)
     try:
         if not raw.isascii():
             raw.decode()  # a msgspec.Raw would let through what is not UTF-8

@@ -1,6 +1,7 @@
 """The HTTP toolkit on a toy API: answers, refusals, sizes, errors, declarations."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from belated.service.http.api import Api
-from belated.service.http.decoding import pointer
+from belated.service.http.decoding import pointer, query_of
 from belated.service.http.openapi import Link
 from belated.service.http.problems import Fault, Problem
 from support.toy_api import (
@@ -164,6 +165,15 @@ def test_bodies_of_another_type(body, where, what):
     assert fault["pointer"] == where
     assert fault["detail"].startswith(what)
     assert document["detail"].startswith(fault["detail"])
+
+
+def test_names_of_a_long_query_are_counted_once_each():
+    """Each was counted among all: 40 ms for an address of 8 kB, also without a key."""
+    query = b"&".join(b"%d=" % k for k in range(40_000))
+    started = time.perf_counter()
+    with pytest.raises(Problem, match="Given more than once - in the parameter '39999'"):
+        query_of(query + b"&39999=")
+    assert time.perf_counter() - started < 2.0
 
 
 def test_detail_names_the_path():

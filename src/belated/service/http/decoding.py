@@ -1,6 +1,7 @@
 """Requests as typed values: what does not fit is refused, saying where."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -31,8 +32,7 @@ def query_of(text: bytes) -> dict[str, str]:
         raise Problem(problems.INVALID, f"The query is not a=b&c=d in UTF-8: {error}.") from None
     query = dict(pairs)
     if len(query) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common()
         raise _invalid_parameter(twice, "Given more than once")
     return query
 

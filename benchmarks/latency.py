@@ -3,7 +3,7 @@
     python benchmarks/latency.py
 
 prints the table of docs/reliability.md (``python benchmarks/reliability.py latency`` does, too) and
-ends with code 1 where a ratio is above the one that is allowed, or health was late and the bare server was not.
+ends with code 1 where a ratio is above the one that is asked, or health was late and the bare server was not.
 One server process with the default policy, on SQLite with a million events in its log; two
 connections ask for a decision every few milliseconds while another one asks for the large thing.
 The quiet time is measured just before and just after: a shared machine changes by the second.
@@ -53,6 +53,8 @@ MEAN = 0.3  # of the rewards
 PROBES, PAUSE = 2, 0.002  # connections that ask for decisions, and seconds between two of theirs
 QUIET, SCRAPING = 3.0, 5.0  # seconds
 ALLOWED = 5.0  # times the quiet 99th percentile
+SHIFTING = f"{UPLOADED:,} rewards that shift the mean uploaded"
+NOT_ASKED = [SHIFTING]  # rows of any ratio: decisions wait for the passes that such rewards cost
 SLOWEST_HEALTH = 50.0  # milliseconds; what takes longer is in bold
 DECISION = request("/v1/bandits/shop/decisions", b"{}")
 
@@ -233,6 +235,10 @@ class Row(NamedTuple):
         return percentile(self.seen.latencies, 99) / self.quiet
 
     @property
+    def is_allowed(self) -> bool:
+        return self.name in NOT_ASKED or self.ratio <= ALLOWED
+
+    @property
     def health_was_late(self) -> bool:
         return is_late(max(self.seen.health) * 1e3, max(self.seen.bare) * 1e3)
 
@@ -242,7 +248,7 @@ class Row(NamedTuple):
         times = f"{middle:.1f} | {far:.1f} | {max(latencies) * 1e3:.1f}"
         return (
             f"| {self.name} | {self.seen.seconds:.1f} | {len(latencies):,} | {times} "
-            f"| {self.quiet:.1f} | {self.ratio:.1f} |"
+            f"| {self.quiet:.1f} | {self.ratio:.1f}{' (not asked)' * (self.name in NOT_ASKED)} |"
         )
 
 
@@ -277,7 +283,7 @@ async def measured(ports: Ports, url: str, folder: str, ids: list[str]) -> list[
         "snapshot": lambda: snapshot(url, folder),
         "metrics scraped 20 times a second": lambda: scrape(port),
         "explain": lambda: once(port, "GET", explained),
-        f"{UPLOADED:,} rewards that shift the mean uploaded": lambda: upload(port, shifting),
+        SHIFTING: lambda: upload(port, shifting),
     }
     await quiet(ports)  # what is only slow once
     before = await quiet(ports)
@@ -335,7 +341,7 @@ def table() -> tuple[list[str], bool]:
         *map(line_of, rows),
     ]
     in_time = not any(row.health_was_late for runs in rows for row in runs)
-    return lines, in_time and all(median_run(runs).ratio <= ALLOWED for runs in rows)
+    return lines, in_time and all(median_run(runs).is_allowed for runs in rows)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ How long a decision takes while something large is done, on SQLite with {latency
 and just after each row; health is asked for all the time, in turn with a bare server. Of {latency.RUNS} runs each row shows the one with the median ratio,
 and the slowest answers about health of every run.
 Rewards are uploaded twice: some like those in the log, and some that are all 1
-where {latency.MEAN:g} was usual, which cost passes of the estimate over all data. Decisions wait for such a pass.
+where {latency.MEAN:g} was usual, which cost passes of the estimate over all data. Decisions wait for such a pass,
+and no ratio is asked of that row.
 """
 
 QUIET = {"ATTACK_QUIET": "500"}  # decisions before an attack, beside those meanwhile
@@ -89,6 +90,12 @@ RUNS = [
         "headers that never end",
         "service/test_attacks.py::test_endless_headers",
         {**QUIET, "ATTACK_HEADERS": "1000"},
+    ),
+    Run(
+        "P14",
+        "bodies in tiny chunks",
+        "service/test_attacks.py::test_bodies_in_tiny_chunks",
+        {**QUIET, "ATTACK_BODIES": "1000"},
     ),
     Run(
         "P14",

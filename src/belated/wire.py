@@ -28,6 +28,7 @@ Ends = Annotated[list[float], Meta(min_length=2, max_length=1000)]
 MOST_ACTIONS = 10_000
 MOST_REWARDS = 10_000
 MOST_DECISIONS = 100  # of one request: they are one transaction, for which others wait
+MOST_BAD_ROWS = 1_000  # of a file, that an answer names
 LONGEST_PAGE, USUAL_PAGE = 10_000, 1_000  # entries of a list in one answer
 
 
@@ -687,11 +688,15 @@ class BadReward(msgspec.Struct):
 
 
 class RewardsTaken(msgspec.Struct):
-    """The outcome of the rewards of a file: counts by status, and the rows that are not used."""
+    """The outcome of the rewards of a file: counts by status, and of rows that are not used.
+
+    ``bad`` has the first 1,000 of ``n_bad``.
+    """
 
     rows: int
     statuses: dict[Status, int]
-    bad: list[BadReward]
+    n_bad: int
+    bad: Annotated[list[BadReward], Meta(max_length=MOST_BAD_ROWS)]
 
 
 class StatusAnswer(msgspec.Struct):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedOFUGLM
-from belated.core.wording import nothing_learnt
+from belated.core.wording import counted, nothing_learnt
 from belated.ledger.events import Draft, Kind
 from belated.ledger.proposing import NOTHING_SAID, Ask
 from belated.ledger.stores.memory import MemoryLedger
@@ -174,8 +174,8 @@ def test_the_default_of_a_service_waits_for_a_reward_and_not_for_a_window():
     )
     shown = [one["decision_id"] for one in decisions if one["action"] == "a"]
     client.reward(*((id, 1.0) for id in shown[:3]))
-    said = "3 rewards to take in with the next decisions or rewards"
-    assert client("GET", "/v1/bandits/shop")["waiting"] == said
+    said = "3 rewards to take in with the first decision in "
+    assert client("GET", "/v1/bandits/shop")["waiting"].startswith(said)
     client.now += 3600 * SECOND
     client.decide()
     assert client.decide()["propensity"] != 0.5
@@ -197,10 +197,33 @@ def test_the_default_with_a_ledger_waits_for_a_reward_and_not_for_a_window():
     ids = [shop.decide(np.eye(2)).id for _ in range(20)]
     assert (shop.waiting, f"waiting={NO_REWARD_YET!r})" in repr(shop)) == (NO_REWARD_YET, True)
     shop.learn([(id, 1.0) for id in ids[:3]])
-    assert shop.waiting == "3 rewards to take in with the next decisions or rewards"
-    now += 3600.0
+    said = "3 rewards to take in with the first decision in 28 minutes, or after 12 more decisions"
+    assert shop.waiting == said
+    now += 10.0
+    shop.decide(np.eye(2))
+    assert shop.waiting == said.replace("12", "11"), "they are not taken in yet"
+    now += 1700.0
+    assert shop.waiting == "3 rewards to take in with the next decision"
     shop.decide(np.eye(2))
     assert (shop.waiting, shop.n_observed) == ("", 3)
+
+
+def test_rewards_are_taken_in_after_as_many_decisions_as_is_said():
+    shop = Bandit(
+        2,
+        family=Bernoulli(),
+        window=30 * 3600.0,
+        default_reward=0.0,
+        clock=lambda: 0.0,
+        seed=1,
+    )
+    shop.learn(shop.decide(np.eye(2)).id, 1.0)
+    for more in range(15, 0, -1):
+        assert f", or after {counted(more, 'more decision')}" in shop.waiting
+        shop.decide(np.eye(2))
+    assert shop.waiting == "1 reward to take in with the next decision"
+    shop.decide(np.eye(2))
+    assert (shop.waiting, shop.n_observed) == ("", 1)
 
 
 def test_words():

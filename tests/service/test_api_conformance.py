@@ -42,7 +42,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 
 checks.negative_data_rejection.expected-statuses = ["4xx", 503]
 checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 503]
 """
-# Schemathesis makes no files; tests/ledger/tools/test_rewarding.py sends good and bad ones.
+# Schemathesis makes no files; tests/ledger/tools/test_reward_files.py sends good and bad ones.
 CONFIG += """
 [[operations]]
 include-name = "POST /v1/bandits/{name}/rewards"

@@ -20,6 +20,7 @@ from belated.service.http.limits import Limits
 from support.attackers import (
     PAUSE,
     attackers,
+    bodies_in_tiny_chunks,
     endless_headers,
     half_sent_requests,
     idle_connections,
@@ -33,6 +34,7 @@ from support.serving import CONFIG, ended
 pytestmark = pytest.mark.slow
 
 HEADERS = int(os.environ.get("ATTACK_HEADERS", "5"))
+BODIES = int(os.environ.get("ATTACK_BODIES", "5"))
 SLOW = int(os.environ.get("ATTACK_SLOW", "50"))
 HEADER_SECONDS = float(os.environ.get("ATTACK_HEADER_SECONDS", "1"))
 IDLE = int(os.environ.get("ATTACK_IDLE", "300"))
@@ -127,17 +129,29 @@ class Decisions:
 
 
 def test_endless_headers():
+    taken, said = until_all_are_cut(endless_headers, HEADERS)
+    sent = f"{taken / HEADERS / 1e6:.1f} MB sent of each"
+    print(f"{HEADERS} headers without end, {sent}; {said}")
+
+
+def test_bodies_in_tiny_chunks():
+    taken, said = until_all_are_cut(bodies_in_tiny_chunks, BODIES)
+    sent = f"{taken / BODIES / 1e6:.1f} MB sent of each"
+    print(f"{BODIES} bodies in chunks of a byte, {sent}; {said}")
+
+
+def until_all_are_cut(attack, count):
+    """The bytes that were sent on that many connections, and how others fared meanwhile."""
     decisions = Decisions()
     with LiveServer("memory://") as server, attackers() as others:
         make_shop(server)
         decisions.before(server)
         with watched(server) as health:
-            attack = others.submit(endless_headers, server.port, HEADERS)
-            taken = decisions.until_over(server, attack)
+            under_way = others.submit(attack, server.port, count)
+            taken = decisions.until_over(server, under_way)
     # what the buffers of both ends hold, and no more
-    assert taken < 10_000_000 * HEADERS
-    sent = f"{taken / HEADERS / 1e6:.1f} MB sent of each"
-    print(f"{HEADERS} headers without end, {sent}; {health}; {decisions}")
+    assert taken < 10_000_000 * count
+    return taken, f"{health}; {decisions}"
 
 
 def test_slow_and_half_sent_requests():

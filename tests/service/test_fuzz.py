@@ -5,6 +5,8 @@ BELATED_FUZZED=1000000 for the long run.
 
 import asyncio
 import os
+import random
+import re
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -13,9 +15,12 @@ from multiprocessing import get_context
 import pytest
 
 from belated.ledger import ids
+from belated.ledger.stores.memory import MemoryLedger
 from belated.service import deciding
+from belated.service.routes import new_api
+from belated.service.service import Service
 from support import fuzzing
-from support.fuzz_requests import BANDITS, Mutator, Request, encoded
+from support.fuzz_requests import BANDITS, Mutator, Request, Valid, encoded
 from support.fuzzing import Target, fuzz
 
 PART = 50_000
@@ -45,6 +50,17 @@ def test_mutated_requests_are_served_or_refused():
     for status in (200, 201, 204, 400, 401, 404, 405, 409, 413, 415, 422):
         assert counts[status] > REQUESTS / 10_000, status
     assert counts[200] > REQUESTS / 10  # enough get through to do harm
+
+
+def test_every_operation_is_among_the_requests():
+    valid = Valid(random.Random(1))
+    sent = {valid.request()[:2] for _ in range(20_000)}
+    api = new_api(Service("memory://", ledger=MemoryLedger()))
+    for operation in api.operations:
+        pattern = re.sub("{.*?}", "[^/]+", operation.path)
+        assert any(
+            method == operation.method and re.fullmatch(pattern, path) for method, path in sent
+        ), f"{operation.method} {operation.path}"
 
 
 def test_a_seed_decides_everything():

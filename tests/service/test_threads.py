@@ -45,6 +45,23 @@ def test_a_body_that_would_hold_up_everybody_is_refused(tmp_path):
         assert (refused.status, "2000 bytes" in refused.body["detail"]) == (413, True)
 
 
+def test_a_body_of_many_tiny_objects_is_refused_before_they_are_made(monkeypatch):
+    """300,000 decisions were made, of which 100 are allowed."""
+    made, answers = [], []
+
+    async def send(http, service):
+        monkeypatch.setattr(decoding, "_decoded", lambda *given: made.append(1))
+        for path, list in (("bandits/shop/decisions/batch", "decisions"), ("outcomes", "outcomes")):
+            body = b'{"%b":[' % list.encode() + b"{}," * 30_000 + b"{}]}"
+            answers.append(await http.post(f"/v1/{path}", content=body, headers=JSON))
+        return [(answer.status_code, answer.json()["detail"]) for answer in answers]
+
+    for status, detail in in_process(send):
+        assert status == 422
+        assert "may have one object or list for each 10" in detail
+    assert not made
+
+
 def test_a_large_body_of_a_wrong_type_is_not_decoded_again(monkeypatch):
     """Looking for 3.0 where 3 was meant took 3 seconds for 31 MB."""
     looked = []

@@ -14,6 +14,8 @@ from support.serving import until
 PAUSE = 0.0002  # seconds between connections: a few thousand in each second
 
 HEAD = b"GET /v1/bandits HTTP/1.1\r\nHost: localhost\r\nX: "
+POST = b"POST /v1/rewards HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 HALF = b"POST /v1/rewards HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
 
 
@@ -24,18 +26,25 @@ def attackers():
 
 def endless_headers(port, count):
     """Send headers until each connection is cut; returns the bytes that were sent."""
+    return sum(_until_cut(port, HEAD, b"a" * 500_000) for _ in range(count))
+
+
+def bodies_in_tiny_chunks(port, count):
+    """Send a body byte by byte until each connection is cut; returns the bytes that were sent."""
+    return sum(_until_cut(port, CHUNKED, b"1\r\n \r\n" * 80_000) for _ in range(count))
+
+
+def _until_cut(port, begun, part):
     taken = 0
-    for _ in range(count):
-        with _connected(port) as connection:
-            connection.sendall(HEAD)
-            try:
-                for _ in range(200):  # 100 MB on one connection, if it were let
-                    connection.sendall(b"a" * 500_000)
-                    taken += 500_000
-            except ConnectionError:
-                continue
-            raise AssertionError("nobody cut it")
-    return taken
+    with _connected(port) as connection:
+        connection.sendall(begun)
+        try:
+            for _ in range(200):  # 100 MB on one connection, if it were let
+                connection.sendall(part)
+                taken += len(part)
+        except ConnectionError:
+            return taken
+    raise AssertionError("nobody cut it")
 
 
 def half_sent_requests(port, count, seconds):

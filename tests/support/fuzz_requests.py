@@ -3,9 +3,12 @@
 import base64
 import json
 import random
+from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from belated.ledger.ids import Ids, to_text
 
@@ -18,6 +21,13 @@ class Request(NamedTuple):
     query: str
     headers: list[tuple[bytes, bytes]]
     body: bytes
+
+
+class File(NamedTuple):
+    """A body that is no JSON."""
+
+    media_type: bytes
+    content: bytes
 
 
 # ------------------------------------------------------------------------------- what is valid
@@ -60,11 +70,31 @@ DECISIONS: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
+OTHER_SETTINGS = [{"policy": "uniform"}, {"window": 90.0}, {"max_norm": 2.0}, {"back": True}]
+OTHER_SETTINGS += [{"half_life": 50.0, "half_life_unit": "seconds"}, {"features": FEATURES}]
+MADE = {
+    "action": "a",
+    "index": 0,
+    "n_actions": 3,
+    "propensity": 0.5,
+    "model_version": 2,
+    "model_time": NOW / 1e6,
+    "dim": 2,
+    "columns": [0],
+    "values": [1.0],
+    "score": 0.5,
+    "estimate": 0.5,
+}
 RANK = {
     "contextFeatures": [{"price": 3.5, "user": "u1"}],
     "actions": [{"id": "a", "features": [{"ad": "x"}]}, {"id": "b", "features": [{"ad": 3}]}],
     "excludedActions": ["c"],
     "deferActivation": False,
+}
+FILES = {
+    "csv": b"text/csv",
+    "jsonl": b"application/x-ndjson",
+    "parquet": b"application/vnd.apache.parquet",
 }
 GETS = ["/v1/bandits", "/v1/parked", "/v1/keys", "/v1/dashboard", "/healthz", "/readyz"]
 GETS += ["/metrics", "/openapi.json", "/"]
@@ -75,14 +105,25 @@ class Valid:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.ids = [to_text(Ids(lambda: NOW, 1)())]
+        self.new_id = Ids(lambda: NOW, rng.getrandbits(32))
+        self.ids = [to_text(self.new_id())]
 
     def request(self) -> tuple[str, str, str, Any]:
         """Method, path, query and body."""
         rng = self.rng
         name, id, kind = rng.choice([*BANDITS]), rng.choice(self.ids), rng.random()
-        if kind < 0.32:
+        if kind < 0.25:
             return "POST", f"/v1/bandits/{name}/decisions", "", rng.choice(DECISIONS[name])
+        if kind < 0.28:
+            made = [
+                {**MADE, "decision_id": to_text(self.new_id())} for _ in range(rng.choice([1, 2]))
+            ]
+            return "POST", f"/v1/bandits/{name}/decisions/made", "", {"decisions": made}
+        if kind < 0.31:
+            return "POST", f"/v1/bandits/{name}/rewards", "", self.reward_file(id)
+        if kind < 0.32:
+            act = rng.choice(["retrain", "promote"])
+            return "POST", f"/v1/bandits/{name}/{act}", "", rng.choice(OTHER_SETTINGS)
         if kind < 0.36:
             batch = {"decisions": rng.choices(DECISIONS[name], k=rng.randrange(1, 4))}
             return "POST", f"/v1/bandits/{name}/decisions/batch", "", batch
@@ -118,8 +159,22 @@ class Valid:
             return "POST", "/v1/keys", "", body
         if kind < 0.95:
             return "DELETE", "/v1/keys/0123456789abcdef", "", None
-        gets = [*GETS, *(f"/v1/bandits/{name}{part}" for part in ("", "/actions", "/lift"))]
+        parts = ("", "/actions", "/lift", "/forgetting", "/model")
+        gets = [*GETS, *(f"/v1/bandits/{name}{part}" for part in parts)]
         return "GET", rng.choice(gets), "", None
+
+    def reward_file(self, id: str) -> File:
+        """Some rewards of one decision."""
+        rows = [{"decision_id": id, "reward": self.rng.choice([0.0, 1, 0.25])} for _ in range(2)]
+        kind = self.rng.choice([*FILES])
+        if kind == "csv":
+            lines = ["decision_id,reward", *(f"{id},{row['reward']}" for row in rows)]
+            return File(FILES[kind], "\n".join(lines).encode())
+        if kind == "jsonl":
+            return File(FILES[kind], b"\n".join(map(encoded, rows)))
+        file = BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows), file)
+        return File(FILES[kind], file.getvalue())
 
     def old_request(self) -> tuple[str, str, str, Any]:
         """As to the Personalizer API."""
@@ -203,6 +258,8 @@ class Mutator:
         rng, headers = self.rng, self.headers
         changes = rng.choice([0, 1, 1, 1, 2, 3])
         raw = b"" if body is None else None
+        if isinstance(body, File):
+            headers, raw = [*headers, (b"content-type", body.media_type)], body.content
         for _ in range(changes):
             kind = rng.random()
             if kind < 0.68 and raw is None:

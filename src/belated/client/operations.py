@@ -246,7 +246,7 @@ class Operations(ABC):
     async def reward_file(
         self, bandit: str, content: bytes, media_type: str = "text/csv"
     ) -> wire.RewardsTaken:
-        """Hand in the rewards of a file, which the service bounds (1 MB unless it is set).
+        """Hand in a file of at most 50,000 rewards and 1 MB, unless the service allows more bytes.
 
         Parameters
         ----------
@@ -259,7 +259,8 @@ class Operations(ABC):
         Returns
         -------
         RewardsTaken
-            Counts by status, and the rows that could not be used, with their lines and reasons.
+            Counts by status, and the first 1,000 of the ``n_bad`` rows that could not be used, with
+            their lines and reasons.
         """
         address = "/".join(["/v1/bandits", _quoted(bandit), "rewards"])
         return await self._send(Call("POST", address, wire.RewardsTaken, content, media_type))

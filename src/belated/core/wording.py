@@ -35,23 +35,31 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def nothing_learnt(held: int, seconds: float, hears: bool = False) -> str:
+def nothing_learnt(held: int, seconds: float, tick: tuple[float, int] | None = None) -> str:
     """Returns a sentence on what a conversion loop waits for that has learnt nothing.
 
-    ``hears`` says whether it learns from silence: rewards are then taken in at ticks.
+    ``tick`` has the seconds and the decisions until one that learns from silence takes in rewards,
+    whichever come first; None: it does not learn from silence.
 
     >>> nothing_learnt(60, 47 * 3600), nothing_learnt(1, -3.0)
     ('60 rewards held, 0 learnt; the first window closes in 47 hours', \
 '1 reward held, 0 learnt; the first window is closing now')
-    >>> nothing_learnt(1, 47 * 3600, hears=True), nothing_learnt(0, 3600, hears=True)
-    ('1 reward to take in with the next decisions or rewards', \
-'no reward yet; learning begins with the first one, or when the first window closes in 1 hour')
+    >>> nothing_learnt(5, 3600, (2700.0, 12)), nothing_learnt(1, 3600, (-1.0, 12))
+    ('5 rewards to take in with the first decision in 45 minutes, or after 12 more decisions', \
+'1 reward to take in with the next decision')
+    >>> nothing_learnt(0, 3600, (2700.0, 12))
+    'no reward yet; learning begins with the first one, or when the first window closes in 1 hour'
     """
     rewards = counted(held, "reward")
-    if hears and held:
-        return f"{rewards} to take in with the next decisions or rewards"
+    if tick is not None and held:
+        if tick[0] <= 0.0 or tick[1] <= 0:
+            return f"{rewards} to take in with the next decision"
+        more = counted(tick[1], "more decision")
+        return (
+            f"{rewards} to take in with the first decision in {duration(tick[0])}, or after {more}"
+        )
     closes = f"closes in {duration(seconds)}" if seconds > 0.0 else "is closing now"
-    if hears:
+    if tick is not None:
         return (
             f"no reward yet; learning begins with the first one, or when the first window {closes}"
         )

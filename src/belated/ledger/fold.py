@@ -186,7 +186,8 @@ class Fold:
         due = self.pending.first_due() if self.spreads else None
         if due is None:
             return ""
-        return nothing_learnt(self.pending.n_held, (due - now) / 1e6, self.hearing is not None)
+        tick = None if self.hearing is None else self.hearing.next_tick(now, self.spec.dim)
+        return nothing_learnt(self.pending.n_held, (due - now) / 1e6, tick)
 
     def heard_words(self) -> str:
         """Says what a loop that learns from silence has learnt from; "" for any other."""

@@ -119,9 +119,15 @@ class Hearing:
 
     def begins(self, time: int, dim: int) -> bool:
         """Return whether a tick begins with a decision at this time."""
+        seconds, decisions = self.next_tick(time, dim)
+        return seconds <= 0.0 or decisions <= 0
+
+    def next_tick(self, time: int, dim: int) -> tuple[float, int]:
+        """Returns after how many seconds, or decisions if they come first, one begins a tick."""
         of_all = len(self.codes) // OF_ALL
         enough = max(LEAST, dim // PER_FEATURE, self.n_open // SHARE, of_all)
-        return self.tick_of(time) > self.tick or self.since >= enough
+        begins = -(-(self.tick + 1) * self.window // TICKS)  # rounded up
+        return (begins - time) / 1e6, enough - self.since
 
     def begins_without_decision(self, time: int, decided: int, known: int, any_open: bool) -> bool:
         """Return whether a tick begins at this time though nobody decides.

@@ -1,9 +1,6 @@
-"""Rewards, and guardrail outcomes, that come over HTTP: in batches, or as the body of a file."""
+"""Rewards, and guardrail outcomes, that come over HTTP."""
 
-import asyncio
-from collections import Counter
 from collections.abc import Sequence
-from io import BytesIO
 from itertools import groupby
 
 from belated import wire
@@ -13,16 +10,10 @@ from belated.ledger.events import Draft, Kind, Outcome
 from belated.ledger.ids import all_from_texts
 from belated.ledger.replica import outcome_draft
 from belated.ledger.rules import second_event
-from belated.service.http.problems import INVALID, Problem
 from belated.service.service import Service
 
 NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
 NO_TIME = Outcome(Status.INVALID)  # what a reward gets whose time is no time
-FILES = {  # formats by media type
-    "text/csv": "csv",
-    "application/x-ndjson": "jsonl",
-    "application/vnd.apache.parquet": "parquet",
-}
 
 
 async def reward(
@@ -115,53 +106,3 @@ def _reward_draft(item: wire.RewardItem, id: bytes, bandit: str, now: int) -> Dr
     except ValueError:
         return NO_TIME
     return Draft(kind, bandit, id, at, item.reward, received=now, event_id=event_id)
-
-
-async def take_file(
-    service: Service, bandit: str, raw: bytes, media_type: str
-) -> wire.RewardsTaken:
-    """Hand in the rewards of a file, some at a time: decisions come in between."""
-    from belated.ledger.tools.reward_files import (
-        BATCH,
-        COLUMNS,
-        IN_THE_LOG,
-        REASONS,
-        Bad,
-        Given,
-        given_or_bad,
-        texts,
-    )
-    from belated.ledger.tools.tables import rows_in
-
-    service.fold(bandit)
-
-    def read() -> list[Given | Bad]:
-        rows = rows_in(BytesIO(raw), "the body", FILES[media_type], texts(COLUMNS))
-        return list(given_or_bad(rows))
-
-    try:
-        rows = await asyncio.to_thread(read)
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        raise Problem(INVALID, f"{str(error).rstrip('.')}.") from None
-    bad = [row for row in rows if isinstance(row, Bad)]
-    statuses = Counter({Status.INVALID: len(bad)})
-    given = [row for row in rows if isinstance(row, Given)]
-    for start in range(0, len(given), BATCH):
-        part = given[start : start + BATCH]
-        items = [
-            wire.RewardItem(
-                row.decision_id,
-                row.reward,
-                at=None if row.at is None else row.at / 1e6,
-                event_id=row.event_id or None,
-            )
-            for row in part
-        ]
-        answer = await reward(service, items, bandit)
-        statuses.update(answer.statuses)
-        reasons = answer.reasons or [""] * len(part)
-        for row, status, reason in zip(part, answer.statuses, reasons, strict=True):
-            if status not in IN_THE_LOG:
-                bad.append(Bad(row.line, status, reason or REASONS[status]))
-    counts = {status: n for status, n in statuses.items() if n}
-    return wire.RewardsTaken(len(rows), counts, [wire.BadReward(*row) for row in sorted(bad)])

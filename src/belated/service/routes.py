@@ -35,7 +35,8 @@ from belated.service.http.paging import NO_PAGE, page_of
 from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.promoting import add_retraining
 from belated.service.ranking import rank
-from belated.service.rewarding import FILES, note_outcomes, reward, take_file
+from belated.service.reward_bodies import FILES, take_file
+from belated.service.rewarding import note_outcomes, reward
 from belated.service.service import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
 
@@ -181,9 +182,9 @@ def _add_loop(api: Api, service: Service) -> None:
         """Hand in a file of rewards.
 
         The columns are ``decision_id`` and ``reward`` and, if wanted, ``at`` and ``event_id``, in
-        CSV with a header, in JSON lines or in Parquet. The answer says what became of the rows, and
-        which ones could not be used. A file may be sent again: what is in the log already is a
-        duplicate.
+        CSV with a header, in JSON lines or in Parquet, of 50,000 rows at most. The answer says what
+        became of the rows, and which ones could not be used, up to the first 1,000 of these. A file
+        may be sent again: what is in the log already is a duplicate.
         """
         return await take_file(service, path.name, call.raw, call.media_type)
 

@@ -147,6 +147,7 @@ class Service:
             self.compiling.prepare_now,
         )
         self.explaining = Explaining(self.beside, snapshot_folder, shared)
+        self.one_file = asyncio.Lock()  # of rewards at a time: each takes a hundred times its size
         self._tasks: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------- start and stop

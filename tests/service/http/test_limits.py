@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -20,13 +21,15 @@ from belated.service.app import new_app
 from belated.service.http import accepting
 from belated.service.http import choosing_protocol as protocol
 from belated.service.http.connections import EXTRA, Connections
-from belated.service.http.guarded_protocol import MOST_PIPELINED, GuardedProtocol
+from belated.service.http.guarded_protocol import AT_ONCE, MOST_PIPELINED, GuardedProtocol
 from belated.service.http.limits import Limits, make_room
 from belated.service.service import Service
 from support.live_server import LiveServer
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v1/rewards HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+TINY = b"1\r\n \r\n"  # a chunk of one byte
 BIG = bytes(20_000_000)  # more than sockets hold
 
 
@@ -72,21 +75,26 @@ def is_well(port):
 
 
 @pytest.mark.parametrize(
-    "endless",
+    ("begun", "repeated"),
     [
-        GET + b"X: ",
-        GET,  # the name of a header
-        b"GET /",
-        b"\r\n",
-        POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ",  # a trailer
-        POST + b"Transfer-Encoding: chunked\r\n\r\n1;",  # an extension of a chunk
+        (GET + b"X: ", b"a"),
+        (GET, b"a"),  # the name of a header
+        (b"GET /", b"a"),
+        (b"", b"\r\n"),
+        (CHUNKED + b"0\r\nX: ", b"a"),  # a trailer
+        (CHUNKED + b"1;", b"a"),  # an extension of a chunk
+        (CHUNKED, b"1;" + b"a" * 10_000 + b"\r\n \r\n"),  # many of them
+        (CHUNKED, TINY),
+        (CHUNKED, b"10000\r\n" + b" " * 65_536 + b"\r\n"),  # goes on after the answer 413
+        (POST + b"Content-Length: 99999999999\r\n\r\n", b" "),  # likewise
+        (GET + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", b"a"),
     ],
 )
-def test_what_never_ends_is_cut(live, endless):
+def test_what_never_ends_is_cut(live, begun, repeated):
     """Memory and time went into it without limit: 100 MB took the whole service 4 to 6 seconds."""
-    part, accepted = b"a" * 500_000 if endless != b"\r\n" else endless * 250_000, 0
+    part, accepted = repeated * (500_000 // len(repeated)), 0
     with connected(live.port) as connection:
-        connection.sendall(endless)
+        connection.sendall(begun)
         try:
             while accepted < 60_000_000:
                 connection.sendall(part)
@@ -106,7 +114,8 @@ def test_what_never_ends_is_cut(live, endless):
         (GET + b"X: a\r\n" * 100 + b"\r\n", 431, "headers-too-large"),
         (GET + b"a: b\r\n" * 40_000, 431, "headers-too-large"),
         (b"no HTTP\r\n\r\n", 400, "malformed-request"),
-        (POST + b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n", 400, "malformed-request"),
+        (CHUNKED + b"no chunk\r\n", 400, "malformed-request"),
+        (CHUNKED + TINY * 100_000 + b"0\r\n\r\n", 400, "wasteful-body"),
     ],
 )
 def test_what_is_beyond_a_limit_is_told_so(live, sent, code, kind):
@@ -129,7 +138,11 @@ def test_what_is_within_the_limits_is_served(live):
     )
     body = b'{"rewards": [{"decision_id": "?", "reward": 1}]}'
     chunks = b"%x\r\n%b\r\n0\r\nX-Trailer: a\r\n\r\n" % (len(body), body)
-    answer = answer_to(live.port, POST + close + b"Transfer-Encoding: chunked\r\n\r\n", chunks)
+    chunked = POST + close + b"Transfer-Encoding: chunked\r\n\r\n"
+    answer = answer_to(live.port, chunked, chunks)
+    assert answer.endswith(b'{"statuses":["unknown"]}')
+    spaces = b"1e\r\n" + b" " * 30 + b"\r\n"  # a line of a file in each chunk
+    answer = answer_to(live.port, chunked, spaces * 30_000, chunks)
     assert answer.endswith(b'{"statuses":["unknown"]}')
     upgrade = (
         b"Connection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -148,7 +161,9 @@ def test_requests_in_a_row_are_answered_in_turn(live):
 def test_a_later_request_has_the_same_limits(live):
     """Also where it came in one piece with the ones before."""
     large = GET + b"X: " + b"a" * 20_000 + b"\r\n\r\n"
-    assert answer_to(live.port, GET + b"\r\n" + large) == b""  # no answer out of turn
+    answers = answer_to(live.port, GET + b"\r\n" + large)
+    said = [line for line in answers.splitlines() if line.startswith(b"HTTP/1.1 ")]
+    assert list(map(status, said)) == [200, 431][: len(said)], "no answer out of turn"
     with connected(live.port) as connection:
         connection.sendall(GET + b"\r\n")
         assert status(connection.recv(1000)) == 200
@@ -255,6 +270,45 @@ def until(condition, seconds=30.0):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_others_are_served_between_the_parts_of_what_came_at_once(loop):
+    """A turn of the event loop read up to 8 MB, and parsed all of it."""
+    with guarded(loop) as (app, port, connections), connected(port) as connection:
+        connection.sendall(request(b"/slow") + b"\r\n" * 10)
+        until(lambda: app.begun)
+        (protocol,) = connections.open
+        taken = []
+        protocol._feed = lambda data: taken.append((len(data), turn[0]))
+        turn, over = [0], threading.Event()
+
+        def count():
+            turn[0] += 1
+            if not over.is_set():
+                protocol.loop.call_soon(count)
+
+        protocol.loop.call_soon_threadsafe(count)
+        connection.sendall(bytes(1_000_000))
+        until(lambda: sum(length for length, _ in taken) == 1_000_000)
+        over.set()
+        by_turn = Counter()
+        for length, when in taken:
+            by_turn[when] += length
+        assert max(by_turn.values()) <= 2 * AT_ONCE, "the end of one read, and the next one"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_who_stops_while_much_is_still_to_be_parsed_is_forgotten(loop):
+    with guarded(loop) as (_, port, connections):
+        with connected(port) as connection:
+            connection.sendall(
+                request(b"/") * 10
+                + b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + (b"4000\r\n" + bytes(0x4000) + b"\r\n") * 50
+            )
+        until(lambda: not connections.open)
+        assert answer_to(port, request(b"/", b"connection: close")).endswith(b"told")
 
 
 def test_a_connection_is_read_again_after_pipelined_requests():
@@ -411,7 +465,16 @@ def test_our_protocol_passes_its_self_test(monkeypatch, caplog):
 
 @pytest.mark.parametrize(
     "changed",
-    ["data_received", "_feed", "on_headers_complete", "_check_head", "on_body", "check", "_refuse"],
+    [
+        "data_received",
+        "_take_turns",
+        "_feed",
+        "on_headers_complete",
+        "_check_head",
+        "on_body",
+        "check",
+        "_refuse",
+    ],
 )
 def test_a_changed_uvicorn_is_noticed(monkeypatch, caplog, changed):
     """Whichever part of it no longer does what is expected, uvicorn's own protocol serves."""

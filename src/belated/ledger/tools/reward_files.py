@@ -37,6 +37,7 @@ from belated.ledger.tools.tables import (
 FIELDS = ("decision_id", "reward", "at", "event_id")
 NEEDED, TEXTS = ("decision_id", "reward"), ("decision_id", "event_id")
 COLUMNS = {field: field for field in FIELDS}
+MOST_NAMED, LONGEST_NAMES = 50, 1_000  # columns in an error, and their characters together
 LONGEST_EVENT_ID = 200  # characters
 _json = msgspec.json.Encoder(enc_hook=str)  # Parquet has values of types that JSON lacks
 BATCH = 1000  # rewards that are handed in together: others must not wait for many
@@ -106,7 +107,7 @@ def _given(row: Row, columns: Mapping[str, str]) -> Given:
     cells = {field: row.cells.get(column) for field, column in columns.items()}
     for field in NEEDED:
         if is_missing(cells[field]):
-            there = ", ".join(row.cells) or "none"
+            there = ", ".join(islice(row.cells, MOST_NAMED))[:LONGEST_NAMES] or "none"
             raise wrong(columns[field], None, f"a value; the columns are {there}")
     try:
         reward = any_number(cells["reward"])

@@ -130,7 +130,7 @@ def _csv_rows(raw: IO[bytes], path: str, texts: Collection[str]) -> Iterator[Row
 
 def _wide(names: list[str], n: int) -> list[str]:
     """Returns the names of the columns, and of the cells of a row that has too many."""
-    return [*names, *(f"cell {k}" for k in range(len(names) + 1, n + 1))]
+    return [*names[:n], *(f"cell {k}" for k in range(len(names) + 1, n + 1))]
 
 
 def part_read(path: Path, file: IO[bytes]) -> Callable[[], float]:

@@ -35,6 +35,10 @@ TEST_REQUESTS = (
     b"POST /two HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
 )
 
+# more bytes than are parsed in one turn
+LONG_BODY = bytes(300_000)
+TINY_CHUNKS = b"1\r\n \r\n" * 50_000
+
 log = logging.getLogger("belated.service")
 
 
@@ -50,8 +54,9 @@ def http_options(limits: Limits) -> dict[str, Any]:
     except Exception as error:
         log.warning(
             "uvicorn %s is not one that the limits on requests were written for (%r). Its own "
-            "protocol is used: a slow client may hold its connection for as long as it likes, and "
-            "while %d do, all requests are answered with 503. Put a proxy in front, or install "
+            "protocol is used: a slow client may hold its connection for as long as it likes, "
+            "while %d do, all requests are answered with 503, and a body in tiny chunks holds up "
+            "everybody. Put a proxy in front, or install "
             "another version of uvicorn.",
             uvicorn.__version__,
             error,
@@ -129,6 +134,7 @@ async def self_test(limits: Limits) -> None:
             limits, max_request_line=1_000, max_header_bytes=1_000, max_headers=100
         )
         await _test_answers(Connections(small))
+        await _test_long_body(Connections(small))
         for sent, status in (
             (b"GET /" + b"a" * 2_000, b"414"),
             (b"GET / HTTP/1.1\r\nx: " + b"a" * 3_000, b"431"),  # and never ends
@@ -137,6 +143,7 @@ async def self_test(limits: Limits) -> None:
             (b"no HTTP\r\n\r\n", b"400"),
             (b"GET / HTTP/1.1\r\n", b"408"),
             (b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\nbody", b"408"),
+            (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + TINY_CHUNKS, b"400"),
         ):
             await _test_refusal(Connections(small), sent, status)
 
@@ -152,6 +159,15 @@ async def _test_answers(connections: Connections) -> None:
         connections.sweep(asyncio.get_running_loop().time() + 1e6)
         _expect(b"", await reader.read())
     _expect(set(), connections.open)
+
+
+async def _test_long_body(connections: Connections) -> None:
+    """A body that is parsed in several turns comes whole."""
+    async with _connected(connections) as (reader, writer):
+        head = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(LONG_BODY) + LONG_BODY)
+        await reader.readuntil(b"POST / ")
+        _expect(LONG_BODY, await reader.readexactly(len(LONG_BODY)))
 
 
 async def _test_refusal(connections: Connections, sent: bytes, status: bytes) -> None:

@@ -1,6 +1,7 @@
 """Requests as typed values: what does not fit is refused, saying where."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -16,6 +17,8 @@ from belated.service.http.access import Headers
 from belated.service.http.problems import Fault, Problem
 
 MOST_DECODED_AGAIN = 100_000  # bytes of a body: to look for whole numbers takes 0.1 ms a kilobyte
+MOST_MADE = 10_000  # objects and lists of a body that have no need to be counted
+BYTES_EACH = 10  # of a body, for each object or list: rewards and actions have more
 MOST_DIGITS = 15  # of a length: Python refuses to read a number of thousands of digits
 
 
@@ -29,8 +32,7 @@ def query_of(text: bytes) -> dict[str, str]:
         raise Problem(problems.INVALID, f"The query is not a=b&c=d in UTF-8: {error}.") from None
     query = dict(pairs)
     if len(query) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common()
         raise _invalid_parameter(twice, "Given more than once")
     return query
 
@@ -99,7 +101,11 @@ def _too_large(most: int) -> Problem:
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
-    """The body as its type."""
+    """The body as its type. Lists are made whole before they are found to be too long."""
+    made = raw.count(b"{") + raw.count(b"[")
+    if made > max(MOST_MADE, len(raw) // BYTES_EACH):
+        detail = f"A body of {len(raw)} bytes may have one object or list for each {BYTES_EACH}."
+        raise Problem(problems.INVALID, detail)
     try:
         if not raw.isascii():
             raw.decode()  # a msgspec.Raw would let through what is not UTF-8

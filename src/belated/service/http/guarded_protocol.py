@@ -24,12 +24,14 @@ from belated.service.http.request_ids import HEADER, request_id
 
 NOT_HTTP = ProblemType(400, "malformed-request", "The request is not HTTP/1.1")
 TIMED_OUT = ProblemType(408, "request-timeout", "The request did not come in time")
+WASTEFUL_BODY = ProblemType(400, "wasteful-body", "The chunks of the body are too small")
 TOO_MANY_PIPELINED = ProblemType(503, "too-many-pipelined", "Too many requests wait for answers")
 MOST_PIPELINED = 100  # requests of one connection that wait for the answer to an earlier one
 LINGER = 1.0  # seconds to read on after a refusal: closed sooner, a client would never read it
-AT_ONCE = 65_536  # bytes for the parser: tiny headers take it half a microsecond each
+AT_ONCE = 16_384  # bytes for the parser in one turn of the event loop: a millisecond or two at most
 LINE_BYTES = 4  # of a header beside its name and value: a colon, a space and the end of the line
-MOST_DISCARDED = 1_000_000  # bytes meanwhile
+MOST_DISCARDED = 1_000_000  # bytes meanwhile, or of a body that goes on after its answer
+CONTENT_PER_FRAMING = 4  # bytes of a body for each byte of framing, beyond what headers may have
 
 
 class JoiningTransport:
@@ -40,6 +42,23 @@ class JoiningTransport:
         self.is_closing = transport.is_closing  # asked several times in each request
         self._call_soon = asyncio.get_running_loop().call_soon
         self._held: list[bytes] = []
+        self._is_behind = False  # what has been read is not parsed yet
+
+    def fall_behind(self) -> None:
+        """Read no more before ``catch_up``, whatever ``resume_reading`` asks for meanwhile."""
+        self._is_behind = True
+        self._transport.pause_reading()
+
+    def catch_up(self, reads_on: bool) -> None:
+        """Read as much as ``resume_reading`` asks for again, and read on if that is wanted now."""
+        self._is_behind = False
+        if reads_on:
+            self._transport.resume_reading()
+
+    def resume_reading(self) -> None:
+        """Read on, if what has been read is parsed."""
+        if not self._is_behind:
+            self._transport.resume_reading()
 
     def write(self, data: bytes) -> None:
         """Write soon."""
@@ -61,7 +80,8 @@ class JoiningTransport:
     def _flush(self) -> None:
         if self._held:
             held, self._held = self._held, []
-            self._transport.write(b"".join(held))
+            if not self.is_closing():  # nor aborted meanwhile
+                self._transport.write(b"".join(held))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -93,8 +113,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._all, self._limits = connections, connections.limits
         self._is_extra = False  # beyond the limit: one answer, and only on the health
         self.url = b""  # before the first request, uvicorn has none
-        self._unused = 0  # bytes that came since the parser last made something of them
-        self._latest = 0  # bytes that the parser was given last
+        self._rest = b""  # bytes that came, for the next turns of the event loop
+        self._unused = 0  # bytes of a head, or of a body beyond what its content may need
+        self._discarded = 0  # bytes that came after the answer
         self._in_head = self._in_body = False  # of the request that is being read
         self._is_refused = False
         self._turn_since = self._written_at = self.loop.time()
@@ -103,7 +124,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
-        super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
+        self._joining = JoiningTransport(transport)
+        super().connection_made(self._joining)  # type: ignore[arg-type]
         self._is_extra = not self._all.add(self)
         if self._is_extra:
             self.app = OnlyHealth(self.app)
@@ -115,18 +137,40 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came. Uvicorn's own method would write a line into the log for each bad request."""
-        for start in range(0, len(data), AT_ONCE):
-            part = data[start : start + AT_ONCE]
-            self._latest = len(part)
-            self._unused += self._latest
-            if self._is_refused:
-                if self._unused > MOST_DISCARDED:
-                    self.abort()
-            elif not self.transport.is_closing():
-                self._feed(part)
+        """Bytes came. A turn of the event loop reads megabytes where they are there: too many."""
+        if not self._rest and len(data) <= AT_ONCE:
+            self._take(data)
+            return
+        is_under_way = self._rest != b""
+        self._rest += data
+        if not is_under_way:
+            self._joining.fall_behind()
+            self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Take a part of what came, and the rest after the turns of other connections."""
+        part, self._rest = self._rest[:AT_ONCE], self._rest[AT_ONCE:]
+        self._take(part)
+        if self.transport.is_closing():
+            self._rest = b""
+        elif self._rest:
+            self.loop.call_soon(self._take_turns)
+        else:
+            self._joining.catch_up(not self.flow.read_paused)
+
+    def _take(self, data: bytes) -> None:
+        self._unused += len(data)
+        is_answered = self._in_body and self.cycle.response_complete
+        if is_answered or self._is_refused:
+            self._discarded += len(data)
+            if self._discarded > MOST_DISCARDED:
+                self._all.cut["that went on after the answer"] += 1
+                self.abort()
+        if not self._is_refused and not self.transport.is_closing():
+            self._feed(data)
 
     def _feed(self, data: bytes) -> None:
+        """Parse it. Uvicorn's own method would write a line into the log for each bad request."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -134,9 +178,9 @@ class GuardedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a method below has raised
             self._refuse(cause if isinstance(cause, Problem) else Problem(NOT_HTTP, f"{error}."))
-        else:
-            if self._unused > self._limits.max_request_line + self._limits.max_header_bytes:
-                self._refuse(self._too_large())
+            return
+        if self._unused > self._limits.max_request_line + self._limits.max_header_bytes:
+            self._refuse(self._wasteful() if self._in_body else self._too_large())
 
     def pause_writing(self) -> None:
         """Called when the client reads too slowly: from now on it is the client's turn."""
@@ -164,7 +208,7 @@ class GuardedProtocol(HttpToolsProtocol):
         name = HEADER, request_id(self.scope).encode()  # type: ignore[arg-type]
         self.cycle.default_headers = [*self.cycle.default_headers, name]
         self.headers = []  # for trailers, which nobody looks at: a request has got its headers
-        self._unused, self._in_head, self._in_body = 0, False, True
+        self._unused, self._discarded, self._in_head, self._in_body = 0, 0, False, True
         if len(self.pipeline) > MOST_PIPELINED:
             raise Problem(TOO_MANY_PIPELINED, f"At most {MOST_PIPELINED} may wait.")
         if self._is_extra:
@@ -173,9 +217,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _check_head(self) -> None:
         limits = self._limits
-        size = 0
-        if self._unused + self._latest > limits.max_header_bytes:  # else it cannot be too large
-            size = sum(len(name) + len(value) + LINE_BYTES for name, value in self.headers)
+        size = sum([len(name) + len(value) + LINE_BYTES for name, value in self.headers])
         if (
             size > limits.max_header_bytes
             or len(self.headers) > limits.max_headers
@@ -185,7 +227,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of a body has come."""
-        self._unused = 0
+        self._unused -= len(body) + len(body) // CONTENT_PER_FRAMING
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -260,6 +302,14 @@ class GuardedProtocol(HttpToolsProtocol):
         most = f"{limits.max_headers} headers of {limits.max_header_bytes} bytes"
         return Problem(HEADERS_TOO_LARGE, f"A request may have {most} together.")
 
+    def _wasteful(self) -> Problem:
+        most = self._limits.max_request_line + self._limits.max_header_bytes
+        also = f"one for each {CONTENT_PER_FRAMING} of its content"
+        return Problem(
+            WASTEFUL_BODY,
+            f"Chunks and trailers of a body may have {most} bytes beside its content, and {also}.",
+        )
+
     def _refuse(self, problem: Problem) -> None:
         """Answer if no other answer is due or under way, and close."""
         self._all.cut[f"answered with {problem.type.status}"] += 1
@@ -268,12 +318,12 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         scope: dict[str, Any] = self.scope if self._in_head or self._in_body else {}  # type: ignore[assignment]
         self.transport.write(_written(problem, request_id(scope)))
-        if self._in_body:  # a handler waits for the rest: it learns of the end when all is closed
-            self.transport.close()
-        else:
-            self.transport.write_eof()
-            self._is_refused = True
-            self._look_whose_turn()
+        if self._in_body:  # a handler waits for the rest
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write_eof()
+        self._is_refused = True
+        self._look_whose_turn()
 
     def abort(self) -> None:
         """Close at once, whatever is still to be written."""

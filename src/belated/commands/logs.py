@@ -35,7 +35,10 @@ class Reading:
         str | None,
         Meta(description="How long a reward is waited for, such as 7d; default forever."),
     ] = None
-    now: Annotated[str | None, Meta(description="ISO time; default the latest in the log.")] = None
+    now: Annotated[
+        str | None,
+        Meta(description="ISO 8601, or seconds since 1970; default the latest time in the log."),
+    ] = None
     format: Annotated[
         str | None, Meta(description="csv, parquet, jsonl or dsjson; default by the name.")
     ] = None

@@ -74,6 +74,17 @@ def with_bad_file(log: str, reading: dict[str, Any]) -> dict[str, Any]:
     return {**reading, "bad": Path(reading.get("bad", beside))}
 
 
+def check_page(page: Path | None, log: str) -> None:
+    """Raises, before the log is read, if a page would replace it or there is nothing to draw by."""
+    from belated.core.extras import extra
+    from belated.core.side_files import refuse_source
+
+    if page is not None:
+        refuse_source("--page", page, log)
+        with extra("plots"):
+            import matplotlib  # noqa: F401
+
+
 def of_bad_rows(said: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what people are shown of the rows that were left out."""
     return {name: said[name] for name in ("rows_left_out", "first_bad_rows")}
@@ -100,9 +111,9 @@ def delays(
     from belated.logs.delays import delay_report
     from belated.logs.law_file import write_law
 
-    for option, path in (("--law", law), ("--page", page)):
-        if path is not None:
-            refuse_source(option, path, log)
+    check_page(page, log)
+    if law is not None:
+        refuse_source("--law", law, log)
     report = delay_report(log, by=by, **with_bad_file(log, reading))
     if law is not None:
         write_law(report, law, law_unit)

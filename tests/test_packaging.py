@@ -1,6 +1,7 @@
 """Files for deployments name what exists. No container runtime is needed, and none is used."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import tomllib
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from platform import machine
 
 import httpx2
 import pytest
@@ -102,6 +104,46 @@ def test_the_steps_of_the_image_run_in_a_scratch_folder(steps, tmp_path, monkeyp
     }
     assert start.environment["PATH"].startswith(f"{tmp_path}/opt/belated/bin:")
     assert "BELATED_SERVE_HOST" not in build[0].environment
+    assert build[4].environment["EXTRAS"] == "service,postgres"
+    monkeypatch.setenv("EXTRAS", "service")  # as --build-arg does
+    assert list(steps.steps(tmp_path))[4].environment["EXTRAS"] == "service"
+
+
+def test_the_image_has_extras_that_there_are(steps):
+    """The default ones, and those that the page tells people to ask for."""
+    (told,) = re.findall(r"--build-arg EXTRAS=([\w,]+)", PAGE.read_text())
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (default,) = (rest for word, rest in steps.instructions() if rest.startswith("EXTRAS="))
+    for names in (told, default.removeprefix("EXTRAS=")):
+        assert set(names.split(",")) <= set(extras), names
+
+
+@pytest.mark.slow
+def test_the_image_has_the_bytecode_of_pythons_library(steps, tmp_path):
+    """Its command, with another place for what it writes."""
+    (rest,) = (rest for word, rest in steps.instructions() if "compileall" in rest)
+    *_, command = rest.split("&&")
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    subprocess.run(command, shell=True, check=True, env=environment)
+    names = {path.name.partition(".")[0] for path in tmp_path.rglob("asyncio/*.pyc")}
+    assert {"base_events", "selector_events"} <= names
+    words = [word for word, _ in steps.instructions()]
+    made = steps.instructions().index(["RUN", rest])
+    assert made < words.index("USER"), "the user of the service may not write there"
+    assert made > len(words) - 1 - words[::-1].index("FROM"), "another stage has another Python"
+
+
+def test_a_start_that_works_for_long_is_refused(steps, monkeypatch, capsys):
+    """By what it worked: the clock would measure what else the machine does."""
+    monkeypatch.setattr(steps, "steps", lambda scratch: [None])
+    monkeypatch.setattr(steps, "start", lambda step, port: steps.ASKED)
+    steps.main()
+    monkeypatch.setattr(steps, "start", lambda step, port: steps.ASKED + 0.1)
+    with pytest.raises(SystemExit, match=r"expected 3.0 CPU seconds at most"):
+        steps.main()
 
 
 def test_the_size_of_the_image_is_that_of_its_files(steps, tmp_path):
@@ -192,8 +234,13 @@ def test_the_image_has_the_kernels_of_bandits_that_name_no_policy():
 
 
 COMPILED = """
-import sys
+import os, sys
 from pathlib import Path
+from platform import machine
+import llvmlite.binding
+if "ANOTHER_CPU" in os.environ:
+    llvmlite.binding.get_host_cpu_name = lambda: os.environ["ANOTHER_CPU"]
+    llvmlite.binding.get_host_cpu_features = lambda: llvmlite.binding.targets.FeatureMap(sse2=True)
 from belated.service.bandits_file import read_config
 from belated.service.settings import spec_of
 tables = read_config(Path(sys.argv[1])).values()
@@ -209,6 +256,30 @@ def test_after_warming_nothing_is_left_to_compile(tmp_path, monkeypatch):
     assert subprocess.check_output(asked, text=True) == "[False, False]\n"
     belated("cache", "warm", "--config", str(IMAGE / "kernels.toml"))
     assert subprocess.check_output(asked, text=True) == "[True, True]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_kernels_for_a_named_cpu_are_those_of_other_machines(tmp_path, monkeypatch):
+    """With the two variables of Numba, nothing that is kept depends on who compiled it."""
+    explicit = (IMAGE / "kernels.toml").read_text().partition("[bandits.conversions]")[0]
+    (tmp_path / "kernels.toml").write_text(explicit)
+    monkeypatch.setenv("BELATED_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NUMBA_CPU_NAME", "x86-64-v3" if machine() == "x86_64" else "generic")
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", "")
+    warm = ("cache", "warm", "--config", str(tmp_path / "kernels.toml"))
+    belated(*warm)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
+    assert kept
+    belated(*warm)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == kept
+    asked = [sys.executable, "-c", COMPILED, str(tmp_path / "kernels.toml")]
+    assert subprocess.check_output(asked, text=True) == "[True]\n"
+    monkeypatch.setenv("ANOTHER_CPU", "x86-64" if machine() == "x86_64" else "generic")
+    assert subprocess.check_output(asked, text=True) == "[True]\n"
+    monkeypatch.delenv("NUMBA_CPU_NAME")
+    monkeypatch.delenv("NUMBA_CPU_FEATURES")
+    assert subprocess.check_output(asked, text=True) == "[False]\n"
 
 
 def test_the_health_check_tells_a_service_that_runs_from_one_that_does_not(steps, monkeypatch):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -62,7 +63,8 @@ def test_what_the_pages_import_is_in_the_reference():
         name for page in pages for name in re.findall(r"auto(?:module|class):: ([\w.]+)", page)
     }
     for page in (ROOT / "docs" / "how-to").glob("*.md"):
-        imported = set(re.findall(r"from (belated[\w.]*) import", page.read_text()))
+        # imported, or named for somebody who imports it: "belated.worlds.late_rewards:NAME"
+        imported = set(re.findall(r'(?:from |")(belated[\w.]*)(?: import|:)', page.read_text()))
         left = {name for name in imported - described if name.split(".")[1] not in OTHERWISE}
         assert not left, f"{page.name}: not in docs/reference/api"
 
@@ -83,7 +85,10 @@ def test_site(tmp_path, request):
     check_links(pages)
     check_that_nothing_comes_from_elsewhere(folder, pages)
     api = (folder / "docs/reference/api/belated.html").read_text()
-    assert 'id="belated.Bandit.decide"' in api
+    (signature,) = re.findall(r'<dt [^>]*id="belated.Bandit.learn">(.*?)</dt>', api, re.DOTALL)
+    shown = re.sub(r"\s+", "", unescape(re.sub("<[^>]*>", "", signature)))
+    assert "event_id:str|None=None" in shown, "types are a part of signatures"
+    assert "→int" in shown
     policies = (folder / "docs/reference/api/policies.html").read_text()
     assert " at 0x" not in policies, "an address in place of a type"
     commands = (folder / "docs/reference/commands.html").read_text()

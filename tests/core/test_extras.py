@@ -59,3 +59,27 @@ def test_a_command_needs_its_figures_before_it_computes(arguments, extra, tmp_pa
         f"pip install 'belated[{extra}]'\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [
+        ("plan", "pandas", "experiments"),
+        ("plan", "pyarrow", "experiments"),
+        ("plan --page page.html", "matplotlib", "plots"),
+        ("delays", "pandas", "experiments"),
+        ("delays", "pyarrow", "experiments"),
+        ("delays --page page.html", "matplotlib", "plots"),
+        ("evaluate --policy uniform", "pyarrow", "experiments"),
+    ],
+)
+def test_a_command_needs_its_libraries_before_it_reads_a_log(command, missing, extra):
+    """The log is not there: nobody has looked for it."""
+    name, *options = command.split()
+    code = f"sys.argv[1:] = {[name, 'log.csv', *options]!r};"
+    result = run_without([missing], f"{code} from belated.commands.main import main; main()")
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"belated: import of {missing} halted; None in sys.modules: "
+        f"pip install 'belated[{extra}]'\n"
+    )

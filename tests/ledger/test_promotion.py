@@ -8,7 +8,7 @@ import pytest
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.features import Features
-from belated.ledger import StoreUnavailableError, snapshots
+from belated.ledger import StoreUnavailableError, open_ledger, snapshots
 from belated.ledger.events import START, Decided, Kind
 from belated.ledger.promotion import Promotion
 from belated.ledger.proposing import Ask
@@ -128,9 +128,14 @@ def test_live_equals_replayed_whatever_is_promoted(seed):
         assert same(replica, first)
 
 
-def test_the_way_back_is_bit_for_bit_as_if_nothing_had_been_promoted():
+@pytest.mark.parametrize("store", ["memory", pytest.param("postgres", marks=pytest.mark.slow)])
+def test_the_way_back_is_bit_for_bit_as_if_nothing_had_been_promoted(request, store):
     """But for the two events that were counted."""
-    replica, rng = new_replica(explicit(Bernoulli(), AdaptiveThompson())), np.random.default_rng(1)
+    url = "memory://"
+    if store == "postgres":
+        url = request.getfixturevalue("postgres").new_database("promoted")
+    replica = new_replica(explicit(Bernoulli(), AdaptiveThompson()), open_ledger(url))
+    rng = np.random.default_rng(1)
     play([replica], rng, 20)
     replica.configure("shop", explicit(Bernoulli(), AdaptiveThompson(), half_life=10.0))
     play([replica], rng, 10)
@@ -159,6 +164,7 @@ def test_the_way_back_is_bit_for_bit_as_if_nothing_had_been_promoted():
     promote(replica, again.spec, "one")
     assert replica.folds["shop"].spec == msgspec.structs.replace(changed, exploration=0.5)
     assert same(replica, replayed(replica))
+    replica.ledger.close()
 
 
 def test_a_snapshot_from_before_a_promotion_is_not_used(tmp_path):

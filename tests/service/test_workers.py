@@ -1,5 +1,6 @@
 """``belated serve --workers``: several processes that look like one."""
 
+import json
 import os
 import re
 import signal
@@ -8,10 +9,12 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, closing
+from unittest.mock import Mock
 
 import httpx2
 import pytest
 
+from belated.service.serving import Worker
 from belated.service.workers import Board, new_board
 from support.live_server import Caller, Gone
 from support.serving import CONFIG, ENVIRONMENT, ended, serving, until
@@ -200,6 +203,46 @@ def test_a_replacement_takes_no_traffic_before_it_is_ready(folder):
         assert codes.count(None) < 50
         stack.close()
         assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "end"),
+    [
+        (None, "has not answered for 15 s and is killed"),
+        (-9, "died of signal 9 (Killed)"),
+        (1, "ended with exit code 1"),
+    ],
+)
+def test_the_end_of_a_worker_is_told(caplog, code, end):
+    worker = object.__new__(Worker)
+    worker.process = worker.parent_conn = worker.child_conn = Mock(pid=7, exitcode=code)
+    worker.kill()
+    worker.process.kill.assert_called_once()
+    assert caplog.messages == [f"worker 7 {end}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_the_log_names_a_worker_that_was_killed(folder, format):
+    """It was replaced, and nobody learnt of it."""
+    settings = ("--workers", "2", "--log-format", format, "--ledger", "sqlite:///belated.db")
+    with serving(*settings, cwd=folder) as (process, url), ExitStack() as stack:
+        victim = next(iter(callers_by_worker(port_of(url), stack)))
+        os.kill(victim, signal.SIGKILL)
+        line = process.stderr.readline()
+        stack.close()
+        code, _, rest = ended(process)
+    said = f"worker {victim} died of signal 9 (Killed)"
+    if format == "json":
+        told = json.loads(line)
+        assert (told["level"], told["logger"], told["event"]) == (
+            "warning",
+            "belated.service",
+            said,
+        )
+    else:
+        assert line == f"{said}\n"
+    assert (code, rest) == (0, "")
 
 
 @pytest.mark.slow

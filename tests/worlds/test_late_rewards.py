@@ -45,18 +45,39 @@ def test_rewards_arrive_when_they_are_due_and_each_once():
         arrived = {}
         for t, (_, reward, info) in enumerate(played(env), 1):
             news = info["arrivals"]
-            assert news["round"].tolist() == ([t - delay] if t > delay else [])
-            assert reward == news["reward"].sum()
+            assert news["round"] == ([t - delay] if t > delay else [])
+            assert reward == sum(news["reward"])
             assert info["missing"] == min(t, delay)
-            arrived.update(zip(news["round"].tolist(), news["reward"].tolist(), strict=True))
+            arrived.update(zip(news["round"], news["reward"], strict=True))
         rewards[delay] = arrived
     assert rewards[7] == {t: y for t, y in rewards[0].items() if t <= 33}
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_each_environment_of_a_vector_has_its_own_arrivals(family, mode):
+    name = f"belated.worlds.late_rewards:{NAME}"
+    several = gymnasium.make_vec(
+        name, num_envs=3, vectorization_mode=mode, family=family, delay="exponential:2"
+    )
+    several.reset(seed=1)
+    heard = [[] for _ in range(3)]
+    for _ in range(30):
+        _, rewards, _, _, info = several.step([0, 0, 0])
+        news = info["arrivals"]
+        for env in range(3):
+            assert sum(news["reward"][env]) == rewards[env]
+            assert len(news["reward"][env]) == len(news["round"][env])
+            heard[env] += news["round"][env]
+    for env in range(3):
+        assert len(set(heard[env])) == len(heard[env]) == 30 - info["missing"][env]
+    several.close()
 
 
 def test_random_delays_follow_their_law():
     env = LateRewards("gaussian", Exponential(5.0), horizon=1_500)
     waits = [
-        t - int(decided)
+        t - decided
         for t, (_, _, info) in enumerate(played(env), 1)
         for decided in info["arrivals"]["round"]
     ]

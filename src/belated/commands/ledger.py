@@ -17,6 +17,7 @@ Url = Annotated[str, typer.Argument(help="sqlite:///file.db or postgresql://host
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")]
 One = Annotated[str | None, typer.Option("--bandit", help="Only this bandit.")]
+TIME = "ISO 8601, or seconds since 1970"
 Folder = Annotated[
     Path | None, typer.Option(help="Of snapshots; default beside a SQLite file: FILE.snapshots.")
 ]
@@ -44,8 +45,8 @@ def export_command(
         bool, typer.Option("--joined", help="One row per decision, with its reward.")
     ] = False,
     bandit: One = None,
-    since: Annotated[str | None, typer.Option(help="From this ISO time on.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this ISO time.")] = None,
+    since: Annotated[str | None, typer.Option(help=f"From this time on: {TIME}.")] = None,
+    until: Annotated[str | None, typer.Option(help=f"Before this time: {TIME}.")] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +108,7 @@ def replay(
         str | None, typer.Option(help="Another one, such as delayed-ofu-glm:delta=0.1.")
     ] = None,
     family: Annotated[str | None, typer.Option(help="Another one, such as bernoulli.")] = None,
-    until: Annotated[str | None, typer.Option(help="As of this ISO time.")] = None,
+    until: Annotated[str | None, typer.Option(help=f"As of this time: {TIME}.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rebuild the state; with --policy, --family or --until, another one beside it."""
@@ -149,7 +150,7 @@ def backup(
 @app.command()
 def restore(
     ledger: Url,
-    until: Annotated[str, typer.Option(help="ISO time: the copy holds nothing later.")],
+    until: Annotated[str, typer.Option(help=f"The copy holds nothing later: {TIME}.")],
     out: Annotated[str, typer.Option(help="A new ledger: sqlite:///copy.db or postgresql://...")],
     dry_run: DryRun = False,
     as_json: AsJson = False,

@@ -35,7 +35,10 @@ class Reading:
         str | None,
         Meta(description="How long a reward is waited for, such as 7d; default forever."),
     ] = None
-    now: Annotated[str | None, Meta(description="ISO time; default the latest in the log.")] = None
+    now: Annotated[
+        str | None,
+        Meta(description="ISO 8601, or seconds since 1970; default the latest time in the log."),
+    ] = None
     format: Annotated[
         str | None, Meta(description="csv, parquet, jsonl or dsjson; default by the name.")
     ] = None
@@ -71,6 +74,17 @@ def with_bad_file(log: str, reading: dict[str, Any]) -> dict[str, Any]:
     return {**reading, "bad": Path(reading.get("bad", beside))}
 
 
+def check_page(page: Path | None, log: str) -> None:
+    """Raises, before the log is read, if a page would replace it or there is nothing to draw by."""
+    from belated.core.extras import extra
+    from belated.core.side_files import refuse_source
+
+    if page is not None:
+        refuse_source("--page", page, log)
+        with extra("plots"):
+            import matplotlib  # noqa: F401
+
+
 def of_bad_rows(said: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what people are shown of the rows that were left out."""
     shown = "rows_left_out", "first_bad_rows", "decisions_not_used"
@@ -98,9 +112,9 @@ def delays(
     from belated.logs.delays import delay_report
     from belated.logs.law_file import write_law
 
-    for option, path in (("--law", law), ("--page", page)):
-        if path is not None:
-            refuse_source(option, path, log)
+    check_page(page, log)
+    if law is not None:
+        refuse_source("--law", law, log)
     report = delay_report(log, by=by, **with_bad_file(log, reading))
     if law is not None:
         write_law(report, law, law_unit)

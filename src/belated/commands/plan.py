@@ -11,6 +11,7 @@ from belated.commands.logs import (
     Context,
     Log,
     WholeReading,
+    check_page,
     named_in,
     of_bad_rows,
     with_bad_file,
@@ -36,17 +37,18 @@ def plan(
     **reading: Any,
 ) -> None:
     """Say which policy and waiting rule to play, and what lateness costs, in worlds like a log."""
-    from belated.core.side_files import refuse_source
+    from belated.core.extras import extra
     from belated.ledger.tools.progress import progress
     from belated.ledger.tools.showing import show
     from belated.logs.late_by_reward import late_by_reward
-    from belated.logs.log_plan import COMPARED, candidates, make_plan
     from belated.logs.log_world import facts_of
-    from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
     from belated.logs.reading_whole import read_whole
 
-    if page is not None:
-        refuse_source("--page", page, log)
+    with extra("experiments"):
+        from belated.logs.log_plan import COMPARED, candidates, make_plan
+        from belated.logs.plan_words import advice, assumed, lateness, rows, write_plan_page
+
+    check_page(page, log)
     needs = ("action", "time", "reward-time")
     read = read_whole(log, needs=needs, context=named_in(context), **with_bad_file(log, reading))
     with read.bad.told_in_errors():

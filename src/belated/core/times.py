@@ -13,6 +13,7 @@ DAY = 86_400 * SECOND
 OLDEST = 946_684_800 * SECOND  # the year 2000: an earlier time is a mistake
 LATEST = 1e17  # the year 5138; milliseconds taken for seconds are far beyond
 EXPECTED = "an ISO time such as 2026-03-31T12:00:00Z, or seconds since 1970"
+COUNTED = re.compile(r"(?!\d{8}$)\d+(\.\d*)?", re.ASCII).fullmatch  # texts that are numbers
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -20,15 +21,20 @@ def microseconds(name: str, value: Any) -> int:
     """Returns a time given in any form that logs have; ``name`` is what errors call it.
 
     Numbers are seconds, milliseconds or microseconds, told apart by their size. A time without
-    zone is in UTC.
+    zone is in UTC. A text of digits is a number, too, whatever ISO 8601 makes of it, unless there
+    are eight: those are a date, since as seconds they are in 1970, where no log is.
 
     >>> microseconds("time", "2023-11-14T22:13:20Z") == microseconds("time", 1_700_000_000)
     True
     >>> microseconds("time", 1_700_000_000_500)
     1700000000500000
+    >>> microseconds("time", "1700000000.5")
+    1700000000500000
+    >>> microseconds("time", "20231114") == microseconds("time", "2023-11-14")
+    True
     """
     try:
-        moment = _read(value)
+        moment = float(value) if isinstance(value, str) and COUNTED(value) else _read(value)
         if isinstance(moment, datetime):
             aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             return (aware - EPOCH) // MICROSECOND

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvicorn
 import uvicorn.config
-import uvicorn.supervisors
+import uvicorn.supervisors.multiprocess
 from starlette.types import ASGIApp
 
 from belated.core.arguments import positive, whole, wrong
@@ -124,8 +124,9 @@ def _run(settings: ServeSettings, limits: Limits) -> None:
         signal.signal(number, lambda *_: sys.exit(0))
     if HANGUP is not None:
         signal.signal(HANGUP, signal.SIG_IGN)  # until there is something to reload
-    supervisor: Any = uvicorn.supervisors.Multiprocess
-    supervisor.handle_hup = _pass_on_hangup  # its own starts all workers anew
+    supervising: Any = uvicorn.supervisors.multiprocess
+    supervising.Multiprocess.handle_hup = _pass_on_hangup  # its own starts all workers anew
+    supervising.Process = Worker
     uvicorn.run(
         "belated.service.serving:app_from_environment",
         factory=True,
@@ -154,6 +155,22 @@ def _pass_on_hangup(supervisor: Any) -> None:
     for worker in supervisor.processes:
         if worker.pid is not None:
             os.kill(worker.pid, signal.SIGHUP)
+
+
+class Worker(uvicorn.supervisors.multiprocess.Process):
+    """A worker process whose end is told: uvicorn replaces one that dies without a word."""
+
+    def kill(self) -> None:
+        """Warn that it died or hangs, and kill it; called by uvicorn before it starts another."""
+        code = self.exitcode
+        if code is None:
+            end = f"has not answered for {WORKER_SECONDS} s and is killed"
+        elif code < 0:
+            end = f"died of signal {-code} ({signal.strsignal(-code)})"
+        else:
+            end = f"ended with exit code {code}"
+        log.warning("worker %s %s", self.pid, end)
+        super().kill()
 
 
 def app_from_environment() -> ASGIApp:

@@ -5,7 +5,7 @@
 >>> actions, info = env.reset(seed=1)
 >>> actions.shape
 (10, 3)
->>> [env.step(0)[4]["arrivals"]["round"].tolist() for _ in range(3)]
+>>> [env.step(0)[4]["arrivals"]["round"] for _ in range(3)]
 [[], [1], [2]]
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from belated import registry
 from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
 from belated.core.extras import extra
-from belated.core.types import Matrix, Vector
+from belated.core.types import Matrix
 from belated.model.protocols import (
     Delay,
     Environment,
@@ -39,8 +39,9 @@ class LateRewards(gymnasium.Env[Matrix, np.int64]):
     """A generalised linear bandit: an observation is a decision set, an action one of its rows.
 
     The reward of a step is the sum of the rewards that arrive in it, since nothing else is known by
-    then. ``info["arrivals"]`` says which ones they are: ``round`` holds the rounds of their
-    decisions, counted from 1, and ``reward`` the rewards. ``info["round"]`` is the round that was
+    then. ``info["arrivals"]`` says which ones they are: ``round`` lists the rounds of their
+    decisions, counted from 1, and ``reward`` the rewards; in a vector of environments, each has
+    its two lists. ``info["round"]`` is the round that was
     played, ``info["missing"]`` the number of rewards that have not arrived, and ``info["regret"]``
     the expected reward that the step lost against the best action, which no learner may read.
 
@@ -126,9 +127,9 @@ class LateRewards(gymnasium.Env[Matrix, np.int64]):
         return self._actions.copy(), sum(y for _, y in arrived), False, truncated, info
 
     def _info(self, arrived: list[tuple[int, float]], regret: float) -> Info:
-        rewards: Vector = np.array([y for _, y in arrived], np.float64)
+        # Lists: a vector of environments takes it that arrays of all of them have one shape.
         return {
-            "arrivals": {"round": np.array([t for t, _ in arrived], np.int64), "reward": rewards},
+            "arrivals": {"round": [t for t, _ in arrived], "reward": [y for _, y in arrived]},
             "round": self.round,
             "missing": self.missing,
             "regret": regret,

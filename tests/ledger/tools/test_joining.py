@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
 from belated import Bernoulli, DelayedOFUGLM, Gaussian
 from belated.ledger import open_ledger
@@ -95,12 +96,15 @@ def test_joined_rows_tell_what_became_of_decisions(tmp_path, ask):
     assert from_text(found["c", "late"]["id"]) in bytes(fold.ids)
 
 
-def test_export_of_a_part(shop, tmp_path, ask):
+@pytest.mark.parametrize(
+    "times", [("2023-11-15T00:13:20Z", "2023-11-15 02:13:20"), ("1700007200", "1700014400.0")]
+)
+def test_export_of_a_part(shop, tmp_path, ask, times):
     ledger, file = open_ledger(shop), tmp_path / "part.jsonl"
     since, until = BEGIN + 2 * HOUR, BEGIN + 4 * HOUR
     _, said = ask(
         *("export", shop, "--out", file, "--bandit", "clicks"),
-        *("--since", "2023-11-15T00:13:20Z", "--until", "2023-11-15 02:13:20"),
+        *("--since", times[0], "--until", times[1]),
     )
     assert said["rows"] == sum(
         e.bandit == "clicks" and since <= e.time < until for e in log_of(ledger)

@@ -90,6 +90,7 @@ def test_another_policy_from_the_same_log(shop, tmp_path, ask, belated):
     assert wide["bandits"][0]["theta"] == pytest.approx(wide["bandits"][1]["theta"], abs=1e-3)
     code, early = ask("replay", shop, "--bandit", "shop", "--until", "2023-11-15T00:00:00Z")
     assert early["bandits"][1]["events"] < early["bandits"][0]["events"]
+    assert ask("replay", shop, "--bandit", "shop", "--until", "1700006400.0") == (code, early)
     code, bounded = ask("replay", shop, "--bandit", "shop", "--family", "gaussian:0.5")
     assert bounded["bandits"][1]["decisions"] == bounded["bandits"][0]["decisions"]
     code, _, err = belated("replay", shop, "--bandit", "shop", "--policy", "gredy")

@@ -7,7 +7,7 @@ from belated.core.times import iso
 from belated.ledger import open_ledger
 from belated.ledger.events import NOBODY, Draft, KeyChange, Kind
 from belated.ledger.replica import Replica
-from support.shop_ledger import BEGIN, HOUR, SECOND, contents, digests, log_of
+from support.shop_ledger import BEGIN, HOUR, SECOND, contents, digests, fill, log_of
 
 
 def prefix_of(events, until):
@@ -21,14 +21,35 @@ def moment():
     return BEGIN + 3 * HOUR
 
 
-def test_a_fold_of_the_copy_is_a_fold_of_the_prefix(shop, moment, tmp_path, ask):
-    source = open_ledger(shop)
+@pytest.mark.parametrize(
+    ("store", "copied_to"),
+    [
+        ("sqlite", "sqlite"),
+        pytest.param("sqlite", "postgres", marks=pytest.mark.slow),
+        pytest.param("postgres", "sqlite", marks=pytest.mark.slow),
+        pytest.param("postgres", "postgres", marks=pytest.mark.slow),
+    ],
+)
+def test_a_fold_of_the_copy_is_a_fold_of_the_prefix(
+    request, moment, tmp_path, ask, belated, store, copied_to
+):
+    def new_database(name):
+        return request.getfixturevalue("postgres").new_database(f"{name}_{store}_{copied_to}")
+
+    if store == "sqlite":
+        shop = request.getfixturevalue("shop")
+        source = open_ledger(shop)
+    else:
+        shop = new_database("from")
+        source = open_ledger(shop)
+        fill(source)
     before = log_of(source)
-    out = f"sqlite:///{tmp_path}/before.db"
+    file = f"sqlite:///{tmp_path}/before.db"
+    out = file if copied_to == "sqlite" else new_database("to")
     code, said = ask("restore", shop, "--until", iso(moment), "--out", out, "--dry-run")
     assert (code, said["written"]) == (0, False)
     assert not (tmp_path / "before.db").exists()
-    code, said = ask("restore", shop, "--until", iso(moment), "--out", out)
+    code, said = ask("restore", shop, "--until", str(moment / SECOND), "--out", out)
     expected = prefix_of(before, moment)
     assert (code, said["sound"], said["written"]) == (0, True, True)
     assert (said["events"], said["left_out"]) == (len(expected), len(before) - len(expected))
@@ -49,6 +70,10 @@ def test_a_fold_of_the_copy_is_a_fold_of_the_prefix(shop, moment, tmp_path, ask)
     assert copy.requested("shop", "r0") == (log_of(copy)[first.seq - 1], b"0")
     assert log_of(source) == before
     assert not list(tmp_path.glob(".belated-*"))
+    copy.close()
+    source.close()
+    code, _, err = belated("restore", shop, "--until", iso(moment), "--out", out)
+    assert (code, "the name of a new" in err or "a ledger without events" in err) == (2, True)
 
 
 def test_a_key_that_was_revoked_since_stays_revoked(shop, tmp_path, ask):

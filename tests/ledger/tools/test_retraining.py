@@ -284,8 +284,11 @@ def test_requests_that_make_no_sense():
         retrained_view(MemoryLedger(), "x", {"back": True})
 
 
-def test_the_command(belated, tmp_path):
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def test_the_command(request, belated, tmp_path, store):
     shop = f"sqlite:///{tmp_path}/shop.db"
+    if store == "postgres":
+        shop = request.getfixturevalue("postgres").new_database("retrained")
     with closing(open_ledger(shop)) as ledger:
         fill(ledger, rounds=20)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,16 +37,15 @@ def check_rare(found, looks):
     assert found == 0 or binom.cdf(found, looks, 1e-3) <= 1e-6
 
 
-def watched(rng, n=2000, span=7 * DAY, delay=None, reward=None, window=np.inf):
+def watched(rng, n=2000, span=7 * DAY, delay=None, reward=None, window=np.inf, action=None):
     """Decisions over a span and what is known of them now. Delay and reward may depend on time."""
     decided = NOW - np.sort(rng.uniform(0.0, span, n))[::-1]
     delays = rng.exponential(1200.0, n) if delay is None else delay(decided)
     rewards = rng.normal(size=n) if reward is None else reward(decided, delays)
     limit = np.minimum(NOW - decided, window)
     came = delays <= limit
-    return Observations(
-        decided, np.where(came, delays, limit), came, np.where(came, rewards, np.nan)
-    )
+    known = np.where(came, delays, limit), came, np.where(came, rewards, np.nan)
+    return Observations(decided, *known, np.zeros(n, np.int64) if action is None else action)
 
 
 # ------------------------------------------------------------------------------ delays changed
@@ -95,6 +95,26 @@ def test_delays_changed_is_silent_about_shorter_delays_and_small_changes():
     assert alarms.delays_changed(NOW, watched(rng, 0)) is None
     nothing_came = watched(rng, 500, delay=lambda decided: np.full(decided.size, 1e9))
     assert alarms.delays_changed(NOW, nothing_came) is None
+
+
+def test_a_slow_action_that_earns_more_and_is_played_more_raises_no_alarm():
+    """Delays depend on the action alone; who does not know the action sees two false causes."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        slow = rng.random(2000) < np.linspace(0.1, 0.9, 2000)
+        seen = watched(
+            rng,
+            delay=lambda decided, rng=rng, slow=slow: rng.exponential(np.where(slow, 6e4, 1200.0)),
+            reward=lambda decided, delays, rng=rng, slow=slow: slow + rng.normal(size=2000),
+            action=slow.astype(np.int64),
+        )
+        blind = replace(seen, action=np.full(2000, -1))
+        for alarm in (
+            lambda seen: alarms.delays_changed(NOW, seen),
+            lambda seen: alarms.delay_depends_on_reward(seen, NOW),
+        ):
+            assert alarm(seen) is None
+            assert alarm(blind) is not None
 
 
 def test_delays_changed_words():
@@ -503,11 +523,20 @@ def test_the_sample_takes_more_when_decisions_become_rare():
     ids = [i.to_bytes(16, "big") for i in range(20_000)]
     burst = [int(1e6 * NOW) + 1000 * i for i in range(20_000)]
     followed = statistics.followed
-    followed.decided(ids, burst)
+    followed.decided(ids, burst, [0] * 20_000)
     assert followed.keep_one_in >= 4
     rare = [int(1e6 * (NOW + 3600 * (i + 1))) for i in range(2000)]
-    followed.decided([(50_000 + i).to_bytes(16, "big") for i in range(2000)], rare)
+    later = [(50_000 + i).to_bytes(16, "big") for i in range(2000)]
+    followed.decided(later, rare, [0] * 2000)
     assert followed.keep_one_in == 1
+
+
+def test_a_sample_of_version_0_1_has_no_actions():
+    statistics = fed(events(np.random.default_rng(18), 50), 10)
+    saved = statistics.to_dict()
+    assert set(saved["followed"].pop("actions")) > {0}
+    old = Statistics.from_dict(saved)
+    assert set(old.followed.actions) == {-1}
 
 
 def test_a_broken_batch_changes_nothing():

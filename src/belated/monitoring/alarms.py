@@ -77,12 +77,12 @@ QUANTILES = (("half", 0.5), ("a quarter", 0.25), ("a tenth", 0.1), ("1 %", 0.01)
 
 
 def delays_changed(now: float, observed: Observations) -> Alarm | None:
-    """Decisions since some time wait longer than those before."""
+    """Decisions since some time wait longer than those before of the same actions."""
     if observed.delay.size < 2 * LEAST_RETURNED:
         return None
     splits = np.unique(np.quantile(observed.decided, np.linspace(0.05, 0.98, SPLITS)))
     after = observed.decided >= splits[:, np.newaxis]
-    test = log_rank(observed.delay, observed.returned, after)
+    test = log_rank(observed.delay, observed.returned, after, observed.action)
     before = observed.returned.sum() - test.came
     z = np.where(np.minimum(test.came, before) >= LEAST_RETURNED, test.z, 0.0)
     best = int(np.argmin(z))
@@ -111,9 +111,14 @@ DEPENDENCE_RATIO = 1.25
 
 
 def delay_depends_on_reward(observed: Observations, now: float) -> Alarm | None:
-    """High rewards come sooner, or later, than low ones; ``by_reward`` says how it is tested."""
+    """High rewards of an action come sooner, or later, than its low ones; see ``by_reward``."""
     found = by_reward(
-        observed.delay, observed.returned, observed.reward, observed.decided, now - observed.decided
+        observed.delay,
+        observed.returned,
+        observed.reward,
+        observed.decided,
+        now - observed.decided,
+        observed.action,
     )
     if found is None or found.median is None or found.other is None:
         return None

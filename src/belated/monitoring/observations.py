@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from belated.core.types import Vector
+from belated.core.types import Integers, Vector
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Observations:
     delay: Vector  # until the reward; where there is none, until expiry or now; seconds
     returned: Any  # whether the reward came
     reward: Vector  # NaN where it did not
+    action: Integers  # a number for the one that was played; -1 where that is not known
 
     def as_of(self, time: float) -> Self:
         """Returns the same sample as it was known at an earlier time."""
@@ -27,4 +28,5 @@ class Observations:
             np.minimum(self.delay[made], age),
             self.returned[made] & known,
             np.where(known, self.reward[made], np.nan),
+            self.action[made],
         )

@@ -12,7 +12,14 @@ CAPACITY = 4096
 HOUR_US = 3600 * 1_000_000
 SPAN_US = 8 * 24 * HOUR_US  # decisions older than this make room for new ones
 WAITING, RETURNED, CENSORED = 0, 1, 2
-LISTS = ("checksums", "decided_us", "closed_us", "outcomes", "rewards")  # one entry per decision
+LISTS = (
+    "checksums",
+    "decided_us",
+    "closed_us",
+    "outcomes",
+    "rewards",
+    "actions",
+)  # one entry per decision
 
 
 class FollowedDecisions:
@@ -33,11 +40,14 @@ class FollowedDecisions:
         self.closed_us: list[int] = []  # 0 while waiting
         self.outcomes: list[int] = []
         self.rewards: list[float | None] = []
+        self.actions: list[int] = []  # their numbers; -1 for those of snapshots without them
         self.waiting: dict[bytes, int] = {}  # id -> place in the lists
 
-    def decided(self, ids: Sequence[bytes], times_us: Sequence[int]) -> None:
+    def decided(
+        self, ids: Sequence[bytes], times_us: Sequence[int], actions: Sequence[int]
+    ) -> None:
         """Add one in ``keep_one_in`` of these decisions to the sample, drawn by their ids."""
-        for id, time_us in zip(ids, times_us, strict=True):
+        for id, time_us, action in zip(ids, times_us, actions, strict=True):
             if time_us // HOUR_US > self.hour:
                 self._new_hour(time_us)
             checksum = crc32(id)
@@ -49,6 +59,7 @@ class FollowedDecisions:
             self.closed_us.append(0)
             self.outcomes.append(WAITING)
             self.rewards.append(None)
+            self.actions.append(action)
             if len(self.outcomes) > self.capacity:
                 self._make_room(time_us)
 
@@ -98,6 +109,7 @@ class FollowedDecisions:
             delay=np.maximum(closed - decided, 0) / 1e6,  # clocks of two machines may disagree
             returned=outcomes == RETURNED,
             reward=np.array([np.nan if r is None else r for r in self.rewards], np.float64),
+            action=np.array(self.actions, np.int64),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,6 +121,7 @@ class FollowedDecisions:
     def load(self, saved: dict[str, Any]) -> None:
         """Take over what ``to_dict`` gave."""
         self.keep_one_in, self.hour = saved["keep_one_in"], saved["hour"]
+        unknown = [-1] * len(saved["outcomes"])  # snapshots of version 0.1 hold no actions
         for name in LISTS:
-            setattr(self, name, list(saved[name]))
+            setattr(self, name, list(saved.get(name, unknown)))
         self.waiting = {bytes.fromhex(id): place for id, place in saved["waiting"].items()}

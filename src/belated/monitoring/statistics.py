@@ -62,7 +62,7 @@ class Statistics:
         _same_length(times_us=times_us, ids=ids, actions=actions)
         _same_length(times_us=times_us, propensities=propensities, widths=widths)
         places = self.actions.decided(actions)
-        self.followed.decided(ids, times_us)
+        self.followed.decided(ids, times_us, places)
         self.widths.add(times_us, widths)
         self._lowest(times_us, propensities)
         slices = _slices(times_us)

@@ -115,6 +115,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.url = b""  # before the first request, uvicorn has none
         self._rest = b""  # bytes that came, for the next turns of the event loop
         self._unused = 0  # bytes of a head, or of a body beyond what its content may need
+        self._part = 0  # bytes that the parser was given last, ...
+        self._begun = 0  # ... and when the request that is being read began
         self._discarded = 0  # bytes that came after the answer
         self._in_head = self._in_body = False  # of the request that is being read
         self._is_refused = False
@@ -159,10 +161,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._joining.catch_up(not self.flow.read_paused)
 
     def _take(self, data: bytes) -> None:
-        self._unused += len(data)
+        self._part = len(data)
+        self._unused += self._part
         is_answered = self._in_body and self.cycle.response_complete
         if is_answered or self._is_refused:
-            self._discarded += len(data)
+            self._discarded += self._part
             if self._discarded > MOST_DISCARDED:
                 self._all.cut["that went on after the answer"] += 1
                 self.abort()
@@ -197,7 +200,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request has come."""
         super().on_message_begin()
-        self._in_head = True
+        self._in_head, self._begun = True, self._part
         self._turn_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
@@ -217,7 +220,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _check_head(self) -> None:
         limits = self._limits
-        size = sum([len(name) + len(value) + LINE_BYTES for name, value in self.headers])
+        size = 0
+        if self._begun + self._unused > limits.max_header_bytes:  # else it cannot be too large
+            size = sum(len(name) + len(value) + LINE_BYTES for name, value in self.headers)
         if (
             size > limits.max_header_bytes
             or len(self.headers) > limits.max_headers

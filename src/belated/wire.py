@@ -123,7 +123,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Seconds for which a window stays open for uploads after its end: a reward that happened
         within the window and is handed in before window and grace are over is on time.
     default_reward
-        The reward of a decision of a conversion loop whose window closed without an event.
+        The reward of a decision of a conversion loop whose window closed without an event. A new
+        explicit loop with one is refused: its author means a conversion loop.
     late
         What a reward after the window does: "keep" it in the log only, or "revise" what was
         learnt.
@@ -182,7 +183,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra=LENGTH,
         ),
     ] = 0.0
-    default_reward: Annotated[float, Meta(description="Of a conversion loop.")] = 0.0
+    default_reward: Any = 0.0
     late: Annotated[
         Literal["keep", "revise"], Meta(description="Late rewards: keep or revise.")
     ] = "keep"
@@ -239,6 +240,10 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
             examples=[{"banner": 20, "intercept": 1}],
             description="With dim: names and sizes of the groups of numbers that share a prior.",
         ),
+    ] = None
+    default_reward: Annotated[
+        float | None,
+        Meta(description="Of a closed window, only with loop = conversion; 0 if none."),
     ] = None
     open: Annotated[
         Literal["hold", "silence"] | None,

@@ -21,6 +21,7 @@ from belated.core.types import Integers, Matrix
 from belated.core.wording import heard, nothing_learnt
 from belated.features import Features
 from belated.learner import files
+from belated.learner.assumptions import only_successes
 from belated.learner.forgetting import forget_by, reach, weights_at
 from belated.learner.learner import Choice, Law, Learner
 from belated.learner.rows import history_of, weights_in_room
@@ -106,6 +107,8 @@ class Fold:
         # Whether the policy learns conversions when they come, and nothing when windows close.
         self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
         self.broken: list[Broken] = []  # assumptions that the log speaks against
+        self._alike: list[Broken] = []  # whether only successes seem to be reported, ...
+        self._next_look = 0  # ... looked at when so many rewards and closed windows are known
         self._noted = Noted()
         self._plan = Plan()
         self._law: tuple[int, Law] | None = None  # of all actions, at the version it is of
@@ -210,7 +213,22 @@ class Fold:
     def _look_at_assumptions(self) -> None:
         """Look when rewards are taken in, so that who asks need not wait for a look."""
         heard = [] if self.hearing is None else self.hearing.broken()
-        self.broken = self.learner.broken_assumptions + heard
+        self.broken = self.learner.broken_assumptions + heard + self._only_successes()
+
+    def _only_successes(self) -> list[Broken]:
+        """Returns that an explicit loop seems to hear of successes alone, as of the last look."""
+        counts, known = self.counts, self.learner.n_observed + self.counts.expired
+        if self.spec.loop == "explicit" and known >= self._next_look:
+            self._next_look = known + known // 4 + 1
+            since = self.stretches.latest - 2e6 * self.delays.longest
+            self._alike = only_successes(
+                self.learner.history.y[: self.n_rows],
+                int((times_of(self.ids) < since).sum()) if self.spec.window is None else None,
+                expired=counts.expired,
+                late=counts.late,
+                cancelled=counts.cancelled,
+            )
+        return self._alike
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""

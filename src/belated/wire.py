@@ -594,7 +594,7 @@ class Explanation(msgspec.Struct):
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
     rule: str = ""  # how the action was chosen, in words
-    heard: str = ""  # of a loop that learns from silence: what it had learnt from, in words
+    heard: str = ""  # of a loop that learns before windows close: what it had learnt from, in words
 
 
 class DecisionStory(msgspec.Struct):

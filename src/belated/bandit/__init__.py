@@ -646,7 +646,8 @@ class Bandit:
         the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
         holds for this action and this time, without a proof. With ``open="silence"`` the open
         decisions have their part in it. A confidence set rests on closed decisions alone: policies
-        that claim one hold open decisions.
+        that claim one hold open decisions. Exceptions are ``OTFLinUCB`` and ``OTFLinTS``: an open
+        decision counts as zero, so means and both ends are too low until windows close.
 
         Parameters
         ----------

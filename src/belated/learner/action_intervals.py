@@ -8,6 +8,7 @@ import numpy as np
 
 from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.types import Matrix, Vector
+from belated.core.wording import counted_as_zero
 from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
 from belated.model.protocols import probabilities, score_law
 
@@ -98,6 +99,8 @@ def ranking(
     sentence = verdict(rows, learner.n_observed)
     if _level_is_unknown(learner):
         sentence += f" {LEVEL_UNKNOWN}"
+    if words := counted_as_zero(learner.n_counted_zero, learner.n_decided):
+        sentence += f" {words}."
     return Ranking(sentence, interval_kind(learner), interval_level(learner), rows)
 
 

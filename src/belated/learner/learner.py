@@ -217,6 +217,7 @@ class Learner:
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         # Decisions made after the oldest one that is still waited for, as far as a log says.
         self.since_oldest_open = 0
+        self.n_counted_zero = 0  # decisions that count as zero though they are open, likewise
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from belated.core.events import Broken
 from belated.core.types import Integers, Matrix
-from belated.core.wording import heard, nothing_learnt
+from belated.core.wording import counted_as_zero, heard, nothing_learnt
 from belated.features import Features
 from belated.learner import files
 from belated.learner.assumptions import only_successes
@@ -127,8 +127,7 @@ class Fold:
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
         noted.tell(self.statistics, self.played)
-        if self.on_the_fly:
-            self.learner.since_oldest_open = self._since_oldest_open()
+        self._note_open()
         self._look_at_assumptions()
 
     def begins_tick(self, now: int) -> bool:
@@ -179,10 +178,12 @@ class Fold:
         """Number of decisions taken in."""
         return len(self.ids) // 16
 
-    def _since_oldest_open(self) -> int:
-        """Returns how many decisions were made after the oldest one that is open."""
-        oldest = self.pending.oldest_row()
-        return 0 if oldest is None else self.n_rows - 1 - oldest
+    def _note_open(self) -> None:
+        """Tell a learner that counts open decisions as zero how many, and how old, they are."""
+        if self.on_the_fly:
+            oldest = self.pending.oldest_row()
+            self.learner.since_oldest_open = 0 if oldest is None else self.n_rows - 1 - oldest
+            self.learner.n_counted_zero = self.pending.n_waiting
 
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
@@ -192,8 +193,10 @@ class Fold:
         return nothing_learnt(self.pending.n_held, (due - now) / 1e6, self.hearing is not None)
 
     def heard_words(self) -> str:
-        """Says what a loop that learns from silence has learnt from; "" for any other."""
+        """Says what a loop that learns before windows close has learnt from; "" for any other."""
         hearing = self.hearing
+        if self.on_the_fly:
+            return counted_as_zero(self.learner.n_counted_zero, self.learner.n_decided)
         if hearing is None:
             return ""
         counts = self.learner.n_observed, hearing.n_open, hearing.failures
@@ -321,6 +324,7 @@ class Fold:
         # A snapshot from before there were stretches has no latest time: that of its ids will do.
         latest = arrays.get("latest", times_of(self.ids).max(initial=0))
         self.stretches.restore(open_, int(latest))
+        self._note_open()
         self._look_at_assumptions()
 
     # ------------------------------------------------------------------------- kinds of events

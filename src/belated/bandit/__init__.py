@@ -645,7 +645,8 @@ class Bandit:
         ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
         the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
         holds for this action and this time, without a proof. With ``open="silence"`` the open
-        decisions have their part in it. A confidence set rests on closed decisions alone: policies
+        decisions have their part in it, and S the error of the law by which they count
+        (``learner/heard_law.py``). A confidence set rests on closed decisions alone: policies
         that claim one hold open decisions. Exceptions are ``OTFLinUCB`` and ``OTFLinTS``: an open
         decision counts as zero, so means and both ends are too low until windows close.
 

@@ -23,6 +23,7 @@ from belated.features import Features
 from belated.learner import files
 from belated.learner.assumptions import only_successes
 from belated.learner.forgetting import forget_by, reach, weights_at
+from belated.learner.heard_law import HeardLaw
 from belated.learner.learner import Choice, Law, Learner
 from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
@@ -284,6 +285,8 @@ class Fold:
             "latest": np.int64(self.stretches.latest),
             **self.pending.arrays(),
             **({} if self.hearing is None else self.hearing.arrays()),
+            "law.within": learner.law.within,
+            "law.variance": learner.law.variance,
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
@@ -320,6 +323,9 @@ class Fold:
         self.told = ToldSettings.restored(self.spec, header.get("regime"))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
+            if "law.within" in arrays:  # else intervals are without the law's error up to a tick
+                groups = np.array(self.hearing.groups, np.int64)
+                learner.law = HeardLaw(arrays["law.within"], arrays["law.variance"], groups)
         open_ = msgspec.convert(header.get("stretches", []), list[tuple[bytes, Begun]])
         # A snapshot from before there were stretches has no latest time: that of its ids will do.
         latest = arrays.get("latest", times_of(self.ids).max(initial=0))

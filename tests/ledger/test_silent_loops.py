@@ -140,6 +140,19 @@ def test_intervals_have_the_error_of_the_law_live_replayed_and_from_a_snapshot(t
         assert lower < low < high < higher
 
 
+def test_once_all_windows_are_closed_a_learnt_prior_is_all_that_is_left_of_silence():
+    """The default policy learnt it when silence counted; the rest is the ordinary posterior."""
+    replica = lived(silent(policy=AdaptiveThompson()), n=50)
+    replica.clock.now += HOUR + SECOND
+    replica.expire()
+    learner = replica.folds["shop"].learner
+    theta, fit = learner.exact_theta(), learner.state.fit
+    x = dense(rows_between(learner.history, 0, 50), DIM)
+    residuals = 1.0 / (1.0 + np.exp(-x @ theta)) - learner.history.y[:50]
+    gradient = x.T @ residuals + fit.precision[fit.group] * theta
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
+
+
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():
     replica = lived(silent(), n=50)
     replica.clock.now += HOUR + SECOND

@@ -710,9 +710,9 @@ class Bandit:
         >>> ranking
         action 1 leads, but its interval overlaps with that of action 0.
         95 % posterior intervals of the mean reward
-        action  mean    low  high  decisions  rewards
-        1        1.5   0.52  2.48          3        3
-        0          0  -1.96  1.96          0        0
+        action  mean    low  high  decisions  rewards known
+        1        1.5   0.52  2.48          3              3
+        0          0  -1.96  1.96          0              0
         """
         with self._lock:
             learner, actions = self._backend.present(), kept(actions)

@@ -21,11 +21,12 @@ of a doubt, at the end of the run or before.
 
 ``logs`` prints, for logs of which some of the conversions are still to come, whether estimates from
 silence are right: how far x'theta is off on average over all banners and devices, in multiples of
-the posterior's standard deviation and of the standard error over logs, and how often the truth lies
-within the posterior's 90 per cent interval; the same for differences to the average over banners and devices; beside it all of
-that where a decision is a failure until it converts. A fifth of the decisions are older than the
-window. In a fresh log none is: how many conversions come later than the oldest decision is then a
-guess, which no interval has in it, and only differences can be told.
+the standard error of one estimate (by its posterior) and of the standard error of that average over
+logs, and how often the truth lies within the 90 per cent interval of ``interval``, which has the
+error of the law in it; the same for differences to the average over banners and devices; beside it
+all of that where a decision is a failure until it converts. Each banner has a law of the delay of
+its own, as in a Bandit. A fifth of the decisions are older than the window. In a fresh log none is:
+how many conversions come later than the oldest decision is then a guess.
 
 ``band`` prints, for draws of conversions of which some are still to come, in how many the true F
 lies within the 95 per cent band of ``truncated_curve`` at some ages, each by itself; and how far
@@ -50,6 +51,7 @@ from scipy import stats
 from belated import Bandit, Bernoulli, Features, Poisson
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.learner.heard_law import HeardLaw, variances_of_law
 from belated.learner.learner import Learner
 from belated.ledger.hearing import Hearing
 from belated.model.protocols import posterior_variances, reward_quantile
@@ -172,6 +174,8 @@ class Told(NamedTuple):
     hearing: Hearing
     world: Conversions
     exact: bool  # the true one; or one by which every conversion comes at once
+    within: Matrix = np.ones((1, 2))  # of which only intervals would make something
+    variance: Matrix = np.zeros((1, 1))
 
     def within_at(self, ages: Vector, groups: Integers) -> Vector:
         """Returns the share of conversions that come within each age."""
@@ -309,8 +313,10 @@ def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
     for part in np.array_split(np.flatnonzero(closed), 8):  # the prior is learnt now and then
         learner.learn({int(row): float(seen[row]) for row in part})
     if hears:
-        law, waiting = delay_law(delays[seen], ages[seen], WINDOW), np.flatnonzero(~closed)
-        learner.hear(waiting, law.within_at(ages[waiting]))
+        law = delay_law(delays[seen], ages[seen], WINDOW, banner[seen], 5)
+        waiting = np.flatnonzero(~closed)
+        learner.hear(waiting, law.within_at(ages[waiting], banner[waiting]))
+        learner.law = HeardLaw(law.within[:-1], law.variance[:-1], banner)
     cells = places.reshape(15, -1).astype(np.int32)
     x = np.zeros((2, 15, world.dim))
     x[0, np.arange(15)[:, np.newaxis], cells] = 1.0
@@ -318,12 +324,13 @@ def estimated(world: Banners, kind: str, hears: bool) -> tuple[Any, Any, float]:
     variances = np.empty((2, 15))
     for k in range(2):
         posterior_variances(learner.state.fit, sparse(x[k]), variances[k])
+        variances[k] += variances_of_law(learner, x[k])
     errors = x @ (learner.state.theta - world.theta)
     return errors, np.sqrt(variances), 1.0 - seen.sum() / converts.sum()
 
 
 def print_logs(seeds: int) -> None:
-    print("| log, still to come | learnt from | mean error | in standard deviations of the posterior "
+    print("| log, still to come | learnt from | mean error | in standard errors of one estimate "
           "| in standard errors over logs | 90 per cent interval | of differences |\n"
           "|---|---|---|---|---|---|---|")  # fmt: skip
     for kind in SPANS:

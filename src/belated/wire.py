@@ -124,7 +124,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Seconds for which a window stays open for uploads after its end: a reward that happened
         within the window and is handed in before window and grace are over is on time.
     default_reward
-        The reward of a decision of a conversion loop whose window closed without an event.
+        The reward of a decision of a conversion loop whose window closed without an event. A new
+        explicit loop with one is refused: its author means a conversion loop.
     late
         What a reward after the window does: "keep" it in the log only, or "revise" what was
         learnt.
@@ -183,7 +184,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra=LENGTH,
         ),
     ] = 0.0
-    default_reward: Annotated[float, Meta(description="Of a conversion loop.")] = 0.0
+    default_reward: Any = 0.0
     late: Annotated[
         Literal["keep", "revise"], Meta(description="Late rewards: keep or revise.")
     ] = "keep"
@@ -240,6 +241,10 @@ class BanditSettings(Settings, frozen=True, omit_defaults=True):
             examples=[{"banner": 20, "intercept": 1}],
             description="With dim: names and sizes of the groups of numbers that share a prior.",
         ),
+    ] = None
+    default_reward: Annotated[
+        float | None,
+        Meta(description="Of a closed window, only with loop = conversion; 0 if none."),
     ] = None
     open: Annotated[
         Literal["hold", "silence"] | None,
@@ -590,7 +595,7 @@ class Explanation(msgspec.Struct):
     actions: list[ActionView]
     complete: bool  # whether the log holds the features of all actions
     rule: str = ""  # how the action was chosen, in words
-    heard: str = ""  # of a loop that learns from silence: what it had learnt from, in words
+    heard: str = ""  # of a loop that learns before windows close: what it had learnt from, in words
 
 
 class DecisionStory(msgspec.Struct):

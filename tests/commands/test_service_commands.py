@@ -252,6 +252,10 @@ def test_config_errors_are_one_line(tmp_path):
     (tmp_path / "bandits.toml").write_text("[bandits.shop]\nfamily = 3\n")
     said = failure("serve", "--port", "0", "--config", "bandits.toml", cwd=tmp_path)
     assert said == "belated: bandits.toml: bandits.shop.family: Expected `str`, got `int`\n"
+    trap = '[bandits.shop]\nfamily = "bernoulli"\ndim = 2\nwindow = 60\ndefault_reward = 0\n'
+    (tmp_path / "bandits.toml").write_text(trap)
+    said = failure("serve", "--port", "0", "--config", "bandits.toml", cwd=tmp_path)
+    assert "bandits.shop: default_reward = 0.0: expected loop = 'conversion'" in said
     assert "missing.toml" in failure("serve", "--config", "missing.toml", cwd=tmp_path)
     (tmp_path / "empty.toml").write_text("")
     assert read_config(tmp_path / "empty.toml") == {}
@@ -288,6 +292,10 @@ def test_bandits(tmp_path):
         (["create", "new", "--family", "bernoulli"], "dim = None"),
         (["create", "new", "--family", "bernoulli", "--dim", "0"], "dim: Expected `int` >= 1"),
         (["create", "new", "--family", "bernoulli", "--features", "{"], "--features = '{'"),
+        (
+            ["create", "new", "--family", "bernoulli", "--dim", "2", "--default-reward", "0"],
+            "default_reward = 0.0: expected loop = 'conversion'",
+        ),
         (["show", "none"], "name = 'none': expected one of shop, other"),
         (["list", "--ledger", "sqlite:///typo.db"], "ledger = 'sqlite:///typo.db'"),
     ):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from belated import AssumptionWarning, Bandit, Bernoulli, DelayedOFUGLM
+from belated.ledger import snapshots
 from belated.ledger.fold import Fold
+from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.policies import OTFLinTS, OTFLinUCB
 from support.replicas import DIM, HOUR, SECOND, decide, new_replica, replayed, same
@@ -94,6 +96,35 @@ def test_more_open_decisions_than_the_policy_waits_for_are_an_alarm():
     now += 3601.0
     bandit.decide(ACTIONS)  # all windows are closed
     assert bandit.broken_assumptions == []
+
+
+@pytest.mark.parametrize("policy", [OTFLinUCB(window=400), OTFLinTS(window=400)])
+def test_rankings_say_that_open_decisions_count_as_zero(policy):
+    now = 0.0
+    bandit = Bandit(3, family=Bernoulli(), policy=policy, seed=1, window=3600.0,
+                    default_reward=0.0, clock=lambda: now)  # fmt: skip
+    ids = [bandit.decide(ACTIONS).id for _ in range(300)]
+    bandit.learn([(id, 1.0) for id in ids[:60]])
+    said = " 240 of 300 decisions are open and count as zero: means are too low until"
+    assert said in bandit.ranking(ACTIONS).verdict
+    now += 3601.0
+    bandit.decide(ACTIONS)
+    assert " 1 of 301 decisions are open" in bandit.ranking(ACTIONS).verdict
+
+
+def test_the_dashboard_and_explanations_say_so(tmp_path):
+    client = Client()
+    client.bandit(policy="otf-lin-ts:window=50", loop="conversion", window=3600.0)
+    client("PATCH", "/v1/bandits/shop/actions", {"put": {"a": [1.0, 0.0], "b": [0.0, 1.0]}})
+    ids = [client.decide()["decision_id"] for _ in range(6)]
+    client.reward((ids[0], 1.0))
+    best = client("GET", "/v1/dashboard")["bandit"]["best"]
+    for words in (best["note"], best["verdict"]):
+        assert "5 of 6 decisions are open and count as zero" in words
+    snapshots.save(client.service.replica, tmp_path)
+    restored = Replica(client.service.ledger)
+    snapshots.load(restored, tmp_path)
+    assert restored.fold("shop").heard_words().startswith("5 of 6 decisions are open")
 
 
 def test_the_service_serves_it_and_says_when_its_window_is_too_short():

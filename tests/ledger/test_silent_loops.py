@@ -7,6 +7,8 @@ import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
 from belated.core.sparse import dense
+from belated.learner.action_intervals import intervals
+from belated.learner.heard_law import HeardLaw
 from belated.learner.learner import Learner
 from belated.learner.rows import rows_between
 from belated.ledger import snapshots
@@ -121,6 +123,34 @@ def test_a_snapshot_goes_on_bit_for_bit(tmp_path, more):
     assert fold.learner.n_observed > n_learnt + 20
     resumed.catch_up()
     assert same(replica, resumed)
+
+
+def test_intervals_have_the_error_of_the_law_live_replayed_and_from_a_snapshot(tmp_path):
+    replica, X = lived(silent(), n=40), np.eye(DIM)
+    replica.reward([(decide(replica, np.random.default_rng(2)), 1.0)])  # after the last tick
+    learner = replica.folds["shop"].learner
+    known = intervals(learner, X)
+    for other in (replayed(replica), resumed_from_a_snapshot(replica, tmp_path)):
+        assert intervals(other.folds["shop"].learner, X) == known
+    learner.law = HeardLaw()
+    for (mean, low, high), (same_mean, lower, higher) in zip(
+        intervals(learner, X), known, strict=True
+    ):
+        assert mean == same_mean
+        assert lower < low < high < higher
+
+
+def test_once_all_windows_are_closed_a_learnt_prior_is_all_that_is_left_of_silence():
+    """The default policy learnt it when silence counted; the rest is the ordinary posterior."""
+    replica = lived(silent(policy=AdaptiveThompson()), n=50)
+    replica.clock.now += HOUR + SECOND
+    replica.expire()
+    learner = replica.folds["shop"].learner
+    theta, fit = learner.exact_theta(), learner.state.fit
+    x = dense(rows_between(learner.history, 0, 50), DIM)
+    residuals = 1.0 / (1.0 + np.exp(-x @ theta)) - learner.history.y[:50]
+    gradient = x.T @ residuals + fit.precision[fit.group] * theta
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
 
 
 def test_once_all_windows_are_closed_the_estimate_is_the_ordinary_one():

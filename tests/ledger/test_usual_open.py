@@ -89,6 +89,41 @@ def test_the_service_decides_alike():
     assert spec_of(asked, Spec.of(2, Bernoulli(), AdaptiveThompson(), **CONVERSION)).open == "hold"
 
 
+TRAP = {"family": "bernoulli", "dim": 2, "window": 3600.0, "default_reward": 0.0}
+REFUSED = "default_reward = 0.0: expected loop = 'conversion' beside it"
+
+
+def test_a_new_explicit_loop_with_a_default_reward_is_refused():
+    client = Client()
+    assert client("PUT", "/v1/bandits/shop", TRAP, 422)["detail"].startswith(REFUSED)
+    made = client("PUT", "/v1/bandits/shop", TRAP | {"loop": "conversion"}, 201)
+    assert made["settings"]["default_reward"] == 0.0
+    unsaid = {key: value for key, value in TRAP.items() if key != "default_reward"}
+    made = client("PUT", "/v1/bandits/other", unsaid | {"loop": "conversion"}, 201)
+    assert made["settings"]["default_reward"] == 0.0
+    assert client("PUT", "/v1/bandits/plain", unsaid, 201)["settings"]["loop"] == "explicit"
+
+
+def test_an_explicit_loop_that_exists_may_be_put_again():
+    """Before version 0.2 such a PUT was accepted, and it is sent again at every start."""
+    client = Client()
+    spec = Spec.of(2, Bernoulli(), AdaptiveThompson(), window=3600.0)
+    draft = client.service.replica.settings_draft("shop", spec)
+    client.service.ledger.commit([draft])
+    client.service.replica.catch_up()
+    again = client("PUT", "/v1/bandits/shop", TRAP)
+    assert (again["settings"]["loop"], again["model_version"]) == ("explicit", 1)
+    problem = client("PUT", "/v1/bandits/shop", TRAP | {"default_reward": 1.0}, 409)
+    assert "default_reward = 1.0: expected 0.0, as the log has it" in problem["detail"]
+
+
+def test_a_bandit_keeps_its_default_reward_where_none_is_said():
+    client, settings = Client(), {"family": "bernoulli", "dim": 2, **CONVERSION}
+    client("PUT", "/v1/bandits/shop", settings | {"default_reward": 1.0}, 201)
+    again = client("PUT", "/v1/bandits/shop", settings)
+    assert (again["settings"]["default_reward"], again["model_version"]) == (1.0, 1)
+
+
 def test_loops_of_version_0_1_hold(tmp_path):
     shutil.copy(OLD, tmp_path)
     ledger = open_ledger(f"sqlite:///{tmp_path / OLD.name}")

@@ -32,6 +32,21 @@ def test_by_hand():
     ages = [0.0, 0.5, 1.0, 2.5, 4.0, 9.0]
     assert law.within_at(ages) == pytest.approx([0.0, F / 2, F, (1 + F) / 2, 1.0, 1.0])
     assert law.n == 6
+    assert law.variance == pytest.approx(np.array([[0.0, (1 - F) / (F * (5 + 1 + 1))]]))
+
+
+def test_the_variance_is_that_of_the_logarithm_of_a_beta():
+    """Of each group: the delta method is near the draws where some are at risk."""
+    rng = np.random.default_rng(4)
+    delays, ages = seen_early(rng, 3000, now=7.0)
+    law = delay_law(delays, ages, 4.0, np.arange(len(delays)) % 2, 2, cells=4)
+    q = law.within[:, :-1] / law.within[:, 1:]
+    n = (1.0 - q) / (np.where(q > 0.0, q, np.inf) * np.where(q > 0.0, law.variance, 1.0)) - 1.0
+    assert (law.variance[:, 0] == 0.0).all()
+    for g, k in [(0, 1), (1, 3), (2, 2)]:
+        assert n[g, k] == pytest.approx(round(n[g, k]), abs=1e-6)  # at risk, and 5 or 1
+        drawn = np.log(rng.beta(q[g, k] * n[g, k], (1.0 - q[g, k]) * n[g, k], 100_000)).var()
+        assert law.variance[g, k] == pytest.approx(drawn, rel=0.03)
 
 
 def test_without_the_simpler_law_it_is_the_product_limit_of_rounded_delays(monkeypatch):

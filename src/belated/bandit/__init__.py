@@ -645,8 +645,10 @@ class Bandit:
         ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
         the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
         holds for this action and this time, without a proof. With ``open="silence"`` the open
-        decisions have their part in it. A confidence set rests on closed decisions alone: policies
-        that claim one hold open decisions.
+        decisions have their part in it, and S the error of the law by which they count
+        (``learner/heard_law.py``). A confidence set rests on closed decisions alone: policies
+        that claim one hold open decisions. Exceptions are ``OTFLinUCB`` and ``OTFLinTS``: an open
+        decision counts as zero, so means and both ends are too low until windows close.
 
         Parameters
         ----------
@@ -708,9 +710,9 @@ class Bandit:
         >>> ranking
         action 1 leads, but its interval overlaps with that of action 0.
         95 % posterior intervals of the mean reward
-        action  mean    low  high  decisions  rewards
-        1        1.5   0.52  2.48          3        3
-        0          0  -1.96  1.96          0        0
+        action  mean    low  high  decisions  rewards known
+        1        1.5   0.52  2.48          3              3
+        0          0  -1.96  1.96          0              0
         """
         with self._lock:
             learner, actions = self._backend.present(), kept(actions)

@@ -103,7 +103,8 @@ class Broken(NamedTuple):
         rewards. "dispersion": the variance of counts. "constant": a mean reward that no feature
         can stand for. "delay-drift", "delay-size": delays that change with time, or with the size
         of the reward, where silence is learnt from (``monitoring/delay_doubts.py``). "window": the
-        number of decisions for which a conversion is waited for.
+        number of decisions for which a conversion is waited for. "only-successes": all rewards
+        are alike, and most decisions never get one.
     sentence
         The assumption and the rewards that speak against it.
     change

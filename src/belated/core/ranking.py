@@ -25,7 +25,8 @@ class RankedAction:
     decisions
         The number of times it was played; None where that was not counted.
     rewards
-        The number of these decisions whose reward is known.
+        The number of these decisions whose reward is known. In a conversion loop, where a window
+        that closed without a conversion has one, these are not the conversions.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Ranking:
 
     def __repr__(self) -> str:
         level = "" if self.level is None else f"{100.0 * self.level:g} % "
-        rows = [["action", "mean", "low", "high", "decisions", "rewards"]]
+        rows = [["action", "mean", "low", "high", "decisions", "rewards known"]]
         for row in self.actions:
             numbers = (row.mean, row.low, row.high, row.decisions, row.rewards)
             rows.append([row.name, *map(_text, numbers)])

@@ -95,6 +95,19 @@ come soon'
     )
 
 
+def counted_as_zero(n: int, decided: int) -> str:
+    """Returns a sentence on the decisions that a policy made for conversions counts as failures.
+
+    >>> counted_as_zero(9310, 10_514), counted_as_zero(0, 10_514)
+    ('9,310 of 10,514 decisions are open and count as zero: means are too low until their windows \
+close', '')
+    """
+    if n == 0:
+        return ""
+    of = counted(decided, "decision")
+    return f"{n:,} of {of} are open and count as zero: means are too low until their windows close"
+
+
 def about(number: float) -> str:
     """Two digits are enough for an estimate.
 

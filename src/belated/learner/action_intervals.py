@@ -8,7 +8,9 @@ import numpy as np
 
 from belated.core.ranking import IntervalKind, RankedAction, Ranking, verdict
 from belated.core.types import Matrix, Vector
-from belated.model.intervals import POSTERIOR_LEVEL, posterior_widths, set_widths
+from belated.core.wording import counted_as_zero
+from belated.learner.heard_law import variances_of_law
+from belated.model.intervals import POSTERIOR_LEVEL, Z, posterior_widths, set_widths
 from belated.model.protocols import probabilities, score_law
 
 if TYPE_CHECKING:
@@ -98,6 +100,8 @@ def ranking(
     sentence = verdict(rows, learner.n_observed)
     if _level_is_unknown(learner):
         sentence += f" {LEVEL_UNKNOWN}"
+    if words := counted_as_zero(learner.n_counted_zero, learner.n_decided):
+        sentence += f" {words}."
     return Ranking(sentence, interval_kind(learner), interval_level(learner), rows)
 
 
@@ -109,7 +113,8 @@ def _level_is_unknown(learner: "Learner") -> bool:
 def _half_widths(learner: "Learner", X: Matrix) -> Vector:
     """Returns half the interval of ``x'theta_star``, of either kind, for each row of ``X``."""
     if not learner.has_set:
-        return posterior_widths(learner.policy, learner.family, learner.state, X)
+        own = posterior_widths(learner.policy, learner.family, learner.state, X)
+        return np.hypot(own, Z * np.sqrt(variances_of_law(learner, X))) if learner.hears else own
     widths = np.empty(len(X))
     set_widths(learner.policy, learner.state, X, widths)
     return widths

@@ -36,6 +36,10 @@ UNEXPLAINED = 0.1  # of the distance from the mean reward to that of a zero vect
 LONGEST_RAY = 64.0  # factor on the estimate, beyond which no number is worth naming
 STEPS = 8  # of a bisection between 1 and LONGEST_RAY: to 2 per cent
 
+LEAST_ALIKE = 50  # rewards of one value, and decisions that should have one, worth a sentence
+UNANSWERED = 2.0 / 3.0  # of these decisions
+TO_COME = 10  # rewards that may come late for each one that did
+
 # Estimators that fit all returned rewards: the residuals of others may be large for other reasons.
 FITS = (LazyNewton, Ridge, Laplace, Likelihood)
 
@@ -60,6 +64,55 @@ def outgrown_window(policy: Any, since_oldest_open: int) -> list[Broken]:
             "were made since the oldest one that is still waited for, so its width is too small.",
             f"Make a bandit of another name with {name}(window=...) of as many decisions as are "
             "made while a window is open, or use the default policy.",
+        )
+    ]
+
+
+def only_successes(
+    y: Vector, old: int | None, *, expired: int = 0, late: int = 0, cancelled: int = 0
+) -> list[Broken]:
+    """Returns that rewards seem to be sent for successes alone, if they do.
+
+    All rewards are then alike and above zero, and most decisions that should have one have none. No
+    test can tell that from a loop of sure successes that loses most rewards, so the words say what
+    was counted. While successes are reported sooner than failures, they are true, too.
+
+    Parameters
+    ----------
+    y
+        The rewards of all decisions, in their order; NaN where there is none.
+    old
+        The number of decisions that are so old that their reward should have come; None where a
+        window says that. Of these, the decisions count that are older than half of those with a
+        reward: rewards may be handed in all at once, in the order of their decisions.
+    expired
+        Decisions whose window closed without a reward.
+    late
+        Rewards that came after that. Where some do, many more may be to come.
+    cancelled
+        Decisions for which no reward is waited for.
+    """
+    returned = np.flatnonzero(~np.isnan(y))
+    n = len(returned)
+    if n < LEAST_ALIKE or not y[returned[0]] > 0.0 or (y[returned] != y[returned[0]]).any():
+        return []
+    if old is None:
+        missing = expired - TO_COME * late
+        due, whose = n + missing, "decisions that have a reward or whose window is over"
+    else:
+        due = min(old, int(returned[n // 2]))
+        missing = due - int(np.searchsorted(returned, due)) - cancelled
+        whose = "decisions that are older than twice the longest delay"
+    if due < LEAST_ALIKE or missing <= UNANSWERED * due:
+        return []
+    value = f"{y[returned[0]]:g}"
+    return [
+        Broken(
+            "only-successes",
+            f"Only successes seem to be reported: all {n:,} rewards are {value}, and of {due:,} "
+            f"{whose}, {missing:,} have none. So all mean rewards look as if they were {value}.",
+            "Make a bandit of another name with window= and default_reward=0 (loop='conversion'), "
+            "which learns from decisions without a reward, or report failures, too.",
         )
     ]
 

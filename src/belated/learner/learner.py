@@ -26,6 +26,7 @@ from belated.core.types import Integers, Matrix, Vector
 from belated.learner.action_intervals import intervals
 from belated.learner.assumptions import FIRST_LOOK, broken_assumptions, outgrown_window
 from belated.learner.forgetting import HalfLife, refuse_forgetting
+from belated.learner.heard_law import HeardLaw
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
@@ -206,7 +207,7 @@ class Learner:
         if half_life is not None:
             refuse_forgetting(half_life, self.policy, self.estimator)
             self.history = self.history._replace(weight=np.ones(len(self.history.y)))
-        self.hears = hears
+        self.hears, self.law = hears, HeardLaw()
         if hears:
             if not can_hear_silence(self.estimator, family):
                 kind = f"{type(self.policy).__name__} of {type(family).__name__} rewards"
@@ -217,6 +218,7 @@ class Learner:
             self.history = self.history._replace(silence=np.zeros(len(self.history.y)))
         # Decisions made after the oldest one that is still waited for, as far as a log says.
         self.since_oldest_open = 0
+        self.n_counted_zero = 0  # decisions that count as zero though they are open, likewise
         self._next_look = FIRST_LOOK
         self._broken: list[Broken] = []
 

@@ -18,10 +18,12 @@ import numpy as np
 
 from belated.core.events import Broken
 from belated.core.types import Integers, Matrix
-from belated.core.wording import heard, nothing_learnt
+from belated.core.wording import counted_as_zero, heard, nothing_learnt
 from belated.features import Features
 from belated.learner import files
+from belated.learner.assumptions import only_successes
 from belated.learner.forgetting import forget_by, reach, weights_at
+from belated.learner.heard_law import HeardLaw
 from belated.learner.learner import Choice, Law, Learner
 from belated.learner.rows import history_of, weights_in_room
 from belated.ledger.actions import Actions
@@ -106,6 +108,8 @@ class Fold:
         # Whether the policy learns conversions when they come, and nothing when windows close.
         self.on_the_fly = feedback_of(self.learner.policy) == "conversions"
         self.broken: list[Broken] = []  # assumptions that the log speaks against
+        self._alike: list[Broken] = []  # whether only successes seem to be reported, ...
+        self._next_look = 0  # ... looked at when so many rewards and closed windows are known
         self._noted = Noted()
         self._plan = Plan()
         self._law: tuple[int, Law] | None = None  # of all actions, at the version it is of
@@ -124,8 +128,7 @@ class Fold:
         noted, self._noted = self._noted, Noted()
         self.delays.add(*[(then - start) / 1e6 for _, start, then, _, _ in noted.returned])
         noted.tell(self.statistics, self.played)
-        if self.on_the_fly:
-            self.learner.since_oldest_open = self._since_oldest_open()
+        self._note_open()
         self._look_at_assumptions()
 
     def begins_tick(self, now: int) -> bool:
@@ -176,10 +179,12 @@ class Fold:
         """Number of decisions taken in."""
         return len(self.ids) // 16
 
-    def _since_oldest_open(self) -> int:
-        """Returns how many decisions were made after the oldest one that is open."""
-        oldest = self.pending.oldest_row()
-        return 0 if oldest is None else self.n_rows - 1 - oldest
+    def _note_open(self) -> None:
+        """Tell a learner that counts open decisions as zero how many, and how old, they are."""
+        if self.on_the_fly:
+            oldest = self.pending.oldest_row()
+            self.learner.since_oldest_open = 0 if oldest is None else self.n_rows - 1 - oldest
+            self.learner.n_counted_zero = self.pending.n_waiting
 
     def waiting_words(self, now: int) -> str:
         """Says what a conversion loop that has learnt nothing waits for; "" for any other."""
@@ -190,8 +195,10 @@ class Fold:
         return nothing_learnt(self.pending.n_held, (due - now) / 1e6, tick)
 
     def heard_words(self) -> str:
-        """Says what a loop that learns from silence has learnt from; "" for any other."""
+        """Says what a loop that learns before windows close has learnt from; "" for any other."""
         hearing = self.hearing
+        if self.on_the_fly:
+            return counted_as_zero(self.learner.n_counted_zero, self.learner.n_decided)
         if hearing is None:
             return ""
         counts = self.learner.n_observed, hearing.n_open, hearing.failures
@@ -211,7 +218,22 @@ class Fold:
     def _look_at_assumptions(self) -> None:
         """Look when rewards are taken in, so that who asks need not wait for a look."""
         heard = [] if self.hearing is None else self.hearing.broken()
-        self.broken = self.learner.broken_assumptions + heard
+        self.broken = self.learner.broken_assumptions + heard + self._only_successes()
+
+    def _only_successes(self) -> list[Broken]:
+        """Returns that an explicit loop seems to hear of successes alone, as of the last look."""
+        counts, known = self.counts, self.learner.n_observed + self.counts.expired
+        if self.spec.loop == "explicit" and known >= self._next_look:
+            self._next_look = known + known // 4 + 1
+            since = self.stretches.latest - 2e6 * self.delays.longest
+            self._alike = only_successes(
+                self.learner.history.y[: self.n_rows],
+                int((times_of(self.ids) < since).sum()) if self.spec.window is None else None,
+                expired=counts.expired,
+                late=counts.late,
+                cancelled=counts.cancelled,
+            )
+        return self._alike
 
     def digest(self) -> str:
         """Returns a digest of the whole state, equal for two folds of the same events."""
@@ -265,6 +287,8 @@ class Fold:
             "latest": np.int64(self.stretches.latest),
             **self.pending.arrays(),
             **({} if self.hearing is None else self.hearing.arrays()),
+            "law.within": learner.law.within,
+            "law.variance": learner.law.variance,
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], x: Matrix) -> None:
@@ -301,10 +325,14 @@ class Fold:
         self.told = ToldSettings.restored(self.spec, header.get("regime"))
         if self.hearing is not None:
             self.hearing.restore(header["hearing"], arrays)
+            if "law.within" in arrays:  # else intervals are without the law's error up to a tick
+                groups = np.array(self.hearing.groups, np.int64)
+                learner.law = HeardLaw(arrays["law.within"], arrays["law.variance"], groups)
         open_ = msgspec.convert(header.get("stretches", []), list[tuple[bytes, Begun]])
         # A snapshot from before there were stretches has no latest time: that of its ids will do.
         latest = arrays.get("latest", times_of(self.ids).max(initial=0))
         self.stretches.restore(open_, int(latest))
+        self._note_open()
         self._look_at_assumptions()
 
     # ------------------------------------------------------------------------- kinds of events

@@ -32,6 +32,7 @@ import numpy as np
 
 from belated.core.events import Broken
 from belated.core.types import Integers
+from belated.learner.heard_law import HeardLaw
 from belated.learner.learner import Learner
 from belated.model.steps import LEARN, REVISE
 from belated.monitoring.delay_doubts import Doubts, Seen
@@ -168,8 +169,9 @@ class Hearing:
         waiting = np.flatnonzero((codes == 0) & np.isnan(y))
         silence = np.zeros(len(waiting))
         if not self.doubts.hold:
-            groups = np.array(self.groups, np.int64)[waiting]
-            law = self._law(seen)
+            all_groups, law = np.array(self.groups, np.int64), self._law(seen)
+            learner.law = HeardLaw(law.within[:-1], law.variance[:-1], all_groups)
+            groups = all_groups[waiting]
             silence = law.within_at(ages[waiting].astype(np.float64), groups)
             if self.windows:
                 at_the_end = law.within_at(windows[waiting].astype(np.float64), groups)
@@ -229,8 +231,7 @@ class Hearing:
 
     def _law(self, seen: Seen) -> DelayLaw:
         n_groups = max(self.actions.values()) + 1
-        within = law_of_cells(seen.delays, seen.ages, seen.groups, n_groups, CELLS)
-        return DelayLaw(float(self.window), within, len(seen.rows))
+        return law_of_cells(float(self.window), seen.delays, seen.ages, seen.groups, n_groups)
 
     def broken(self) -> list[Broken]:
         """Returns the assumptions about delays that the log speaks against."""
@@ -238,7 +239,7 @@ class Hearing:
 
     def pass_on_silence(self, learner: Learner, old: Learner) -> None:
         """Gives a learner that took over the history of another the silence of that one."""
-        silence = old.history.silence[: old.n_decided]
+        learner.law, silence = old.law, old.history.silence[: old.n_decided]
         rows = np.flatnonzero(silence > 0.0)
         if len(rows):
             learner.hear(rows, silence[rows])

@@ -55,6 +55,7 @@ class Spec(Settings, frozen=True):
     policy: dict[str, Any]
     dim: int
     features: dict[str, Any] | None = None
+    default_reward: float = 0.0
     open: Literal["hold", "silence"] = "hold"
 
     @classmethod

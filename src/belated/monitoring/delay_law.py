@@ -17,11 +17,12 @@ conversions at risk:
     for a group g       (r_gj - e_gj + 5 q_j) / (r_gj + 5),    q_j of all together.
 
 That is the posterior mean under independent beta priors of the factors (a beta process in reversed
-time). Where nobody is at risk the simpler law is all there is: beyond the largest age the tail is
-exponential, the one law with a single parameter that can be told from truncated delays. Its rate
-makes what was seen likeliest, with one further conversion spread over the window, so that it is
-even (uniform) before the first one. A rate below zero, conversions that pile up at the end of the
-window, is not taken: a young log cannot tell it from chance.
+time), in which log q_j has about the variance (1 - q_j) / (q_j (n + 1)), with n what counts at
+risk: r_j + 1, or r_gj + 5. Where nobody is at risk the simpler law is all there is: beyond the
+largest age the tail is exponential, the one law with a single parameter that can be told from
+truncated delays. Its rate makes what was seen likeliest, with one further conversion spread over
+the window, so that it is even (uniform) before the first one. A rate below zero, conversions that
+pile up at the end of the window, is not taken: a young log cannot tell it from chance.
 
 All of it is sums, products and quotients in a fixed order, so the same conversions give the same
 bytes on every machine.
@@ -55,6 +56,9 @@ class DelayLaw:
 
     window: float
     within: Matrix  # (groups + 1, cells + 1), the last row for all together; 0 at 0, 1 at the end
+    variance: (
+        Matrix  # (groups + 1, cells) of the logarithms of the factors; 0 for that of the first
+    )
     n: int  # conversions that it was estimated from
 
     def within_at(self, ages: Any, groups: Any = -1) -> Vector:
@@ -109,7 +113,7 @@ def delay_law(
     if groups is not None and of.size and not 0 <= of.min() <= of.max() < n_groups:
         raise wrong("groups", int(of.max()), f"numbers from 0 to {n_groups - 1}")
     first, last = cells_of_delays(late, window, cells), cells_of_ages(old, window, cells)
-    return DelayLaw(window, law_of_cells(first, last, of, n_groups, cells), late.size)
+    return law_of_cells(window, first, last, of, n_groups, cells)
 
 
 def cells_of_delays(delays: Any, window: float, cells: int) -> Any:
@@ -122,18 +126,23 @@ def cells_of_ages(ages: Any, window: float, cells: int) -> Any:
     return np.minimum(np.floor(cells * np.sqrt(ages / window)), cells).astype(np.int64)
 
 
-def law_of_cells(delays: Any, ages: Any, groups: Any, n_groups: int, cells: int) -> Matrix:
-    """Returns ``DelayLaw.within`` from the cells of delays and ages."""
+def law_of_cells(
+    window: float, delays: Any, ages: Any, groups: Any, n_groups: int, cells: int = CELLS
+) -> DelayLaw:
+    """Returns the law from the cells of delays and ages."""
     seen = delays <= ages  # the others have come before a decision of their age was looked at
     first, last, of = delays[seen], ages[seen], groups[seen]
     came, at_risk = counts_of_cells(first, last, np.zeros(len(of), np.int64), 1, cells)
-    ratios = _drawn(came, at_risk, TO_SIMPLE, _exponential_ratios(came[0], at_risk[0]))
-    factors = ratios
+    factors = _drawn(came, at_risk, TO_SIMPLE, _exponential_ratios(came[0], at_risk[0]))
+    n = at_risk + TO_SIMPLE
     if n_groups:
-        own = _drawn(*counts_of_cells(first, last, of, n_groups, cells), TO_ALL, ratios)
-        factors = np.concatenate((own, ratios))
+        came, at_risk = counts_of_cells(first, last, of, n_groups, cells)
+        factors = np.concatenate((_drawn(came, at_risk, TO_ALL, factors), factors))
+        n = np.concatenate((at_risk + TO_ALL, n))
     within = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]  # F(x_{j-1}), the product from j on
-    return np.concatenate((within, np.ones((len(factors), 1))), axis=1)
+    within = np.concatenate((within, np.ones((len(factors), 1))), axis=1)
+    variance = (1.0 - factors) / (np.where(factors > 0.0, factors, np.inf) * (n + 1.0))
+    return DelayLaw(window, within, variance, len(delays))
 
 
 def counts_of_cells(first: Any, last: Any, of: Any, n: int, cells: int) -> tuple[Matrix, Matrix]:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from itertools import accumulate
+from math import inf
 
 import msgspec
 
@@ -31,6 +32,18 @@ class Histogram(msgspec.Struct):
             counts[bisect_left(bounds, number)] += 1
             total += number
         self.sum = total
+
+    @property
+    def longest(self) -> float:
+        """The smallest bound that no number exceeded; infinite where there is none, or no number.
+
+        >>> histogram = Histogram((1.0, 10.0))
+        >>> histogram.add(0.5, 2.0)
+        >>> histogram.longest
+        10.0
+        """
+        used = [k for k, count in enumerate(self.counts) if count]
+        return (*self.bounds, inf)[max(used, default=len(self.bounds))]
 
     def buckets(self) -> list[tuple[str, float]]:
         """Bounds as texts, and how many numbers there were up to each."""

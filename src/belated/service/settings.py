@@ -19,9 +19,18 @@ if TYPE_CHECKING:  # a service without bandits need not wait for Numba
 def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
     """The settings as a ledger holds them, checked.
 
-    A bandit that names no policy, or does not say what open decisions count for, keeps what it
-    has, by ``known``; a new one gets the default.
+    A bandit that names no policy, or does not say what open decisions or closed windows count for,
+    keeps what it has, by ``known``; a new one gets the default.
     """
+    default = settings.default_reward
+    if default is not None and known is None and settings.loop != "conversion":
+        # Its author expects that silence is learnt from. By successes alone all rates are 1.
+        raise wrong(
+            "default_reward",
+            default,
+            "loop = 'conversion' beside it; an explicit loop learns nothing from decisions without "
+            "a reward",
+        )
     family = registry.parsed(registry.FAMILIES, settings.family, "family")
     text = settings.policy
     if text is None and known is not None:
@@ -50,6 +59,8 @@ def spec_of(settings: BanditSettings, known: Spec | None = None) -> Spec:
         refuse_groups(settings.groups, dim, family, policy, settings.max_norm)
     if settings.open is None and known is not None:
         given["open"] = known.open
+    if default is None:
+        given["default_reward"] = 0.0 if known is None else known.default_reward
     given["features"] = vectors_in(settings.groups) if features is None else features.to_dict()
     return Spec.of(**{name: given[name] for name in Spec.__struct_fields__})
 

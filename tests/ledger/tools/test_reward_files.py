@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ from belated.client import Client
 from belated.commands.main import main
 from belated.ledger.events import START, Kind
 from belated.ledger.stores.sqlite import SQLiteLedger
-from belated.ledger.tools import reward_files
+from belated.ledger.tools import progress, reward_files
 from support.running_service import served
 
 MATRIX = [[0.6, 0.0], [0.0, 0.8]]
@@ -102,6 +103,22 @@ def test_a_file_goes_in_once(tmp_path, url, rewards, suffix):
     assert [event.time for event in written] == [now * 10**6] * 2 + [(now + 30) * 10**6]
     assert all(event.received for event in written)
     assert not (tmp_path / f"sales.{suffix}.bad.csv").exists()
+
+
+def test_progress_is_shown(tmp_path, url, monkeypatch, capsys):
+    rows = [{"decision_id": id, "reward": 1.0} for id in decisions(url, 6)]
+    file = write(tmp_path / "sales.csv", rows)
+    monkeypatch.setattr(reward_files, "BATCH", 2)
+    monkeypatch.setattr(progress, "QUIET", 0.0)  # as if it took long
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(sys, "argv", ["belated", "rewards", str(file), "--ledger", url])
+    with pytest.raises(SystemExit):
+        main()
+    lines = capsys.readouterr().err.splitlines()
+    shares = [re.match(r"handing in rewards: (\d+)%, ([246]), .* a second$", x) for x in lines[:3]]
+    assert [share[2] for share in shares] == ["2", "4", "6"]
+    assert 0 <= int(shares[0][1]) <= int(shares[1][1]) <= int(shares[2][1]) <= 100
+    assert re.match(r"handing in rewards: 6 in .* a second$", lines[3])
 
 
 def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path, url, rewards):

@@ -31,7 +31,8 @@ exponential, and learnt with the conversions).
 
 from typing import Any
 
-from belated.core.jit import inlined_kernel
+from belated.core.jit import inlined_kernel, kernel
+from belated.core.types import Vector
 from belated.model.protocols import silence_derivatives
 
 
@@ -45,3 +46,19 @@ def silent_pull(family: Any, z: float, F: float) -> float:
 def silent_weight(family: Any, z: float, F: float) -> float:
     """Returns what a silent row adds to the Hessian, as a multiple of xx': 0 where concave."""
     return max(0.0, silence_derivatives(family, z, F)[1])
+
+
+@kernel
+def slopes_by_law(family: Any, z: Vector, F: Vector, out: Vector) -> None:
+    """``out`` becomes the derivative of each silent pull by log F.
+
+    The pull at F is F p' / (1 - p F), that at 1 is p' / (1 - p), with p the chance of a reward
+    above zero. So the derivative, F p' / (1 - p F)^2, follows from the two. It is 0 at F = 1, where
+    no factor of the law is left.
+    """
+    for i in range(out.shape[0]):
+        out[i] = 0.0
+        failure = silence_derivatives(family, z[i], 1.0)[0]
+        if F[i] < 1.0 and failure > 0.0:
+            pull = silence_derivatives(family, z[i], F[i])[0]
+            out[i] = pull * (failure - pull) / (failure * (1.0 - F[i]))

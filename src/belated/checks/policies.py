@@ -97,7 +97,7 @@ def _fed(policy: Policy, family: Family, bandit: Bandit, rows: int) -> Bandit:
     """
     fresh = _bandit(policy, family)
     for x in played_rows(bandit._learner):
-        fresh.decide(x[np.newaxis])
+        fresh.decide(x[np.newaxis], probabilities=False)
     y = bandit._history.y
     pairs = [(s + 1, y[s]) for s in range(rows) if not math.isnan(y[s])]
     alone = getattr(fresh.estimator, "order_matters", False)
@@ -241,7 +241,7 @@ def check_zero_delay_is_undelayed(policy: Policy, family: Family) -> None:
     _, run = _played(policy, family, Constant(0.0), world)
     bandit = _bandit(policy, family)
     for t in range(ROUNDS):
-        decision = bandit.decide(world.actions[t])
+        decision = bandit.decide(world.actions[t], probabilities=False)
         assert decision.index == run.index[t], (
             f"round {t + 1} of a simulation without delay plays action {run.index[t]}, decide and "
             f"learn by hand play {decision.index}: radius and set_norm, which a simulation asks in "
@@ -412,7 +412,8 @@ def check_save_and_load_go_on(policy: Policy, family: Family) -> None:
     )
     late = [(int(s) + 1, run.reward[s]) for s in np.flatnonzero(run.arrives > ROUNDS)]
     for actions in _world(seed=8, rounds=5).actions:
-        assert bandit.decide(actions) == twin.decide(actions), (
+        decisions = [one.decide(actions, probabilities=False) for one in (bandit, twin)]
+        assert decisions[0] == decisions[1], (
             f"a bandit that was saved and loaded decides otherwise: {remedy}"
         )
     if late:

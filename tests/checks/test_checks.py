@@ -297,8 +297,8 @@ BROKEN_POLICIES = {
 
 
 class Careless(Bandit):
-    def decide(self, actions):
-        return super().decide(np.nan_to_num(actions) if np.ndim(actions) == 2 else actions)
+    def decide(self, actions, **asked):
+        return super().decide(np.nan_to_num(actions) if np.ndim(actions) == 2 else actions, **asked)
 
 
 def play_without_delay(player, world, delay, **options):

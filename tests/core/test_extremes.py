@@ -49,7 +49,7 @@ def test_a_large_count_below_the_bound_is_learnt(policy, reward, ordinary):
     bandit = Bandit(1, family="poisson", policy=policy, seed=1)
     rewards = [2.0] * ordinary + [reward]
     for y in rewards:
-        bandit.learn(bandit.decide([[1.0]]).id, y)
+        bandit.learn(bandit.decide([[1.0]], probabilities=False).id, y)
     ridge = bandit._learner.estimator.lam * bandit._learner.estimator.kappa
     n, t = len(rewards), np.log(reward)
     for _ in range(50):

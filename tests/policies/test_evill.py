@@ -123,7 +123,7 @@ def test_the_third_order_pays(family):
     y = rng.poisson(mean) * 1.0 if name == "poisson" else (rng.random(n) < mean) * 1.0
     bandit = Bandit(3, family=family, policy=EVILL(drift=1e-6))
     for x in X:
-        bandit.decide([x])
+        bandit.decide([x], probabilities=False)
     bandit.learn(list(enumerate(y, 1)))
     fit, ratios = bandit._state.fit, []
     for z in rng.standard_normal((40, 3)):

@@ -113,7 +113,7 @@ def test_polya_gamma_posterior_is_that_of_a_grid():
     X, y, prior_sd, n = np.array([1.0, 0.8, -0.5, 1.0]), np.array([1.0, 1.0, 0.0, 1.0]), 2.0, 6000
     bandit = Bandit(1, family=Bernoulli(), policy=PolyaGamma(prior_sd=prior_sd, sweeps=4), seed=1)
     for x in [*X, 0.3]:
-        bandit.decide([[x]])
+        bandit.decide([[x]], probabilities=False)
     bandit.learn(list(enumerate(y, 1)))  # the fifth never returns
     grid = np.linspace(-12, 16, 20_001)
     z = np.outer(grid, X)
@@ -137,14 +137,14 @@ def test_polya_gamma_posterior_is_that_of_a_grid():
 
 def test_polya_gamma_before_any_reward_is_the_prior():
     bandit = Bandit(2, family=Bernoulli(), policy=PolyaGamma(prior_sd=3.0, sweeps=1), seed=2)
-    bandit.decide([[0.1, 0.1]])
+    bandit.decide([[0.1, 0.1]], probabilities=False)
     assert_normal(gibbs(bandit, 4000), 0.0, 9.0 * np.eye(2))
 
 
 def test_polya_gamma_plays_its_draw():
     bandit = Bandit(2, family=Bernoulli(), policy=PolyaGamma(), seed=2)
     for actions in draw_world(UnitBall(9), 2, 20, 9).actions:
-        decision = bandit.decide(actions)
+        decision = bandit.decide(actions, probabilities=False)
         scores = actions @ bandit._state.memory.sample
         assert decision.index == np.argmax(scores)
         assert decision.score == pytest.approx(scores.max())

@@ -11,7 +11,7 @@ from belated.learner import weighing
 from belated.model.plain_policy import is_own
 from belated.model.protocols import draw_parameter, refusal
 from belated.model.steps import count_choices
-from belated.policies import EVILL, InverseGap, Thompson
+from belated.policies import InverseGap, Thompson
 
 STATED = 0.015  # largest error of probabilities that are counted at fixed points; see the docstring
 
@@ -30,7 +30,7 @@ def learnt(policy, family, K=5, d=3, rounds=40, seed=3):
     X = rng.standard_normal((rounds + 1, K, d))
     X /= np.linalg.norm(X, axis=2, keepdims=True)
     for actions in X[1:]:
-        decision = bandit.decide(actions)
+        decision = bandit.decide(actions, probabilities=False)
         if rng.random() < 0.7:
             bandit.learn(decision.id, float(rng.random() < 0.5))
     return bandit, X[0]
@@ -159,16 +159,8 @@ def test_a_decision_without_a_request_has_its_propensity_alone():
     assert decision.probabilities is None
 
 
-def test_what_costs_thousands_of_decisions_is_done_on_request(monkeypatch):
-    monkeypatch.setattr(weighing, "REPEATS", 40)
-    bandit, actions = learnt(EVILL(), Bernoulli())
-    assert math.isnan(bandit.decide(actions).propensity)
-    decision = bandit.decide(actions, probabilities=True)
-    assert decision.probabilities * 41 == pytest.approx((decision.probabilities * 41).round())
-
-
 @pytest.mark.parametrize("policy", ["evill", "glm-fpl", "polya-gamma"])
-def test_asking_in_memory_counts_and_chooses_the_same(policy, monkeypatch):
+def test_what_costs_thousands_of_decisions_is_left_out_on_request(policy, monkeypatch):
     monkeypatch.setattr(weighing, "REPEATS", 50)  # few, in plain Python
 
     def made(**asked):
@@ -176,11 +168,15 @@ def test_asking_in_memory_counts_and_chooses_the_same(policy, monkeypatch):
         many = bandit.decide_many([actions, actions[:3]], **asked)
         return [bandit.decide(actions, **asked), *many, *bandit.decide_top(actions, top=5, **asked)]
 
-    counted, plain = made(probabilities=True), made()
-    assert [decision.index for decision in counted] == [decision.index for decision in plain]
+    counted, usual, plain = made(probabilities=True), made(), made(probabilities=False)
+    for others in (usual, plain):
+        assert [decision.index for decision in counted] == [decision.index for decision in others]
+        assert all(decision.probabilities is None for decision in others)
+    assert [decision.propensity for decision in counted] == [d.propensity for d in usual]
     for decision in counted:
         assert decision.probabilities.sum() == pytest.approx(1.0)
         assert decision.propensity == decision.probabilities[decision.index] > 0.0
+        assert decision.propensity * 51 == pytest.approx(round(decision.propensity * 51))
     assert counted[-1].propensity == pytest.approx(1.0)  # the only one left
     assert all(math.isnan(decision.propensity) for decision in plain)
 

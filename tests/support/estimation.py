@@ -37,7 +37,7 @@ def fed(family, policy, X, y, batches=None):
     """A bandit that was handed all of X, then y in batches."""
     bandit = Bandit(X.shape[1], family=family, policy=policy)
     for x in X:
-        bandit.decide(x[np.newaxis])
+        bandit.decide(x[np.newaxis], probabilities=False)
     cuts = [0, *(batches or []), len(y)]
     for a, b in pairwise(cuts):
         if b > a:

@@ -32,7 +32,7 @@ class Watched:
 
     def decide(self, actions):
         scores = self.twin.scores(actions)
-        decision = self.bandit.decide(actions)
+        decision = self.bandit.decide(actions, probabilities=False)
         self.agreed.append(decision.index == np.argmax(scores))
         self.behind.append(scores.max() - scores[decision.index])
         self.twin.x.append(actions[decision.index])
@@ -57,7 +57,7 @@ def given_data(policy, family, n=30, d=2, pending=4, seed=0):
     y = rng.standard_normal(n) if isinstance(family, Gaussian) else (rng.random(n) < 0.6) * 1.0
     bandit = Bandit(d, family=family, policy=policy, seed=1)
     for x in X:
-        bandit.decide([x])
+        bandit.decide([x], probabilities=False)
     bandit.learn(list(enumerate(y, 1))[: n - pending])
     return bandit, X[: n - pending], y[: n - pending]
 

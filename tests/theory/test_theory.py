@@ -198,10 +198,10 @@ def test_audit_matches_the_definitions(family, delay):
     bandit = Bandit(d, family=family, policy=policy)
     centres, radii, widths, decide = [], [], [], bandit.decide
 
-    def watched(actions):
+    def watched(actions, **asked):
         centres.append(bandit.theta.copy())
         radii.append(bandit.radius)
-        decision = decide(actions)
+        decision = decide(actions, **asked)
         widths.append(decision.width)
         return decision
 

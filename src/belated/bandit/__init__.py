@@ -222,7 +222,12 @@ class Bandit:
     # ------------------------------------------------------------------- deciding and learning
 
     def decide(
-        self, actions: Any, context: Any = None, *, names: Any = None, probabilities: bool = False
+        self,
+        actions: Any,
+        context: Any = None,
+        *,
+        names: Any = None,
+        probabilities: bool | None = None,
     ) -> Decision:
         """Choose one of ``actions``.
 
@@ -240,8 +245,9 @@ class Bandit:
             "boots, red"; if that does not tell all actions of the call apart, and without
             ``Features``, the log has row numbers, and one law of the delay for all actions.
         probabilities
-            Whether the decision has the probability with which each action was to be played. See
-            ``Decision``, also on what that costs.
+            Whether the decision has the probability with which each action was to be played. None:
+            that of the chosen action alone, its ``propensity``. False: without a log, not even that
+            where it takes thousands of decisions; it is NaN then. See ``Decision``.
         """
         with self._lock:
             self._backend.follow()  # the features may have grown
@@ -257,7 +263,7 @@ class Bandit:
         contexts: Any = None,
         *,
         names: Any = None,
-        probabilities: bool = False,
+        probabilities: bool | None = None,
     ) -> list[Decision]:
         """Choose one action of each set, all at once: for a mail campaign, say.
 
@@ -287,7 +293,7 @@ class Bandit:
         *,
         top: int,
         names: Any = None,
-        probabilities: bool = False,
+        probabilities: bool | None = None,
     ) -> list[Decision]:
         """Choose ``top`` different actions and return their decisions, the first choice first.
 

@@ -49,16 +49,17 @@ class Backend(Protocol):
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""
 
-    def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
+    def decide(self, asked: Sequence[Asked], *, probabilities: bool | None) -> list[Decision]:
         """Choose one of the rows of each and record all. ``follow`` was called before.
 
-        With ``probabilities`` they are computed even if they cost thousands of decisions.
+        With ``probabilities`` False they are left out if they cost thousands of decisions; not in
+        a log.
         """
 
     def chances(self, asked: Asked) -> Vector:
         """Return the probability with which each row would be played now; nothing is recorded."""
 
-    def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
+    def decide_top(self, asked: Asked, top: int, *, probabilities: bool | None) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all; see ``decide``."""
 
     def learn(self, rewards: list[Returned]) -> int:

@@ -48,9 +48,9 @@ class InMemory:
     def follow(self) -> None:
         """Do nothing: nobody else writes."""
 
-    def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
+    def decide(self, asked: Sequence[Asked], *, probabilities: bool | None) -> list[Decision]:
         """Choose one of the rows of each and record it; its id is the round, counted from 1."""
-        weighed = probabilities or weighs_cheaply(self.learner.policy)
+        weighed = probabilities is not False or weighs_cheaply(self.learner.policy)
         now = 0 if self.learner.half_life is None else self.clock()  # nothing else goes by time
         return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, *_ in asked]
 
@@ -59,7 +59,7 @@ class InMemory:
         choice = self.learner.choose(asked.rows, np.random.default_rng(0), weighed=True)
         return np.asarray(choice.probabilities)
 
-    def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
+    def decide_top(self, asked: Asked, top: int, *, probabilities: bool | None) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all."""
         places, ranked = Places(count_rows(asked.rows)), []
         for _ in range(top):

@@ -185,7 +185,7 @@ class Logged:
         self._replica.catch_up()
         self._replica.expire()
 
-    def decide(self, asked: Sequence[Asked], *, probabilities: bool) -> list[Decision]:
+    def decide(self, asked: Sequence[Asked], *, probabilities: bool | None) -> list[Decision]:
         """Choose, and return when all decisions are safe on disk; ``follow`` comes first.
 
         They are one transaction, and all are made on the state that was there before it.
@@ -199,14 +199,14 @@ class Logged:
         answer = proposing.decide(self._fold, ask, stream)
         return np.array(answer.probabilities)
 
-    def decide_top(self, asked: Asked, top: int, *, probabilities: bool) -> list[Decision]:
+    def decide_top(self, asked: Asked, top: int, *, probabilities: bool | None) -> list[Decision]:
         """Choose ``top`` different rows, one after the other; one transaction, as ``decide``."""
         ask = self._ask(asked, probabilities)
         proposals = self._replica.propose_top(self._name, ask, top)
         bodies = in_place([body for _, body in proposals])
         return self._written(list(map(Proposal, (draft for draft, _ in proposals), bodies)))
 
-    def _ask(self, asked: Asked, probabilities: bool) -> Ask:
+    def _ask(self, asked: Asked, probabilities: bool | None) -> Ask:
         rows, context, actions, names = asked
         made = made_names(actions, self.features) if names is None else None
         return Ask(
@@ -214,7 +214,7 @@ class Logged:
             context_json=b"" if context is None else msgspec.json.encode(context, enc_hook=_plain),
             names=names if made is None else made,
             naming="" if made is None else BY_FEATURES,
-            probabilities=probabilities,
+            probabilities=bool(probabilities),
         )
 
     def _written(self, proposals: Sequence[Proposal]) -> list[Decision]:

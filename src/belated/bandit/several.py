@@ -12,7 +12,7 @@ USER = 6  # stacklevel of the user's line: user, Bandit, here, _checked, action_
 
 
 def decide_many(
-    backend: Backend, action_sets: Any, contexts: Any, names: Any, probabilities: bool
+    backend: Backend, action_sets: Any, contexts: Any, names: Any, probabilities: bool | None
 ) -> list[Decision]:
     """Choose one action of each set and record all, or raise and record none."""
     backend.follow()
@@ -28,7 +28,7 @@ def decide_many(
 
 
 def decide_top(
-    backend: Backend, actions: Any, context: Any, top: int, names: Any, probabilities: bool
+    backend: Backend, actions: Any, context: Any, top: int, names: Any, probabilities: bool | None
 ) -> list[Decision]:
     """Choose ``top`` different actions, one after the other, and record all."""
     backend.follow()
@@ -39,7 +39,7 @@ def decide_top(
     return shown(backend.decide_top(asked, top, probabilities=probabilities), probabilities)
 
 
-def shown(decisions: list[Decision], probabilities: bool) -> list[Decision]:
+def shown(decisions: list[Decision], probabilities: bool | None) -> list[Decision]:
     """Returns the decisions, with probabilities only if they were asked for."""
     return decisions if probabilities else [without_probabilities(d) for d in decisions]
 

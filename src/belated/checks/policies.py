@@ -219,7 +219,7 @@ def check_zero_delay_is_undelayed(policy: Policy, family: Family) -> None:
     _, run = trial(policy, family, Constant(0.0), world)
     bandit = trial_bandit(policy, family)
     for t in range(ROUNDS):
-        decision = bandit.decide(world.actions[t])
+        decision = bandit.decide(world.actions[t], probabilities=False)
         assert decision.index == run.index[t], (
             f"round {t + 1} of a simulation without delay plays action {run.index[t]}, decide and "
             f"learn by hand play {decision.index}: radius and set_norm, which a simulation asks in "

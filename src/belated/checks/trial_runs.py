@@ -54,7 +54,7 @@ def fed(policy: Policy, family: Family, bandit: Bandit, y: Vector) -> Bandit:
     """
     fresh = trial_bandit(policy, family)
     for x in played_rows(bandit._learner):
-        fresh.decide(x[np.newaxis])
+        fresh.decide(x[np.newaxis], probabilities=False)
     pairs = [(s + 1, y[s]) for s in np.flatnonzero(~np.isnan(y)).tolist()]
     alone = getattr(fresh.estimator, "order_matters", False)
     for part in [[pair] for pair in pairs] if alone else [pairs]:

@@ -52,10 +52,10 @@ class Decision:
         The distance by which the truth may lie above or below the estimate.
     propensity
         The probability with which this action was to be played: 1 for a policy that draws nothing,
-        exact or with a standard error below 0.01 for policies of this package. NaN in memory for
-        a policy that has to be asked 2,600 times (EVILL, GLM-FPL, Polya-Gamma, a policy of your own
-        without a case of ``probabilities`` or ``score_law``), unless ``probabilities=True``: that
-        makes a decision hundreds of times as long, and chooses the same.
+        exact or with a standard error below 0.01. A policy that has to be asked 2,600 times (EVILL,
+        GLM-FPL, Polya-Gamma, a policy of your own without a case of ``probabilities`` or
+        ``score_law``) takes hundreds of times as long for that. Without a log,
+        ``probabilities=False`` saves the time: the choice is the same, and this is NaN.
     probabilities
         The same for every action, if ``decide`` was asked for it; else None.
     """

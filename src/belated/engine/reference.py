@@ -13,6 +13,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -131,7 +132,7 @@ def play(
 
     With ``feedback=Conversions(window)`` zeros and later rewards are never delivered. A player is
     handed rewards with their decisions; aggregating them is its own affair. A ``Bandit`` with a
-    window in rounds has ``clock=Rounds()``.
+    window in rounds has ``clock=Rounds()``; it is asked with ``probabilities=False``.
     ``shuffle`` may reorder the rewards of a round in place: no result should depend on that order.
     """
     if not is_delay(delay):
@@ -153,11 +154,15 @@ def play(
     due: defaultdict[float, list[tuple[int, float]]] = defaultdict(list)
     missing, regret = 0, 0.0
     clock = getattr(bandit, "clock", None)
+    # nobody reads propensities here, for which a policy such as EVILL makes 2,600 decisions
+    decide: Callable[..., Decision] = bandit.decide
+    if hasattr(bandit, "probabilities"):
+        decide = partial(decide, probabilities=False)
     for t in range(rounds):
         if isinstance(clock, Rounds):
             clock.round = t + 1
         run.covered[t] = _covers(bandit, world.theta_star)
-        decision = bandit.decide(world.actions[t])
+        decision = decide(world.actions[t])
         x = world.actions[t, decision.index]
         z = float(dot(x, world.theta_star))
         y = float(reward_quantile(bandit.family, z, world.luck[t]))

@@ -90,7 +90,7 @@ class Player:
         action = int(self.log.action[row])
         if self.rng.random() >= self.bandit.probabilities(self.actions, context)[action]:
             return False
-        decision = self.bandit.decide([self.actions[action]], context)
+        decision = self.bandit.decide([self.actions[action]], context, probabilities=False)
         returned = int(self.log.returned[row])
         if returned != PENDING and returned - self.log.decided[row] <= self.longest:
             reward = float(self.log.reward[row])

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from belated.core.sparse import dense
-from belated.estimators.laplace.fit import BLOCK, NARROW, RENEWED, take_terms
+from belated.estimators.laplace.fit import BLOCK, NARROW, RENEWED, VARIANCE, take_terms
+from belated.estimators.laplace.refitting import _land
 from belated.families import Bernoulli, Binomial, Gaussian, Poisson, Probit
 from belated.learner.learner import Learner
 from belated.learner.rows import rows_between
@@ -85,6 +87,40 @@ def test_estimate_is_the_mode_within_its_certificate(family, n):
     assert off <= FIXED.tol
     assert learner.state.scalars[ERROR] < 1.0
     np.testing.assert_allclose(learner.exact_theta(), mode, atol=1e-9)
+
+
+def landed(family, center, ref, step, n=1000, precision=1e-10):
+    """Returns theta and its certificate for n rows of 1, where Newton's step is given."""
+    learner = Learner(1, family, AdaptiveThompson(prior_sd=precision**-0.5, strength=1e12), 1.0)
+    fit, H = learner.state.fit, n * derivatives(family, center)[1] + precision
+    fit.center[:], fit.ref[:], fit.step[:], fit.longest[:] = center, ref, step, 1.0
+    fit.gradient[:], fit.S[:], fit.scalars[VARIANCE] = -H * step, 1.0 / H, 1.0 / H
+    error, cut = _land(family, learner.state)
+    assert not cut
+    return learner.state.theta[0], error
+
+
+def test_a_certificate_counts_slopes_as_far_as_the_center():
+    """With half of 1,000 rewards 1 the mode is 0; a tiny step from there, seen from far off.
+
+    The gradient behind that step is below rounding, so it is set by hand.
+    """
+    theta, error = landed(Probit(), center=7.0, ref=0.0, step=-1e-7)
+    H = 1000 * derivatives(Probit(), theta)[1]
+    assert abs(theta) * np.sqrt(H) <= error
+
+
+@pytest.mark.parametrize(("family", "proved"), [(Bernoulli(), True), (Probit(), False)], ids=str)
+def test_a_certificate_counts_slopes_as_far_as_the_mode(family, proved):
+    """It allows a mode farther off than the constant of probit was taken for."""
+    slope, M = derivatives(family, 0.0)[1], 1.0 if proved else 1.4
+    D = brentq(lambda D: D * np.exp(D) * np.expm1(D) - 0.9, 0.1, 1.0)
+    _, error = landed(family, center=0.0, ref=0.0, step=D / M, n=100)
+    if proved:
+        k = M / np.sqrt(100 * slope) * np.exp(0.5 * D)
+        assert error == pytest.approx(-np.log(0.1) / k, rel=1e-6)
+    else:
+        assert error == np.inf
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)

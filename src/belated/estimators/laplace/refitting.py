@@ -1,10 +1,10 @@
 """The refit: a step to the mode, how far it is from it, and what is done where that is too far.
 
 Let H be the Hessian at center, D a bound on |x'(ref - center)| and |x'(theta - center)| for all
-returned rows x, and ``|mu''| <= M mu'`` as far as that reaches. Every slope between ref and
-theta = ref + step is within the factors e^{-MD} and e^{MD} of the one at center. H step is minus
-the gradient at ref, so the gradient at theta is the sum over rows of (slope between - slope at
-center) x x'step, and
+returned rows x, and ``|mu''| <= M mu'`` as far as ``BEYOND`` past the largest of |x'center|,
+|x'ref| and |x'theta|. Every slope between ref and theta = ref + step is within the factors e^{-MD}
+and e^{MD} of the one at center. H step is minus the gradient at ref, so the gradient at theta is
+the sum over rows of (slope between - slope at center) x x'step, and
 
     ||grad F(theta)||_{H^-1} <= (e^{MD} - 1) ||step||_H,          ||step||_H^2 = -gradient'step.
 
@@ -14,10 +14,12 @@ mode by
 
     ||theta - mode|| <= -log(1 - k e) / k     if k e < 1, in the norm of the Hessian at theta
 
-(F. Bach: Self-concordant analysis for logistic regression. EJS 2010). The prior is
-in H and in F alike, so it adds nothing. Rounding is not covered. With silent rows all of this holds
-while x'theta stays below ``RARE`` for each of them, from center to the mode; elsewhere no
-distance is certified (``silence.py``).
+(F. Bach: Self-concordant analysis for logistic regression. EJS 2010). Where M grows with |z| it
+must hold at the mode, too: the bound counts only if it puts x'mode nearer to x'theta than
+``BEYOND`` for all rows. Were one farther off, the point of the segment at that distance would
+satisfy the same bound, a contradiction. The prior is in H and in F alike, so it adds nothing.
+Rounding is not covered. With silent rows all of this holds while x'theta stays below ``RARE`` for
+each of them, from center to the mode; elsewhere no distance is certified (``silence.py``).
 """
 
 import math
@@ -49,6 +51,7 @@ UNCERTAIN_GROWTH = 1.1  # the same where it is so far off that nothing is certif
 # less. Where it is dear and nothing is certified, there must be new rewards for half of that.
 DEAR_SHARE = 2
 MOST_PASSES = 3  # in one refit
+BEYOND = 1.0  # how far past theta a growing self-concordance constant is taken to hold, in x'theta
 # A pass reads all rewards and the whole covariance: it is worth while when one reward in so many is
 # new, and when there are as many new rewards as it has features, divided by the same number.
 PASSES_AFTER = 256
@@ -64,7 +67,7 @@ def _land(family: Any, state: State) -> tuple[float, bool]:
     group, longest = fit.group, fit.longest
     for i in range(origin.shape[0]):
         origin[i] = 0.0
-    M = self_concordance(family, far(group, longest, theta, origin, peaks) + 1.0)
+    M = self_concordance(family, far(group, longest, theta, origin, peaks) + BEYOND)
     length = M * far(group, longest, fit.step, origin, peaks)
     share = min(1.0, LONGEST_STEP / length) if length > 0.0 else 1.0
     square = 0.0
@@ -73,16 +76,22 @@ def _land(family: Any, state: State) -> tuple[float, bool]:
         square -= fit.gradient[i] * fit.step[i]
     if share < 1.0:
         return math.inf, True
-    M = self_concordance(family, far(group, longest, theta, origin, peaks) + 1.0)
+    reach = far(group, longest, theta, origin, peaks)
+    for other in (fit.center, fit.ref):
+        reach = max(reach, far(group, longest, other, origin, peaks))
+    M = self_concordance(family, reach + BEYOND)
     D = M * _from_center(fit, theta, peaks)
     if D > 20.0:
         return math.inf, False
     wide = math.exp(0.5 * D)
     e = wide * math.expm1(D) * math.sqrt(max(0.0, square))
-    k = M * math.sqrt(max(0.0, fit.scalars[VARIANCE])) * wide
-    if k * e < 1e-9:
-        return e, False
-    return -math.log1p(-k * e) / k if k * e < 1.0 else math.inf, False
+    X = math.sqrt(max(0.0, fit.scalars[VARIANCE]))
+    k = M * X * wide
+    if not k * e < 1.0:
+        return math.inf, False
+    error = e if k * e < 1e-9 else -math.log1p(-k * e) / k
+    holds = X * wide * error < BEYOND or self_concordance(family, math.inf) == M
+    return error if holds else math.inf, False
 
 
 @kernel

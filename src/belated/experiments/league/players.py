@@ -72,7 +72,7 @@ class Ours:
 
     def decide(self, shown: Any) -> int:
         """Ask the bandit, and keep the id of its decision."""
-        decision = self.bandit.decide(*shown)
+        decision = self.bandit.decide(*shown, probabilities=False)
         self.ids.append(decision.id)
         return decision.index
 

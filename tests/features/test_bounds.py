@@ -9,7 +9,7 @@ from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.model.plain_policy import is_own
 from belated.model.protocols import claims_set
-from belated.policies import Greedy, InverseGap, Thompson
+from belated.policies import Greedy, LinUCB, Thompson
 from support.replicas import new_replica, replayed, same
 from support.service_client import Client
 
@@ -43,7 +43,7 @@ def test_only_what_claims_no_set_needs_no_bound():
     assert not any(claims_set(registry.example_policy(kinds[name], Bernoulli())) for name in FREE)
 
 
-@pytest.mark.parametrize("policy", ["thompson", "inverse-gap", "greedy", "delayed-ofu-glm"])
+@pytest.mark.parametrize("policy", ["thompson", "uniform", "greedy", "delayed-ofu-glm"])
 def test_a_new_bandit_has_the_rows_that_its_policy_needs(policy):
     free, features = policy in FREE, shop()
     client = Client()
@@ -88,7 +88,7 @@ def bounded_log(policy):
     return replica
 
 
-@pytest.mark.parametrize("policy", [Thompson(), Greedy(), InverseGap()], ids=str)
+@pytest.mark.parametrize("policy", [Thompson(), Greedy(), LinUCB(alpha=1.0)], ids=str)
 def test_a_bandit_of_an_old_log_keeps_its_bound(policy):
     ledger = bounded_log(policy).ledger
     with_more = shop().with_categories({"ad": ["c"], "likes": ["snow"]})

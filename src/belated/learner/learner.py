@@ -51,6 +51,7 @@ from belated.model.protocols import (
     is_randomised,
     is_sparse,
     mean,
+    probabilities,
     refit_exactly,
 )
 from belated.model.state import (
@@ -74,12 +75,14 @@ from belated.model.steps import (
     hear_step,
     is_within,
     learn_step,
+    play_exact_step,
     play_sparse_step,
     remake_step,
 )
 from belated.numerics.entries import sparse
 from belated.numerics.gaussian_scores import POINTS, highest_draw, normal_points
 from belated.numerics.pruning import decision_set
+from belated.numerics.row_draws import drawn_row
 
 log = logging.getLogger(__name__)
 
@@ -103,15 +106,21 @@ class Choice:
 
 
 class Law(NamedTuple):
-    """The law of the scores of some actions; it holds until something is learnt."""
+    """The law by which one of some actions is chosen; it holds until something is learnt.
 
-    mean: Vector
+    Scores are drawn and the highest is played; where the weights are exact, one of these is drawn.
+    """
+
+    mean: Vector  # of the scores
     root: Matrix
     columns: int  # of ``root`` that count
     weights: Weights
 
     def draw(self, rng: np.random.Generator) -> Choice:
         """Returns the policy's choice: with the same ``rng``, the one without a stored law."""
+        if self.weights.is_exact:
+            row = drawn_row(self.weights.shares, rng.random())
+            return Choice(*self.chosen(row, self.mean[row]))
         z = rng.standard_normal(len(self.mean))
         return Choice(*self.chosen(*highest_draw(self.mean, self.root, self.columns, z)))
 
@@ -256,6 +265,11 @@ class Learner:
         """Return whether the policy draws random numbers."""
         return is_randomised(self.policy)
 
+    @property
+    def _is_exact(self) -> bool:
+        """Return whether the policy knows exactly how often it plays each action."""
+        return type(self.policy) in probabilities.cases
+
     def make_room(self, more: int, entries: int = 0) -> None:
         """Let the history hold ``more`` decisions than it has, with ``entries`` together."""
         if self.is_sparse:
@@ -293,8 +307,14 @@ class Learner:
     ) -> tuple[Law, tuple[Any, ...]]:
         """Returns the law of the scores, and the fields of a ``Choice``, with probabilities."""
         K = len(options.columns)
+        mean, shares = np.empty(K), np.empty(K)
+        if self._is_exact:
+            arguments = *self._now(), options, rng.random(), mean, shares, records
+            index = play_exact_step(*arguments)
+            law = Law(mean, np.empty((K, 0)), 0, Weights(shares, math.inf))
+            return law, law.chosen(index, mean[index])
         most = min(K, self.dim)  # independent numbers behind the scores
-        mean, root, shares = np.empty(K), np.empty((K, most)), np.empty(K)
+        root = np.empty((K, most))
         r, index, score = play_sparse_step(
             *self._now(),
             options,
@@ -470,16 +490,13 @@ class Learner:
             step, arguments = to_weigh(*self._now(), options, np.zeros(1))
             if not has_compiled(step, *arguments):
                 return False
-        one = np.zeros(1)
-        if self.is_sparse and not has_compiled(highest_draw, one, np.zeros((1, 1)), 1, one):
-            return False
-        step = play_sparse_step if self.is_sparse else choose_step
         refreshes = self.half_life is not None or self.hears
         if refreshes and not has_compiled(remake_step, *self._to_refresh()):
             return False
         if self.hears and not has_compiled(hear_step, *self._to_fold()[1:], np.zeros(0)):
             return False
-        return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
+        steps = [*self._to_choose(), (fold_step, self._to_learn())]
+        return all(has_compiled(step, *arguments) for step, arguments in steps)
 
     def warm_up(self) -> None:
         """Let the compiler do its work now; call it on a learner that is not needed afterwards."""
@@ -489,12 +506,10 @@ class Learner:
     def warm_up_choosing(self) -> None:
         """Compile the kernels that decide, and those that show a bandit."""
         x = np.zeros((1, self.dim))
-        if not self.is_sparse:
-            choose_step(*self._to_choose())
+        for step, arguments in self._to_choose():
+            step(*arguments)
         options, rng = self.options(x), np.random.default_rng(0)
         self.choose_from(options, rng, weighed=True)
-        if self.is_sparse:
-            self.law_of(options).draw(rng)
         intervals(self, x)
 
     def warm_up_learning(self) -> None:
@@ -507,13 +522,17 @@ class Learner:
         if self.hears:
             self.hear(np.zeros(0, np.int64), np.zeros(0))
 
-    def _to_choose(self) -> tuple[Any, ...]:
-        """Returns the arguments of a first decision."""
-        x = np.zeros((1, self.dim))
-        if self.is_sparse:
-            one = np.empty(1)
-            return *self._now(), sparse(x), one, normal_points(1), one, np.empty((1, 1)), one, False
-        return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
+    def _to_choose(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Returns the kernels of a first decision, each with its arguments."""
+        x, one = np.zeros((1, self.dim)), np.zeros(1)
+        if not self.is_sparse:
+            return [(choose_step, (*self._now(), x, 1.0, self.stream(np.random.default_rng(0))))]
+        if self._is_exact:
+            step = play_exact_step, (*self._now(), sparse(x), 0.5, one, one, False)
+            return [step, (drawn_row, (one, 0.5))]
+        root = np.zeros((1, 1))
+        play = *self._now(), sparse(x), one, normal_points(1), one, root, one, False
+        return [(play_sparse_step, play), (highest_draw, (one, root, 1, one))]
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""

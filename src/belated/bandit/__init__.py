@@ -34,9 +34,9 @@ from belated.bandit.inputs import (
     random_stream,
     returned,
 )
-from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
+from belated.core.arguments import array_of_numbers, refuse_wide, whole, wrong, wrong_type
 from belated.core.events import Broken, Certificate, Decision
-from belated.core.extremes import recorded
+from belated.core.extremes import are_recorded, recorded
 from belated.core.ranking import IntervalKind, Ranking
 from belated.core.sparse import count_rows
 from belated.core.types import Matrix, Vector
@@ -213,6 +213,8 @@ class Bandit:
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Logged(ledger, name, *model, own, rng, settings, now)
         else:
+            if not are_recorded():
+                refuse_wide(model.dim)
             own = fitting(own, model.policy)
             norm = bound_on_rows(own, model.policy, model.max_norm)
             learner = Learner(*model._replace(max_norm=norm), half_life=forgetting)

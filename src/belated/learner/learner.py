@@ -11,7 +11,6 @@ import numpy as np
 
 from belated.core.arguments import (
     NORM_ROUNDING,
-    WIDEST_DENSE,
     positive,
     refuse_wide,
     shown,
@@ -206,8 +205,7 @@ class Learner:
         if self.is_sparse:
             refuse_wide(self.dim)
             self.history = new_sparse_history(64)
-        else:
-            refuse_wide(self.dim, WIDEST_DENSE)
+        else:  # of any width: a file or a log of version 0.1 may hold one
             self.history = new_history(64, self.dim)
         state = first_state(self.policy, self.estimator, self.dim)
         self.state = state._replace(fit=in_groups(self.estimator, state.fit, self.groups))

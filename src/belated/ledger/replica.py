@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from belated.core.arguments import shown, wrong
+from belated.core.arguments import refuse_wide, shown, wrong
 from belated.core.events import Status
 from belated.features import UnmatchedCounts
 from belated.ledger.base import load
@@ -437,6 +437,8 @@ class Replica:
         known = self.folds[name].spec if name in self.folds else None
         if known is not None:
             spec = known.changed_to(spec)
+        if known is None or known.dim != spec.dim:
+            refuse_wide(spec.dim)
         spec.learner(self._types)  # checks everything
         if known == spec:
             return None

@@ -157,3 +157,50 @@ def test_a_policy_that_needs_the_bound_refuses_longer_rows():
     bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=shop().unbounded())
     with pytest.raises(ValueError, match="expected at most max_norm = "):
         bandit.decide(ADS, PHONE)
+
+
+VECTORS = [[1.0, 1.0, 1.0], [2.0, -1.0, 0.0]]
+
+
+@pytest.mark.parametrize("ledger", [None, "memory://"])
+@pytest.mark.parametrize("policy", sorted(FREE))
+def test_vectors_are_free_too(policy, ledger):
+    """Without features: what needs no bound takes vectors beyond ``max_norm``."""
+    if ledger and policy == "polya-gamma":
+        return  # it is for bandits in memory only
+    policy = "linucb:alpha=1" if policy == "linucb" else policy
+    bandit = Bandit(3, family=Bernoulli(), policy=policy, ledger=ledger, seed=1)
+    for reward in (1.0, 0.0, 1.0):
+        bandit.learn(bandit.decide(VECTORS).id, reward)
+    assert np.isfinite(bandit.theta).all()
+    assert bandit.ranking(VECTORS).best.index in (0, 1)
+    with pytest.raises(ValueError, match=r"^actions\[1\] has "):
+        bandit.decide([[1.0, 1.0, 1.0], [3e6, 0.0, 0.0]])
+    assert bandit.n_decided == 3
+
+
+def test_vectors_of_a_policy_that_needs_the_bound():
+    bandit = Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM())
+    with pytest.raises(ValueError, match=r"norm 1\.73205081: expected at most max_norm = 1; scale"):
+        bandit.decide(VECTORS[:1])
+
+
+def test_the_posterior_of_long_vectors_is_that_of_the_vectors():
+    bandit = Bandit(3, family=Gaussian(sd=0.5), policy=Thompson(prior_sd=2.0), seed=1)
+    for reward in (1.0, 0.5, 0.25):
+        bandit.learn(bandit.decide(VECTORS).id, reward)
+    x = bandit._learner.history.x[:3]
+    expected = np.linalg.solve(0.25 / 4.0 * np.eye(3) + x.T @ x, x.T @ [1.0, 0.5, 0.25])
+    assert bandit.theta == pytest.approx(expected, abs=1e-9)
+
+
+def test_registered_vectors_are_as_long_as_the_ridge_allows():
+    client = Client()
+    client.bandit(policy="greedy", dim=2)
+    put = {"a": [3.0, 4.0], "b": [0.0, 1.0]}
+    client("PATCH", "/v1/bandits/shop/actions", {"put": put})
+    client.reward((client.decide()["decision_id"], 1.0))
+    said = client("PATCH", "/v1/bandits/shop/actions", {"put": {"c": [1e5, 0.0]}}, 422)
+    assert "'c' has norm 100000" in said["detail"]
+    replica = client.service.replica
+    assert same(replica, replayed(replica))

@@ -460,7 +460,7 @@ def test_an_estimator_of_your_own_that_cannot_weigh_rewards_is_named():
 
 
 def test_actions_that_are_refused_begin_no_tick():
-    bandit = Bandit(DIM, family=Gaussian(), policy=LinUCB(alpha=1.0), half_life=1.0)
+    bandit = Bandit(DIM, family=Gaussian(), policy=DelayedOFUGLM(), half_life=1.0)
     bandit.learn(bandit.decide(np.eye(DIM)).id, 1.0)
     before = bandit.fingerprint()
     with pytest.raises(ValueError, match="has norm"):

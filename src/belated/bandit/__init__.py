@@ -72,9 +72,8 @@ class Bandit:
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
-        Bound on the Euclidean norm of every action; a longer one is refused. The default policy
-        needs no bound and has none; other policies without a guarantee have none with
-        ``features``.
+        Bound on the Euclidean norm of every action; a longer one is refused. Policies of which
+        nothing is proved within a bound, such as the default, take longer ones.
     features
         Turns raw actions and contexts into vectors; see ``belated.features.Features``. The bandit
         keeps a copy: fitting it again elsewhere would change what the numbers mean. Rows have norm

@@ -28,6 +28,7 @@ from belated.learner.forgetting import HalfLife, refuse_forgetting
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
+    longest_row,
     placed,
     refuse_many,
     rows_between,
@@ -199,6 +200,7 @@ class Learner:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
         self.policy, self.estimator = resolved(self.dim, family, policy, self.max_norm)
+        self.longest = longest_row(self.policy, self.max_norm)
         self.groups = checked_groups(groups, self.dim)
         self.is_sparse = is_sparse(self.policy)
         self.history: Any
@@ -290,12 +292,12 @@ class Learner:
         actions = cast(Matrix, actions)
         weights = self._weights_of(actions) if weighed else None
         self.make_room(1)
-        limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
+        limit, stream = self.longest * NORM_ROUNDING, self.stream(rng)
         row, index, score, estimate, width = decide_step(
             self.policy, self.state, self.history, actions, limit, stream
         )
         if row < 0:
-            raise too_long(actions, self.max_norm)
+            raise too_long(actions, self.longest, self.max_norm)
         # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
         numbers = int(index), float(score), float(estimate), float(width)
         return Decision(int(row) + 1, *numbers, *_given(weights, int(index)))
@@ -356,12 +358,12 @@ class Learner:
             return self.choose_from(self.options(actions), rng)
         actions = cast(Matrix, actions)
         weights = self._weights_of(actions) if weighed else None
-        limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
+        limit, stream = self.longest * NORM_ROUNDING, self.stream(rng)
         index, score, estimate, width = choose_step(
             self.policy, self.state, self.history, actions, limit, stream
         )
         if index < 0:
-            raise too_long(actions, self.max_norm)
+            raise too_long(actions, self.longest, self.max_norm)
         numbers = int(index), float(score), float(estimate), float(width)
         return Choice(*numbers, *_given(weights, int(index)))
 
@@ -376,16 +378,16 @@ class Learner:
         return decision_set(actions)
 
     def check_norms(self, actions: Matrix, name: str = "actions[{}]") -> None:
-        """Raise where an action is not finite or longer than ``max_norm``."""
+        """Raise where an action is not finite or too long."""
         if self.is_sparse:
             self.options(actions)
             return
-        limit = self.max_norm * NORM_ROUNDING
+        limit = self.longest * NORM_ROUNDING
         if are_within(actions, limit):
             return
         for k, x in enumerate(actions):
             if not is_within(x, limit):
-                raise too_long(actions[k : k + 1], self.max_norm, name.format(k))
+                raise too_long(actions[k : k + 1], self.longest, self.max_norm, name.format(k))
 
     def law_of(self, options: Any) -> Law:
         """Returns how the scores of sparse actions are drawn, which ``options`` prepared."""
@@ -406,8 +408,8 @@ class Learner:
         """Returns how often the policy would play each of the actions now, or raises."""
         if not self.draws:
             return certain(len(actions))
-        if not are_within(actions, self.max_norm * NORM_ROUNDING):
-            raise too_long(actions, self.max_norm)
+        if not are_within(actions, self.longest * NORM_ROUNDING):
+            raise too_long(actions, self.longest, self.max_norm)
         return weigh(*self._now(), decision_set(actions))
 
     def _now(self) -> tuple[ResolvedPolicy, State, Any]:

@@ -456,7 +456,7 @@ class Replica:
     def actions_draft(self, name: str, put: Mapping[str, Any], drop: Iterable[str]) -> Draft:
         """Returns the draft that registers and withdraws actions."""
         fold = self.fold(name)
-        fold.actions.check(put, fold.spec.bound)
+        fold.actions.check(put, fold.learner.longest)
         body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
         return Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)
 

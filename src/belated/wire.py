@@ -92,7 +92,8 @@ class FeatureSettings(Request):
     # lowest and highest, or, where the scale is quantile, ends of parts with equally many numbers
     numeric: dict[str, Ends] = {}
     categorical: dict[str, list[Value]] = {}  # categories
-    hashed: dict[str, Annotated[int, Meta(ge=1, le=WIDEST)]] = {}  # buckets
+    # buckets; more are refused by ``features_of``, which names the column
+    hashed: dict[str, Annotated[int, Meta(ge=1, extra_json_schema={"maximum": WIDEST})]] = {}
     interactions: list[tuple[str, str]] = []
     intercept: bool = True
     ignore: list[str] = []  # keys that are sent and that no column uses, on purpose

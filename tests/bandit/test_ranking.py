@@ -187,7 +187,7 @@ def test_ranking_with_features_and_a_context():
 
 
 def test_what_is_refused_is_named():
-    bandit = Bandit(2, family=Gaussian(), policy=Thompson())
+    bandit = Bandit(2, family=Gaussian(), policy=DelayedOFUGLM())
     with pytest.raises(ValueError, match=r"actions\[1\] has norm 2: expected at most max_norm = 1"):
         bandit.ranking([[1.0, 0.0], [0.0, 2.0]])
     with pytest.raises(ValueError, match=r"actions has shape \(1, 3\): expected \(K, 2\)"):

@@ -9,7 +9,7 @@ from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.model.plain_policy import is_own
 from belated.model.protocols import claims_set
-from belated.policies import Greedy, InverseGap, Thompson
+from belated.policies import Greedy, LinUCB, Thompson
 from support.replicas import new_replica, replayed, same
 from support.service_client import Client
 
@@ -43,7 +43,7 @@ def test_only_what_claims_no_set_needs_no_bound():
     assert not any(claims_set(registry.example_policy(kinds[name], Bernoulli())) for name in FREE)
 
 
-@pytest.mark.parametrize("policy", ["thompson", "inverse-gap", "greedy", "delayed-ofu-glm"])
+@pytest.mark.parametrize("policy", ["thompson", "uniform", "greedy", "delayed-ofu-glm"])
 def test_a_new_bandit_has_the_rows_that_its_policy_needs(policy):
     free, features = policy in FREE, shop()
     client = Client()
@@ -88,7 +88,7 @@ def bounded_log(policy):
     return replica
 
 
-@pytest.mark.parametrize("policy", [Thompson(), Greedy(), InverseGap()], ids=str)
+@pytest.mark.parametrize("policy", [Thompson(), Greedy(), LinUCB(alpha=1.0)], ids=str)
 def test_a_bandit_of_an_old_log_keeps_its_bound(policy):
     ledger = bounded_log(policy).ledger
     with_more = shop().with_categories({"ad": ["c"], "likes": ["snow"]})
@@ -157,3 +157,50 @@ def test_a_policy_that_needs_the_bound_refuses_longer_rows():
     bandit = Bandit(family=Bernoulli(), policy=DelayedOFUGLM(), features=shop().unbounded())
     with pytest.raises(ValueError, match="expected at most max_norm = "):
         bandit.decide(ADS, PHONE)
+
+
+VECTORS = [[1.0, 1.0, 1.0], [2.0, -1.0, 0.0]]
+
+
+@pytest.mark.parametrize("ledger", [None, "memory://"])
+@pytest.mark.parametrize("policy", sorted(FREE))
+def test_vectors_are_free_too(policy, ledger):
+    """Without features: what needs no bound takes vectors beyond ``max_norm``."""
+    if ledger and policy == "polya-gamma":
+        return  # it is for bandits in memory only
+    policy = "linucb:alpha=1" if policy == "linucb" else policy
+    bandit = Bandit(3, family=Bernoulli(), policy=policy, ledger=ledger, seed=1)
+    for reward in (1.0, 0.0, 1.0):
+        bandit.learn(bandit.decide(VECTORS).id, reward)
+    assert np.isfinite(bandit.theta).all()
+    assert bandit.ranking(VECTORS).best.index in (0, 1)
+    with pytest.raises(ValueError, match=r"^actions\[1\] has "):
+        bandit.decide([[1.0, 1.0, 1.0], [3e6, 0.0, 0.0]])
+    assert bandit.n_decided == 3
+
+
+def test_vectors_of_a_policy_that_needs_the_bound():
+    bandit = Bandit(3, family=Bernoulli(), policy=DelayedOFUGLM())
+    with pytest.raises(ValueError, match=r"norm 1\.73205081: expected at most max_norm = 1; scale"):
+        bandit.decide(VECTORS[:1])
+
+
+def test_the_posterior_of_long_vectors_is_that_of_the_vectors():
+    bandit = Bandit(3, family=Gaussian(sd=0.5), policy=Thompson(prior_sd=2.0), seed=1)
+    for reward in (1.0, 0.5, 0.25):
+        bandit.learn(bandit.decide(VECTORS).id, reward)
+    x = bandit._learner.history.x[:3]
+    expected = np.linalg.solve(0.25 / 4.0 * np.eye(3) + x.T @ x, x.T @ [1.0, 0.5, 0.25])
+    assert bandit.theta == pytest.approx(expected, abs=1e-9)
+
+
+def test_registered_vectors_are_as_long_as_the_ridge_allows():
+    client = Client()
+    client.bandit(policy="greedy", dim=2)
+    put = {"a": [3.0, 4.0], "b": [0.0, 1.0]}
+    client("PATCH", "/v1/bandits/shop/actions", {"put": put})
+    client.reward((client.decide()["decision_id"], 1.0))
+    said = client("PATCH", "/v1/bandits/shop/actions", {"put": {"c": [1e5, 0.0]}}, 422)
+    assert "'c' has norm 100000" in said["detail"]
+    replica = client.service.replica
+    assert same(replica, replayed(replica))

@@ -26,6 +26,7 @@ from belated.ledger.tools.verifying import verify
 from belated.model.steps import DECIDE, LEARN
 from belated.policies.adaptive_thompson import AdaptiveThompson
 from belated.policies.glb_omd import GLBOMD
+from belated.policies.inverse_gap import InverseGap
 from belated.policies.lin_ts import LinTS
 from belated.policies.thompson import Thompson
 from support.replicas import SECOND, Clock, replayed, same
@@ -149,6 +150,7 @@ def test_a_column_without_categories_cannot_get_any():
         (Gaussian(sd=1.0), DelayedOFUGLM(), "explicit"),
         (Bernoulli(), AdaptiveThompson(), "explicit"),
         (Bernoulli(), AdaptiveThompson(), "conversion"),
+        (Bernoulli(), InverseGap(), "conversion"),
         (Bernoulli(), DelayedOFUGLM(), "conversion"),  # which holds
         (Bernoulli(), Thompson(), "explicit"),
         (Bernoulli(), GLBOMD(), "explicit"),

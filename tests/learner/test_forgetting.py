@@ -26,7 +26,7 @@ from belated.learner.forgetting import (
 )
 from belated.model.plain_policy import is_own
 from belated.model.protocols import derivatives
-from belated.policies import AdaptiveThompson, Greedy, LinUCB, Thompson
+from belated.policies import AdaptiveThompson, Greedy, InverseGap, LinUCB, Thompson
 from belated.registry import POLICIES, load
 from belated.worlds.shops.changing import Drift
 from naive import estimators
@@ -185,7 +185,7 @@ def test_the_noise_and_the_priors_are_learnt_from_what_is_remembered():
 
 
 @pytest.mark.parametrize(
-    "policy", [FIXED, AdaptiveThompson(), Thompson(), DelayedOFUGLM()], ids=str
+    "policy", [FIXED, AdaptiveThompson(), InverseGap(), Thompson(), DelayedOFUGLM()], ids=str
 )
 @pytest.mark.parametrize("unit", ["decisions", "seconds"])
 def test_a_huge_half_life_is_none(policy, unit):
@@ -463,7 +463,7 @@ def test_an_estimator_of_your_own_that_cannot_weigh_rewards_is_named():
 
 
 def test_actions_that_are_refused_begin_no_tick():
-    bandit = Bandit(DIM, family=Gaussian(), policy=LinUCB(alpha=1.0), half_life=1.0)
+    bandit = Bandit(DIM, family=Gaussian(), policy=DelayedOFUGLM(), half_life=1.0)
     bandit.learn(bandit.decide(np.eye(DIM)).id, 1.0)
     before = bandit.fingerprint()
     with pytest.raises(ValueError, match="has norm"):

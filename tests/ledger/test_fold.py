@@ -21,6 +21,7 @@ from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.stores.sqlite import SQLiteLedger
 from belated.policies.adaptive_thompson import AdaptiveThompson
 from belated.policies.greedy import Greedy
+from belated.policies.inverse_gap import InverseGap
 from belated.policies.thompson import Thompson
 from naive import ledger as naive_ledger
 from support.replicas import (
@@ -259,6 +260,7 @@ class AnyReplica(RuleBasedStateMachine):
                 conversion(policy=AdaptiveThompson(), open="hold"),
                 explicit(Gaussian(sd=None), AdaptiveThompson()),
                 silent(),
+                conversion(policy=InverseGap(), open="silence"),
                 silent(late="revise", half_life=5.0),
                 silent(grace=1800.0, combine="first"),
                 silent(grace=1800.0, combine="max"),

@@ -13,7 +13,7 @@ from belated.ledger.replica import Replica
 from belated.ledger.spec import Spec
 from belated.ledger.stores.memory import MemoryLedger
 from belated.ledger.tools.replaying import other_spec
-from belated.policies import AdaptiveThompson
+from belated.policies import AdaptiveThompson, InverseGap
 from belated.service.settings import spec_of
 from belated.wire import BanditSettings
 from support.service_client import Client
@@ -30,6 +30,7 @@ def usual(family=None, policy=None, **settings):
 
 def test_silence_where_it_can_be_heard():
     assert usual() == usual(Poisson()) == usual(combine="first") == "silence"
+    assert usual(policy=InverseGap()) == "silence"
     assert usual(combine="sum") == usual(combine="last") == usual(combine="max") == "hold"
     assert usual(Gaussian(sd=1.0)) == usual(policy=DelayedOFUGLM()) == "hold"
     assert usual(default_reward=1.0) == usual(loop="explicit") == "hold"

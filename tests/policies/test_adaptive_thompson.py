@@ -145,8 +145,12 @@ def test_more_actions_than_memory_can_hold_are_refused(monkeypatch):
         ({"dim": 3, "groups": {"a": 1, "intercept": 2}}, "groups['intercept'] = 2: expected 1"),
         ({"dim": 5000}, "dim = 5000: expected at most 4096 features; hash a column"),
         (
-            {"dim": 20_000, "policy": "thompson"},
-            "dim = 20000: expected at most 16384 features; hash",
+            {"dim": 5000, "policy": "thompson"},
+            "dim = 5000: expected at most 4096 features; hash a column",
+        ),
+        (
+            {"dim": 5000, "policy": "thompson", "ledger": "memory://"},
+            "dim = 5000: expected at most 4096 features; hash a column",
         ),
         ({"dim": 0}, "dim = 0: expected a whole number, 1 or more"),
         (

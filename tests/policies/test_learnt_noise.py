@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Features, Gaussian, registry
+from belated.estimators.laplace.fit import DISPERSION
 from belated.experiments.experiment import new_experiment
 from belated.experiments.options import Options
 from belated.learner.assumptions import AssumptionWarning
@@ -33,6 +34,17 @@ def plays_of_the_best(family, seed, **settings):
 @pytest.mark.parametrize("family", [Gaussian(), "gaussian"], ids=str)
 def test_the_default_finds_the_best_arm_whatever_the_unit_of_rewards(family):
     assert all(plays_of_the_best(family, seed) > 150 for seed in range(3))
+
+
+def test_inverse_gap_learns_it_too():
+    known, left_out = (
+        Bandit(1, family=family, policy="inverse-gap") for family in (Gaussian(sd=50.0), Gaussian())
+    )
+    for y in 50.0 * np.random.default_rng(0).standard_normal(200):
+        for bandit in (known, left_out):
+            bandit.learn(bandit.decide([[1.0]]).id, y)
+    noise = [bandit._learner.state.fit.scalars[DISPERSION] for bandit in (known, left_out)]
+    assert noise == pytest.approx([2_500.0, 2_500.0], rel=0.2)
 
 
 @pytest.mark.filterwarnings("ignore:.*taken to vary:belated.AssumptionWarning")

@@ -117,6 +117,10 @@ def test_a_config_file_has_them(tmp_path):
         ({"missing": ["ad"]}, "expected one of the numeric columns"),
         ({"other": ["price"]}, "expected one of the categorical and tags columns"),
         ({"tags": {"ad": ["x"]}}, "listed twice"),
+        (
+            {"hashed": {"user": 5000}},
+            "features.hashed['user'] = 5000: expected at most 4096 buckets",
+        ),
         (  # interactions multiply
             {"hashed": {"user": 4096}, "interactions": [["user", "ad"]]},
             "at most 4096 features; hash a column into fewer",

@@ -34,9 +34,9 @@ from belated.bandit.inputs import (
     random_stream,
     returned,
 )
-from belated.core.arguments import array_of_numbers, whole, wrong, wrong_type
+from belated.core.arguments import array_of_numbers, refuse_wide, whole, wrong, wrong_type
 from belated.core.events import Broken, Certificate, Decision
-from belated.core.extremes import recorded
+from belated.core.extremes import are_recorded, recorded
 from belated.core.ranking import IntervalKind, Ranking
 from belated.core.sparse import count_rows
 from belated.core.types import Matrix, Vector
@@ -72,9 +72,8 @@ class Bandit:
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
-        Bound on the Euclidean norm of every action; a longer one is refused. The default policy
-        needs no bound and has none; other policies without a guarantee have none with
-        ``features``.
+        Bound on the Euclidean norm of every action; a longer one is refused. Policies of which
+        nothing is proved within a bound, such as the default, take longer ones.
     features
         Turns raw actions and contexts into vectors; see ``belated.features.Features``. The bandit
         keeps a copy: fitting it again elsewhere would change what the numbers mean. Rows have norm
@@ -213,6 +212,8 @@ class Bandit:
             settings |= {} if policy is None else {"policy": policy}
             self._backend = Logged(ledger, name, *model, own, rng, settings, now)
         else:
+            if not are_recorded():
+                refuse_wide(model.dim)
             own = fitting(own, model.policy)
             norm = bound_on_rows(own, model.policy, model.max_norm)
             learner = Learner(*model._replace(max_norm=norm), half_life=forgetting)

@@ -8,7 +8,7 @@ import numpy as np
 
 from belated.bandit.backend import Asked
 from belated.bandit.inputs import Returned
-from belated.core.arguments import any_number, shown, wrong, wrong_type
+from belated.core.arguments import any_number, refuse_wide, shown, wrong, wrong_type
 from belated.core.events import Broken, ConflictingRewardError, Decision, UnknownDecisionError
 from belated.core.sparse import count_rows, without_row
 from belated.core.top import Places
@@ -86,6 +86,7 @@ class InMemory:
         if not isinstance(old, Features):
             raise wrong_type("features", old, "Features(...) from the start, for grow")
         new = grown(old, fitting(features, known.policy, old.to_dict()))
+        refuse_wide(new.dim)
         norm = bound_on_rows(new, known.policy, known.max_norm)
         learner = Learner(
             *(new.dim, known.family, known.given, norm, new.groups),

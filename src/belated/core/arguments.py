@@ -22,7 +22,6 @@ LARGEST_WHOLE = 2**53  # up to here every whole number is a float
 NORM_ROUNDING = 1.0 + 1e-6  # a unit vector computed in single precision may exceed 1 by this much
 
 WIDEST = 4_096  # features: the covariance of as many takes 134 MB, an inverse several seconds
-WIDEST_DENSE = 16_384  # features: a dense policy keeps several matrices, of 2 GiB each here
 
 
 def shown(value: object) -> str:
@@ -41,13 +40,13 @@ def wrong_type(name: str, value: object, expected: str) -> TypeError:
     return TypeError(f"{name} = {shown(value)}: expected {expected}, got {type(value).__name__}")
 
 
-def refuse_wide(dim: int, widest: int = WIDEST) -> None:
+def refuse_wide(dim: int) -> None:
     """Raise where there are more features than a covariance can be kept of."""
-    if dim > widest:
+    if dim > WIDEST:
         raise wrong(
             "dim",
             dim,
-            f"at most {widest} features; hash a column into fewer, as in "
+            f"at most {WIDEST} features; hash a column into fewer, as in "
             'Features(hashed={"user": 256})',
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import positive, whole, wrong, wrong_type
+from belated.core.arguments import positive, refuse_wide, whole, wrong, wrong_type
 from belated.core.extremes import refuse_extremes
 from belated.core.types import Integers
 from belated.engine.conversion_lane import as_served
@@ -226,6 +226,7 @@ def why_not(
         if holds_parameters_only(policy):
             started(told, dim, np.random.SeedSequence(0))
         elif not is_own(policy):
+            refuse_wide(dim)
             told.resolve(family, dim, max_norm).estimator(family, dim, max_norm)
     except ValueError as error:
         return str(error)

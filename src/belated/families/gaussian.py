@@ -26,7 +26,8 @@ class Gaussian(NamedTuple):
     printed beside it would exclude the Gaussian.
 
     Where ``sd`` is left out, a policy that can learn the noise from the rewards does so:
-    ``AdaptiveThompson``, the default. Other policies, and simulated rewards, have sd = 1 then.
+    ``AdaptiveThompson``, the default, and ``InverseGap``. Other policies, and simulated rewards,
+    have sd = 1 then.
     ``Gaussian(sd=1.0)`` is noise that is known.
 
     A reward beyond ``max_reward`` is refused: sums in which one number is a billion times as large

@@ -11,7 +11,6 @@ import numpy as np
 
 from belated.core.arguments import (
     NORM_ROUNDING,
-    WIDEST_DENSE,
     positive,
     refuse_wide,
     shown,
@@ -30,6 +29,7 @@ from belated.learner.heard_law import HeardLaw
 from belated.learner.rows import (
     checked_entries,
     checked_groups,
+    longest_row,
     placed,
     refuse_many,
     rows_between,
@@ -52,6 +52,7 @@ from belated.model.protocols import (
     is_randomised,
     is_sparse,
     mean,
+    probabilities,
     refit_exactly,
 )
 from belated.model.state import (
@@ -75,12 +76,14 @@ from belated.model.steps import (
     hear_step,
     is_within,
     learn_step,
+    play_exact_step,
     play_sparse_step,
     remake_step,
 )
 from belated.numerics.entries import sparse
 from belated.numerics.gaussian_scores import POINTS, highest_draw, normal_points
 from belated.numerics.pruning import decision_set
+from belated.numerics.row_draws import drawn_row
 
 log = logging.getLogger(__name__)
 
@@ -104,15 +107,21 @@ class Choice:
 
 
 class Law(NamedTuple):
-    """The law of the scores of some actions; it holds until something is learnt."""
+    """The law by which one of some actions is chosen; it holds until something is learnt.
 
-    mean: Vector
+    Scores are drawn and the highest is played; where the weights are exact, one of these is drawn.
+    """
+
+    mean: Vector  # of the scores
     root: Matrix
     columns: int  # of ``root`` that count
     weights: Weights
 
     def draw(self, rng: np.random.Generator) -> Choice:
         """Returns the policy's choice: with the same ``rng``, the one without a stored law."""
+        if self.weights.is_exact:
+            row = drawn_row(self.weights.shares, rng.random())
+            return Choice(*self.chosen(row, self.mean[row]))
         z = rng.standard_normal(len(self.mean))
         return Choice(*self.chosen(*highest_draw(self.mean, self.root, self.columns, z)))
 
@@ -192,14 +201,14 @@ class Learner:
         self.dim, self.max_norm = whole("dim", dim), positive("max_norm", max_norm)
         self.family, self.given = family, policy
         self.policy, self.estimator = resolved(self.dim, family, policy, self.max_norm)
+        self.longest = longest_row(self.policy, self.max_norm)
         self.groups = checked_groups(groups, self.dim)
         self.is_sparse = is_sparse(self.policy)
         self.history: Any
         if self.is_sparse:
             refuse_wide(self.dim)
             self.history = new_sparse_history(64)
-        else:
-            refuse_wide(self.dim, WIDEST_DENSE)
+        else:  # of any width: a file or a log of version 0.1 may hold one
             self.history = new_history(64, self.dim)
         state = first_state(self.policy, self.estimator, self.dim)
         self.state = state._replace(fit=in_groups(self.estimator, state.fit, self.groups))
@@ -258,6 +267,11 @@ class Learner:
         """Return whether the policy draws random numbers."""
         return is_randomised(self.policy)
 
+    @property
+    def _is_exact(self) -> bool:
+        """Return whether the policy knows exactly how often it plays each action."""
+        return type(self.policy) in probabilities.cases
+
     def make_room(self, more: int, entries: int = 0) -> None:
         """Let the history hold ``more`` decisions than it has, with ``entries`` together."""
         if self.is_sparse:
@@ -280,12 +294,12 @@ class Learner:
         actions = cast(Matrix, actions)
         weights = self._weights_of(actions) if weighed else None
         self.make_room(1)
-        limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
+        limit, stream = self.longest * NORM_ROUNDING, self.stream(rng)
         row, index, score, estimate, width = decide_step(
             self.policy, self.state, self.history, actions, limit, stream
         )
         if row < 0:
-            raise too_long(actions, self.max_norm)
+            raise too_long(actions, self.longest, self.max_norm)
         # These are plain numbers, whatever the kernel returned: they go into JSON and logs.
         numbers = int(index), float(score), float(estimate), float(width)
         return Decision(int(row) + 1, *numbers, *_given(weights, int(index)))
@@ -295,8 +309,14 @@ class Learner:
     ) -> tuple[Law, tuple[Any, ...]]:
         """Returns the law of the scores, and the fields of a ``Choice``, with probabilities."""
         K = len(options.columns)
+        mean, shares = np.empty(K), np.empty(K)
+        if self._is_exact:
+            arguments = *self._now(), options, rng.random(), mean, shares, records
+            index = play_exact_step(*arguments)
+            law = Law(mean, np.empty((K, 0)), 0, Weights(shares, math.inf))
+            return law, law.chosen(index, mean[index])
         most = min(K, self.dim)  # independent numbers behind the scores
-        mean, root, shares = np.empty(K), np.empty((K, most)), np.empty(K)
+        root = np.empty((K, most))
         r, index, score = play_sparse_step(
             *self._now(),
             options,
@@ -340,12 +360,12 @@ class Learner:
             return self.choose_from(self.options(actions), rng)
         actions = cast(Matrix, actions)
         weights = self._weights_of(actions) if weighed else None
-        limit, stream = self.max_norm * NORM_ROUNDING, self.stream(rng)
+        limit, stream = self.longest * NORM_ROUNDING, self.stream(rng)
         index, score, estimate, width = choose_step(
             self.policy, self.state, self.history, actions, limit, stream
         )
         if index < 0:
-            raise too_long(actions, self.max_norm)
+            raise too_long(actions, self.longest, self.max_norm)
         numbers = int(index), float(score), float(estimate), float(width)
         return Choice(*numbers, *_given(weights, int(index)))
 
@@ -360,16 +380,16 @@ class Learner:
         return decision_set(actions)
 
     def check_norms(self, actions: Matrix, name: str = "actions[{}]") -> None:
-        """Raise where an action is not finite or longer than ``max_norm``."""
+        """Raise where an action is not finite or too long."""
         if self.is_sparse:
             self.options(actions)
             return
-        limit = self.max_norm * NORM_ROUNDING
+        limit = self.longest * NORM_ROUNDING
         if are_within(actions, limit):
             return
         for k, x in enumerate(actions):
             if not is_within(x, limit):
-                raise too_long(actions[k : k + 1], self.max_norm, name.format(k))
+                raise too_long(actions[k : k + 1], self.longest, self.max_norm, name.format(k))
 
     def law_of(self, options: Any) -> Law:
         """Returns how the scores of sparse actions are drawn, which ``options`` prepared."""
@@ -390,8 +410,8 @@ class Learner:
         """Returns how often the policy would play each of the actions now, or raises."""
         if not self.draws:
             return certain(len(actions))
-        if not are_within(actions, self.max_norm * NORM_ROUNDING):
-            raise too_long(actions, self.max_norm)
+        if not are_within(actions, self.longest * NORM_ROUNDING):
+            raise too_long(actions, self.longest, self.max_norm)
         return weigh(*self._now(), decision_set(actions))
 
     def _now(self) -> tuple[ResolvedPolicy, State, Any]:
@@ -472,16 +492,13 @@ class Learner:
             step, arguments = to_weigh(*self._now(), options, np.zeros(1))
             if not has_compiled(step, *arguments):
                 return False
-        one = np.zeros(1)
-        if self.is_sparse and not has_compiled(highest_draw, one, np.zeros((1, 1)), 1, one):
-            return False
-        step = play_sparse_step if self.is_sparse else choose_step
         refreshes = self.half_life is not None or self.hears
         if refreshes and not has_compiled(remake_step, *self._to_refresh()):
             return False
         if self.hears and not has_compiled(hear_step, *self._to_fold()[1:], np.zeros(0)):
             return False
-        return has_compiled(step, *self._to_choose()) and has_compiled(fold_step, *self._to_learn())
+        steps = [*self._to_choose(), (fold_step, self._to_learn())]
+        return all(has_compiled(step, *arguments) for step, arguments in steps)
 
     def warm_up(self) -> None:
         """Let the compiler do its work now; call it on a learner that is not needed afterwards."""
@@ -491,12 +508,10 @@ class Learner:
     def warm_up_choosing(self) -> None:
         """Compile the kernels that decide, and those that show a bandit."""
         x = np.zeros((1, self.dim))
-        if not self.is_sparse:
-            choose_step(*self._to_choose())
+        for step, arguments in self._to_choose():
+            step(*arguments)
         options, rng = self.options(x), np.random.default_rng(0)
         self.choose_from(options, rng, weighed=True)
-        if self.is_sparse:
-            self.law_of(options).draw(rng)
         intervals(self, x)
 
     def warm_up_learning(self) -> None:
@@ -509,13 +524,17 @@ class Learner:
         if self.hears:
             self.hear(np.zeros(0, np.int64), np.zeros(0))
 
-    def _to_choose(self) -> tuple[Any, ...]:
-        """Returns the arguments of a first decision."""
-        x = np.zeros((1, self.dim))
-        if self.is_sparse:
-            one = np.empty(1)
-            return *self._now(), sparse(x), one, normal_points(1), one, np.empty((1, 1)), one, False
-        return *self._now(), x, 1.0, self.stream(np.random.default_rng(0))
+    def _to_choose(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Returns the kernels of a first decision, each with its arguments."""
+        x, one = np.zeros((1, self.dim)), np.zeros(1)
+        if not self.is_sparse:
+            return [(choose_step, (*self._now(), x, 1.0, self.stream(np.random.default_rng(0))))]
+        if self._is_exact:
+            step = play_exact_step, (*self._now(), sparse(x), 0.5, one, one, False)
+            return [step, (drawn_row, (one, 0.5))]
+        root = np.zeros((1, 1))
+        play = *self._now(), sparse(x), one, normal_points(1), one, root, one, False
+        return [(play_sparse_step, play), (highest_draw, (one, root, 1, one))]
 
     def _to_learn(self) -> tuple[Any, ...]:
         """Returns the arguments of a first decision and its reward, taken in together."""

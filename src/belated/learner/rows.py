@@ -9,9 +9,11 @@ import numpy as np
 from belated.core.arguments import WIDEST, shown, whole, wrong, wrong_type
 from belated.core.sparse import LARGEST_ENTRY, SparseRows
 from belated.core.types import Integers, Matrix, Vector
+from belated.model.protocols import is_sparse
 from belated.model.state import NO_SILENCE, NO_WEIGHTS, History, SparseHistory
 from belated.numerics.entries import are_within_size
 
+LARGEST_SHARE = 1e9  # of the square of a row in the ridge of a dense matrix
 OWN: Any = ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]  # what kernels are compiled for
 
 
@@ -51,7 +53,18 @@ def checked_entries(rows: SparseRows) -> SparseRows:
     return rows
 
 
-def too_long(matrix: Matrix, max_norm: float, *names: str) -> ValueError:
+def longest_row(policy: Any, max_norm: float) -> float:
+    """Returns the largest norm that a row may have.
+
+    A policy that needs no bound takes rows until one of them would leave nothing of its ridge.
+    """
+    if getattr(policy, "needs_bound", True):
+        return max_norm
+    ridge = math.inf if is_sparse(policy) else float(policy.lam)
+    return max(max_norm, min(LARGEST_ENTRY, math.sqrt(LARGEST_SHARE * ridge)))
+
+
+def too_long(matrix: Matrix, longest: float, max_norm: float, *names: str) -> ValueError:
     """Return the error that names the row which is not finite, or the longest."""
     names = names or tuple(f"actions[{k}]" for k in range(len(matrix)))
     for name, x in zip(names, matrix, strict=True):
@@ -59,9 +72,13 @@ def too_long(matrix: Matrix, max_norm: float, *names: str) -> ValueError:
             return wrong(name, x.tolist(), "finite numbers")
     norms = [math.hypot(*x) for x in matrix]
     k = int(np.argmax(norms))
+    if longest > max_norm:
+        most, remedy = f"{longest:g}, beyond which the policy's ridge is lost in rounding", ""
+    else:
+        most, remedy = f"max_norm = {max_norm:g}", ", raise max_norm"
     return ValueError(
-        f"{names[k]} has norm {norms[k]:.9g}: expected at most max_norm = {max_norm:g}; "
-        "scale the actions, raise max_norm, or pass features="
+        f"{names[k]} has norm {norms[k]:.9g}: expected at most {most}; scale the actions{remedy}, "
+        "or pass features="
     )
 
 

@@ -31,6 +31,11 @@ class Weights(NamedTuple):
     shares: Vector
     draws: float
 
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the shares are probabilities, not counted."""
+        return self.draws == math.inf
+
     def given(self, index: int) -> tuple[float, Vector]:
         """Returns the propensity of the action that was chosen, and the probabilities of all.
 

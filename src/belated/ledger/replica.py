@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from belated.core.arguments import shown, wrong
+from belated.core.arguments import refuse_wide, shown, wrong
 from belated.core.events import Status
 from belated.features import UnmatchedCounts
 from belated.ledger.base import load
@@ -437,6 +437,8 @@ class Replica:
         known = self.folds[name].spec if name in self.folds else None
         if known is not None:
             spec = known.changed_to(spec)
+        if known is None or known.dim != spec.dim:
+            refuse_wide(spec.dim)
         spec.learner(self._types)  # checks everything
         if known == spec:
             return None
@@ -454,7 +456,7 @@ class Replica:
     def actions_draft(self, name: str, put: Mapping[str, Any], drop: Iterable[str]) -> Draft:
         """Returns the draft that registers and withdraws actions."""
         fold = self.fold(name)
-        fold.actions.check(put, fold.spec.bound)
+        fold.actions.check(put, fold.learner.longest)
         body = msgspec.msgpack.encode(ActionsChange(dict(put), tuple(drop)))
         return Draft(Kind.ACTIONS, name, NOBODY, self.clock(), body=body)
 

@@ -143,7 +143,7 @@ class Spec(Settings, frozen=True):
         policy = files.rebuild("POLICIES", self.policy, own)
         learner = Learner(
             *(self.dim, family, policy),
-            *(self.max_norm if self.is_sparse else self.bound, self._groups()),
+            *(self.assumed_norm, self._groups()),
             half_life=self.forgetting,
             hears=self.open == "silence" and feedback_of(policy) != "conversions",
         )
@@ -159,13 +159,19 @@ class Spec(Settings, frozen=True):
         return half_life_of(self.half_life, self.half_life_unit)
 
     @property
-    def bound(self) -> float:
-        """Bound on the norm of an action; one that matters to no policy with sparse rows."""
-        if self.is_sparse:
-            return LARGEST_NORM
-        if self._declared("needs_bound", True) or not _can_grow(self.features):
+    def assumed_norm(self) -> float:
+        """The norm that the policy is told: ``max_norm``, or that of rows which need no bound."""
+        if self.is_sparse or self._declared("needs_bound", True) or not _can_grow(self.features):
             return self.max_norm
         return max(self.max_norm, Features.from_dict(self.features or {}).longest)
+
+    @property
+    def bound(self) -> float:
+        """Bound on the norm of an action; next to none for vectors of a policy that needs none."""
+        free = not self._declared("needs_bound", True)
+        if free and (self.is_sparse or not _can_grow(self.features)):
+            return LARGEST_NORM
+        return self.assumed_norm
 
     @property
     def is_sparse(self) -> bool:

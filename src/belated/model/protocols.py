@@ -285,7 +285,9 @@ class Policy(Protocol):
     - ``needs_bound``, False if nothing is proved of it for actions of norm ``max_norm`` at most:
       features then give rows that are not shrunk to a bound.
     - ``sparse``, True if it takes rows as lists of entries, keeps the history in that form and no
-      matrix W. It needs no bound on norms and has one prior per group of features.
+      matrix W. It needs no bound on norms and has one prior per group of features. A bandit asks
+      its ``probabilities``, or else its ``score_law``, which see ``SparseRows``, not its
+      ``choose``.
     - ``linear_mean``, True if it estimates the mean reward itself as x'theta, whatever the mean
       function of the family.
 

@@ -1,8 +1,8 @@
 """The steps of a bandit, shared by ``Bandit``, by the fold of a log and by a lane of the engine.
 
 A decision calls ``pick``, then ``record``; with sparse rows ``play_sparse_step`` does both, from
-the law of scores and without ``pick``. A reward calls ``take_reward``; ``catch_up`` follows the
-last of several.
+the law of scores, or ``play_exact_step``, from exact probabilities, without ``pick``. A reward
+calls ``take_reward``; ``catch_up`` follows the last of several.
 """
 
 from typing import Any
@@ -41,8 +41,10 @@ from belated.model.state import (
     remake_design,
     renew_cap,
 )
+from belated.numerics.entries import inner
 from belated.numerics.gaussian_scores import fill_chances, highest_draw
 from belated.numerics.pruning import DecisionSet, decision_set
+from belated.numerics.row_draws import drawn_row
 
 DECIDE, LEARN, REVISE = 0, 1, 2  # moves of fold_step
 
@@ -170,6 +172,30 @@ def play_sparse_step(
     if records:
         record(policy, state, history, state.counts[DECIDED], options, index)
     return r, index, score
+
+
+@kernel
+def play_exact_step(
+    policy: Any,
+    state: State,
+    history: SparseHistory,
+    options: SparseRows,
+    u: float,
+    mean: Vector,
+    shares: Vector,
+    records: bool,
+) -> int:
+    """Does the same for a policy with a case of ``probabilities``, which are filled in.
+
+    ``u`` is uniform in [0, 1); ``mean`` becomes the estimates. Returns the row of ``options``.
+    """
+    probabilities(policy, state, options, shares)
+    index = drawn_row(shares, u)
+    for a in range(mean.shape[0]):
+        mean[a] = inner(options, a, state.theta)
+    if records:
+        record(policy, state, history, state.counts[DECIDED], options, index)
+    return index
 
 
 @allocating_kernel

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from belated.core.generic import generic
-from belated.core.jit import kernel
+from belated.core.jit import inlined_kernel, kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.numerics.pruning import DecisionSet
@@ -58,6 +58,16 @@ def _n_dense(rows: DecisionSet, row: int) -> int:
 @entry.case(DecisionSet)
 def _dense_entry(rows: DecisionSet, row: int, k: int) -> tuple[int, float]:
     return k, rows.rows[row, k]
+
+
+@inlined_kernel
+def inner(rows: Any, row: int, vector: Vector) -> float:
+    """Returns the product of a row and a vector."""
+    total = 0.0
+    for k in range(n_entries(rows, row)):
+        j, value = entry(rows, row, k)
+        total += value * vector[j]
+    return total
 
 
 def sparse(rows: Matrix) -> SparseRows:

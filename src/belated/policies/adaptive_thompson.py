@@ -2,16 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from belated.core.arguments import (
-    NotNegative,
-    Positive,
-    Tolerance,
-    derives,
-    parameters,
-    resolved,
-)
+from belated.core.arguments import NotNegative, Positive, Tolerance, derives, parameters, resolved
 from belated.core.types import Matrix, Vector
-from belated.estimators.laplace import Laplace
 from belated.model.protocols import (
     Estimator,
     Family,
@@ -21,9 +13,8 @@ from belated.model.protocols import (
     takes_sparse_rows,
 )
 from belated.model.state import State
+from belated.policies.shared.learnt_prior import laplace, noise_of
 from belated.policies.shared.posterior_scores import fill_posterior_scores, highest_drawn
-
-INTERCEPT_SD = 10.0  # of the constant, in the unit of the prior: it says nothing on the base rate
 
 
 @takes_sparse_rows
@@ -92,20 +83,11 @@ class AdaptiveThompson(NamedTuple):
 
     def resolve(self, family: Family, dim: int, max_norm: float) -> "AdaptiveThompson":
         """Derive from the family whether its dispersion is learnt."""
-        self = accepted(self, family)
-        learns = bool(getattr(family, "learns_sd", False))
-        return resolved(self, learns_dispersion=learns, dispersion=family.a_phi)
+        return resolved(accepted(self, family), **noise_of(family))
 
-    def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
+    def estimator(self, family: Family, dim: int, max_norm: float) -> Estimator:
         """Laplace's posterior."""
-        return Laplace(
-            self.prior_sd,
-            self.strength,
-            INTERCEPT_SD,
-            self.dispersion,
-            self.learns_dispersion,
-            self.tol,
-        )
+        return laplace(self)
 
 
 choose.case(AdaptiveThompson)(highest_drawn)

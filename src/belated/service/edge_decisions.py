@@ -128,8 +128,9 @@ def _vector(service: Service, name: str, item: MadeDecision) -> bytes:
         if (np.abs(values) > LARGEST_ENTRY).any():
             raise wrong("values", item.values, f"numbers of size {LARGEST_ENTRY:g} at most")
         return packed(SparseRows(columns[np.newaxis], values[np.newaxis]), 0, item.dim)
-    if not np.linalg.norm(values) <= fold.spec.bound * NORM_ROUNDING:
-        raise wrong("values", shown(item.values), f"a vector of norm {fold.spec.bound:g} at most")
+    longest = fold.learner.longest
+    if not np.linalg.norm(values) <= longest * NORM_ROUNDING:
+        raise wrong("values", shown(item.values), f"a vector of norm {longest:g} at most")
     vector = np.zeros(item.dim)
     vector[columns] = values
     return vector.tobytes()

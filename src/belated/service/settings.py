@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from belated import registry
-from belated.core.arguments import refuse_wide, wrong
+from belated.core.arguments import WIDEST, refuse_wide, wrong
 from belated.features import Features, fitting
 from belated.ledger.spec import Spec, vectors_in
 from belated.wire import BanditSettings, BanditState, FeatureSettings
@@ -72,6 +72,10 @@ def features_of(settings: FeatureSettings, max_norm: float) -> Features:
         expected = "ascending quantiles" if column in by_quantiles else "[lowest, highest]"
         if sorted(ends) != ends or (len(ends) != 2 and column not in by_quantiles):
             raise wrong(f"features.numeric[{column!r}]", ends, expected)
+    for column, buckets in settings.hashed.items():
+        if buckets > WIDEST:
+            expected = f"at most {WIDEST} buckets, and as many features together; 256, say"
+            raise wrong(f"features.hashed[{column!r}]", buckets, expected)
     numbers = settings.numeric.items()
     quantiles = [[column, ends] for column, ends in numbers if column in by_quantiles]
     learned = {

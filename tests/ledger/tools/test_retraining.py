@@ -165,7 +165,8 @@ def test_what_the_log_speaks_against_is_counted_and_nothing_is_written():
     assert view.against == [said]
     with pytest.raises(RefusedError, match=f"'shop' is not promoted: {said}"):
         draft_of(view, promotion, 0)
-    shorter, _ = retrained_view(replica.ledger, "shop", {"max_norm": 0.5})
+    bounded = {"policy": "delayed-ofu-glm", "max_norm": 0.5}
+    shorter, _ = retrained_view(replica.ledger, "shop", bounded)
     assert shorter.against == ["actions are up to 1 long: expected max_norm = 1 or more, it is 0.5"]
     features = {"features": {"categorical": {"ad": ["a", "b"]}}}
     view, _ = retrained_view(replica.ledger, "shop", features)

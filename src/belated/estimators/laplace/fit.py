@@ -29,13 +29,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.jit import inlined_kernel, kernel
+from belated.core.jit import kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
 from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import derivatives, posterior_variances, revise_row, take_in_row
 from belated.model.state import State, end_silence, silence_of, weight_of
-from belated.numerics.entries import entry, n_entries
+from belated.numerics.entries import entry, inner, n_entries
 from belated.numerics.symmetric import subtract_squares
 
 # slots of LaplaceFit.scalars
@@ -136,16 +136,6 @@ class LaplaceFit(NamedTuple):
     # silence counts, bound on x'center of those, the sum of all changes of silence
     scalars: Vector
     place: Integers  # (d,) scratch: zeros
-
-
-@inlined_kernel
-def inner(rows: Any, row: int, vector: Vector) -> float:
-    """Returns the product of a row and a vector."""
-    total = 0.0
-    for k in range(n_entries(rows, row)):
-        j, value = entry(rows, row, k)
-        total += value * vector[j]
-    return total
 
 
 @kernel

@@ -40,7 +40,6 @@ from belated.estimators.laplace.fit import (
     LaplaceFit,
     add_square,
     far,
-    inner,
     note_length,
     take_terms,
     variance_of,
@@ -57,7 +56,7 @@ from belated.model.state import (
     silence_of,
     weight_of,
 )
-from belated.numerics.entries import entry, n_entries
+from belated.numerics.entries import entry, inner, n_entries
 from belated.numerics.linalg import copy
 from belated.numerics.lowered.products import dot
 from belated.numerics.symmetric import invert, multiply

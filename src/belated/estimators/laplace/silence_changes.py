@@ -28,7 +28,6 @@ from belated.estimators.laplace.fit import (
     VARIANCE,
     Laplace,
     add_square,
-    inner,
     note_length,
     take_terms,
     variance_of,
@@ -37,7 +36,7 @@ from belated.estimators.laplace.renewing import add_to_hessian, renew, step_from
 from belated.estimators.laplace.silence import silent_pull, silent_weight
 from belated.model.protocols import hear
 from belated.model.state import DECIDED, State, weight_of
-from belated.numerics.entries import entry, n_entries
+from belated.numerics.entries import entry, inner, n_entries
 from belated.numerics.symmetric import invert
 
 MILD = 0.05  # the share by which a weight may fall before its row is looked at

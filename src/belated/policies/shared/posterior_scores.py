@@ -7,10 +7,10 @@ import numpy as np
 from belated.core.jit import allocating_kernel, kernel
 from belated.core.sparse import SparseRows
 from belated.core.types import Integers, Matrix, Vector
-from belated.estimators.laplace.fit import WAITING, inner
+from belated.estimators.laplace.fit import WAITING
 from belated.model.protocols import score_law
 from belated.model.state import State
-from belated.numerics.entries import entry, n_entries, n_rows
+from belated.numerics.entries import entry, inner, n_entries, n_rows
 from belated.numerics.gaussian_scores import highest_draw
 from belated.numerics.linalg import cholesky, copy
 

@@ -261,6 +261,7 @@ def test_pending_rewards_without_times():
         ({"interval": "exact"}, "--interval = 'exact': expected one of normal"),
         ({"level": 1.0}, "--level = 1.0: expected"),
         ({"clip": 0.0}, "--clip = 0.0: expected"),
+        ({"replays": 1}, "--replays = 1: expected"),
     ],
 )
 def test_options_that_cannot_be(options, said):

@@ -1,14 +1,21 @@
 """Values of target policies on a log: estimates with intervals, overlap, or a refusal."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import positive, probability, wrong
+from belated.core.arguments import positive, probability, whole, wrong
 from belated.core.types import Integers, Vector
 from belated.evaluation import off_policy
-from belated.evaluation.anytime import ROUNDING, Known, anytime_interval, least_reach
+from belated.evaluation.anytime import (
+    ROUNDING,
+    Known,
+    anytime_errors,
+    anytime_interval,
+    least_reach,
+)
 from belated.evaluation.confidence import (
     bernstein_interval,
     bootstrap_values,
@@ -29,6 +36,8 @@ from belated.evaluation.overlap import (
     unlikely_weights,
 )
 from belated.evaluation.reward_model import CrossFitted
+from belated.experiments.run_intervals import student_quantile
+from belated.ledger.tools.progress import progress
 from belated.logs.learning_targets import Player
 from belated.logs.seen_rewards import SeenRewards
 from belated.logs.targets import Target, learns, policy_name, target_of
@@ -47,6 +56,7 @@ class Options(NamedTuple):
     scores: bool = False
     seed: int = 1
     reward_range: tuple[float, float] | None = None  # None: as in the log
+    replays: int = 10  # of a policy that learns
 
     def checked(self) -> "Options":
         """Returns the options, or raises."""
@@ -55,6 +65,7 @@ class Options(NamedTuple):
         probability("--level", self.level)
         if self.clip is not None:
             positive("--clip", self.clip)
+        whole("--replays", self.replays, least=2)
         return self
 
 
@@ -200,19 +211,45 @@ def _candidates(
 
 
 def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) -> Answer:
-    kept = np.zeros(seen.n_rows)
-    kept[player.kept_rows()] = 1.0
-    matches = kept[seen.used]
+    with progress(f"replaying {text}", options.replays * seen.n_rows) as told:
+        paths = np.zeros((options.replays, seen.n_rows))
+        for number, path in enumerate(paths):
+            path[player.kept_rows(number, told)] = 1.0
+    first, *_ = paths = paths[:, seen.used]
     words = (
-        f"learns as it goes, from rewards when they came: its first {int(matches.sum()):,} "
-        "decisions, by replay with rejection; the interval does not hold the luck of its own path"
+        f"learns as it goes, from rewards when they came: its first {int(first.sum()):,} "
+        f"decisions, by {options.replays} replays with rejection"
     )
     rewards = seen.rewards
-    reasons = refusals([], matches, rewards.counted, rewards.earned) or _uneven(player.log, seen)
+    reasons = refusals([], first, rewards.counted, rewards.earned) or _uneven(player.log, seen)
     if reasons:
         return Answer(text, words, [], [], reasons)
-    replay = _Candidate("replay", off_policy.self_normalised(matches), matches, False)
-    return Answer(text, words, _with_intervals([replay], matches, seen, options), [], [])
+    terms = off_policy.self_normalised(paths.mean(axis=0))
+    values = [off_policy.estimate(off_policy.self_normalised(p), rewards).value for p in paths]
+    replay = _Candidate("replay", terms, first, False)
+    (line,) = _with_intervals([replay], first, seen, options)
+    return Answer(text, words, [with_luck(line, values, seen.n_rows, options)], [], [])
+
+
+def with_luck(line: Estimated, values: Sequence[float], n_rows: int, options: Options) -> Estimated:
+    """Returns a line whose intervals hold the luck of a path, too, by ``values`` of replays.
+
+    All replays share the rows of one log, so the luck of their mean is less than that of a single
+    one, and nobody knows by how much. The variance of a single one is added to that of the rows.
+    """
+    errors = student_quantile(0.5 + 0.5 * options.level, len(values) - 1)
+    if options.interval == "anytime":
+        errors = max(errors, anytime_errors(n_rows, options.level))
+    luck = errors * float(np.std(values, ddof=1))
+
+    def wider(value: float, low: float | None, high: float | None) -> Any:
+        if low is None or high is None:
+            return None, None
+        return value - math.hypot(value - low, luck), value + math.hypot(high - value, luck)
+
+    low, high = wider(line.value, line.low, line.high)
+    gain_low, gain_high = wider(line.gain, line.gain_low, line.gain_high)
+    return line._replace(low=low, high=high, gain_low=gain_low, gain_high=gain_high)
 
 
 def _uneven(log: WholeLog, seen: SeenRewards) -> list[str]:

@@ -2,6 +2,7 @@
 
     python benchmarks/evaluate.py [ROWS]
     python benchmarks/evaluate.py coverage [LOGS]      # the table of docs/how-to/evaluate.md
+    python benchmarks/evaluate.py learners [LOGS]      # its table of policies that learn
 
 The log is Parquet with ten actions, two columns of context, propensities, and 30 per cent of the
 rewards pending; the target is a function. Reading, estimating delays by action, fitting the model of
@@ -10,6 +11,10 @@ rewards and all estimates are counted.
 Coverage is that of 95 per cent intervals on the simulated logs of the tests, of which the truth is
 known: three actions, a context of two kinds, and the later rewards come, the better is the action.
 The naive estimate is IPS with pending rewards as 0. LOGS limits the logs of every row.
+
+Policies that learn are replayed on logs of 700 decisions, of which two actions earn 0.3 and 0.5, and
+a fifth is pending. The truth is what a policy earns on average over all logs and replays. The interval
+of a path is that of the rows that a single replay keeps, as if its luck were no luck.
 """
 
 import resource
@@ -23,7 +28,10 @@ import numpy as np
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from belated.evaluation import off_policy
+from belated.evaluation.confidence import slopes, standard_error
 from belated.logs.evaluating import evaluate_log
+from belated.logs.learning_targets import Player
 from belated.logs.policy_values import Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from support import logged  # type: ignore[import-not-found]
@@ -88,6 +96,38 @@ def coverage(most: int) -> None:
                 print(f"| {loop} | {pending:.0%} | {interval} | {runs} | {cells} |", flush=True)
 
 
+def learners(logs: int) -> None:
+    print(
+        "| policy | earns on average | standard deviation over paths | logs | level | half width | level of a path | half width |"
+    )
+    print(f"|{'---|' * 8}")
+    for policy in ("greedy", "adaptive-thompson", "linucb", "uniform"):
+        played, found, alone = [], [], []
+        for seed in range(logs):
+            log = logged.two_actions_log(np.random.default_rng([seed, 9]))
+            seen, options = seen_rewards(log, "explicit"), Options(seed=seed)
+            found += policy_values(log, seen, [policy], "action", options)[1].estimates
+            player = Player(log, policy, None, seed)
+            paths = [player.kept_rows(replay) for replay in range(2)]
+            played += [logged.TWO[log.action[path]].mean() for path in paths]
+            matches = np.isin(seen.used, paths[0]).astype(np.float64)
+            estimate = off_policy.estimate(off_policy.self_normalised(matches), seen.rewards)
+            error = standard_error(slopes(estimate, seen.law, seen.used))
+            alone.append((estimate.value, 1.96 * error))
+        truth = float(np.mean(played))
+        low, high = np.array([(line.low, line.high) for line in found]).T
+        value, reach = np.array(alone).T
+        level, of_path = (
+            np.mean((low <= truth) & (truth <= high)),
+            np.mean(abs(value - truth) <= reach),
+        )
+        print(
+            f"| {policy} | {truth:.3f} | {np.std(played):.3f} | {logs} | {100 * level:.1f} | {np.mean(high - low) / 2:.3f} "
+            f"| {100 * of_path:.1f} | {reach.mean():.3f} |",
+            flush=True,
+        )
+
+
 def _lines(log: Any, loop: str, window: float | None, options: Options) -> dict[str, Any]:
     """Returns the estimates of the target by name."""
     seen = seen_rewards(log, loop, window)
@@ -117,6 +157,9 @@ def _shares(held: list[list[bool]]) -> str:
 def main() -> None:
     if sys.argv[1:2] == ["coverage"]:
         coverage(int(sys.argv[2]) if len(sys.argv) > 2 else max(RUNS.values()))
+        return
+    if sys.argv[1:2] == ["learners"]:
+        learners(int(sys.argv[2]) if len(sys.argv) > 2 else 200)
         return
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as folder:

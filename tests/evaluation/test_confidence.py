@@ -14,8 +14,9 @@ from belated.evaluation.confidence import (
     slopes,
     standard_error,
 )
-from belated.evaluation.off_policy import estimate, explicit_rewards, inverse_propensity, value
+from belated.evaluation.off_policy import estimate, explicit_rewards, inverse_propensity
 from belated.evaluation.shares_seen import AllSeen, returned_shares
+from naive.off_policy_values import value
 
 
 def test_the_error_of_a_mean_is_the_usual_one():

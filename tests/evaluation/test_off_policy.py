@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from belated.evaluation.off_policy import (
+    Recounted,
     Rewards,
     conversion_rewards,
     direct,
@@ -15,8 +16,8 @@ from belated.evaluation.off_policy import (
     explicit_rewards,
     inverse_propensity,
     self_normalised,
-    value,
 )
+from naive.off_policy_values import value
 
 REFERENCE = Path(__file__).parents[1] / "data" / "open_bandit_pipeline" / "reference.json"
 STEP = 1e-6
@@ -141,3 +142,27 @@ def test_as_open_bandit_pipeline_has_it():
         }
         for name, theirs in expected.items():
             assert estimate(ours[name], rewards).value == pytest.approx(theirs, abs=1e-10), name
+
+
+@pytest.mark.parametrize("weighted", [explicit_rewards, conversion_rewards])
+def test_rows_that_are_counted_anew(weighted):
+    """As the definition has it; a share may be 0 where nothing came or nothing is counted."""
+    rng, n = np.random.default_rng(8), 200
+    shares, came = rng.uniform(0.2, 1.0, n), rng.random(n) < 0.6
+    reward = np.where(came, rng.normal(1.0, 1.0, n), np.nan)
+    weight, q_action, q_target = rng.exponential(1.0, (3, n))
+    rewards = weighted(reward, shares)
+    terms = [
+        inverse_propensity(weight),
+        self_normalised(weight),
+        doubly_robust(weight, q_action, q_target),
+        direct(q_target, weight, q_action, rewards),
+    ]
+    recounted = Recounted(terms, weighted(reward, np.ones(n)))
+    for _ in range(5):
+        counts, other = rng.poisson(1.0, n).astype(float), rng.uniform(0.2, 1.0, n)
+        slow = [value(one, weighted(reward, other), counts) for one in terms]
+        assert recounted.values(counts, other) == pytest.approx(np.array(slow), rel=1e-12)
+        other[~came] = 0.0
+        other[counts == 0.0] = 0.0
+        assert recounted.values(counts, other) == pytest.approx(np.array(slow), rel=1e-12)

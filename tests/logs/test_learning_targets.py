@@ -2,18 +2,22 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+from belated.evaluation.anytime import anytime_errors
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.logs.learning_targets import Player, features_of
-from belated.logs.policy_values import Options, policy_values
+from belated.logs.policy_values import Estimated, Options, policy_values, with_luck
 from belated.logs.seen_rewards import seen_rewards
 from belated.logs.values import PENDING
 from support.logged import (
     NAMES,
     NOW,
     PLAYED,
+    TWO,
     WINDOW,
     explicit_log,
+    two_actions_log,
 )
 
 
@@ -68,19 +72,84 @@ def test_rewards_that_come_after_the_last_decision_teach_nothing():
 def test_the_value_is_the_mean_reward_of_the_rows_it_keeps():
     log = small_log(np.random.default_rng(3), 1_000)
     seen = seen_rewards(log, "explicit")
-    (_, found) = policy_values(log, seen, ["greedy"], "action", Options(seed=4))
+    (_, found) = policy_values(log, seen, ["greedy"], "action", Options(seed=4, replays=3))
     (line,) = found.estimates
-    kept = kept_rows(log, "greedy", None, seed=4)
+    player = Player(log, "greedy", None, seed=4)
+    first, *others = kept = [player.kept_rows(replay) for replay in range(3)]
     assert line.estimator == "replay"
-    assert line.value == pytest.approx(log.reward[kept].mean(), rel=1e-12)
-    assert line.effective_rows == len(kept)
-    assert f"its first {len(kept):,} decisions" in found.words
+    assert line.value == pytest.approx(log.reward[np.concatenate(kept)].mean(), rel=1e-12)
+    assert line.effective_rows == len(first)
+    assert f"its first {len(first):,} decisions, by 3 replays" in found.words
+    for other in others:
+        assert set(other.tolist()) != set(first.tolist())
+
+
+def test_a_replay_deals_rows_to_times_that_are_near():
+    """A policy without luck of its own, too, has another path."""
+    log = explicit_log(np.random.default_rng(8), 1_000, 0.3)._replace(context={})
+    log = log._replace(propensity=np.full(1_000, 1 / 3))
+    player = Player(log, "linucb", None, seed=1)
+    first, second = player.kept_rows(0), player.kept_rows(1)
+    assert first.tolist() == kept_rows(log, "linucb", None, seed=2).tolist()  # nothing was drawn
+    place = np.argsort(np.argsort(log.decided))
+    assert (np.diff(place[first]) > 0).all()
+    assert (np.diff(place[second]) < 0).any()
+    assert np.diff(place[second]).min() > -200  # a tenth of the log to either side
+    assert player.kept_rows(1).tolist() == second.tolist()
+
+
+def test_rewards_wait_as_long_wherever_their_row_is_dealt(monkeypatch):
+    log = explicit_log(np.random.default_rng(8), 300, 0.3)._replace(context={})
+    player, waits = Player(log, "uniform", None, seed=1), []
+
+    def noted(heap, entry):
+        waits.append((entry[1], entry[0] - player.now))
+
+    monkeypatch.setattr("belated.logs.learning_targets.heapq.heappush", noted)
+    player.kept_rows(1)
+    rows, late = np.array(waits).T
+    assert (late == (log.returned - log.decided)[rows]).all()
+    assert len(rows) > 20
+
+
+def test_the_luck_of_a_path_is_in_the_interval():
+    line = Estimated("replay", 0.5, 0.47, 0.53, 100.0, 0.1, 0.06, 0.14)
+    values = [0.48, 0.5, 0.52]
+    wide = with_luck(line, values, 1_000, Options(level=0.9))
+    luck = 2.9199856 * 0.02  # Student's t, two degrees of freedom
+    assert (wide.low, wide.high) == pytest.approx(
+        (0.5 - np.hypot(0.03, luck), 0.5 + np.hypot(0.03, luck))
+    )
+    assert wide.gain_high - wide.gain == pytest.approx(np.hypot(0.04, luck))
+    assert wide.gain - wide.gain_low == pytest.approx(np.hypot(0.04, luck))
+    later = with_luck(line, [*values] * 10, 1_000, Options(interval="anytime"))
+    spread = float(np.std([*values] * 10, ddof=1))
+    assert later.high - 0.5 == pytest.approx(np.hypot(0.03, anytime_errors(1_000) * spread))
+    assert with_luck(line._replace(low=None, high=None), values, 9, Options()).low is None
+
+
+@pytest.mark.slow
+def test_level_of_replay_for_what_a_policy_earns_on_average():
+    """Greedy may lock in on the worse action: the rows of one path say nothing of that."""
+    logs, paths, found = 40, [], []
+    for seed in range(logs):
+        log = two_actions_log(np.random.default_rng(seed), 400)
+        seen = seen_rewards(log, "explicit")
+        (_, of_greedy) = policy_values(log, seen, ["greedy"], "action", Options(seed=seed))
+        found += of_greedy.estimates
+        paths.append(TWO[log.action[kept_rows(log, "greedy", None, seed)]].mean())
+    truth = np.mean(paths)
+    assert np.std(paths) > 0.03
+    wrong = sum(not line.low <= truth <= line.high for line in found)
+    assert len(found) == logs
+    assert binom.sf(wrong - 1, logs, 0.05) > 0.05
+    assert np.mean([line.high - line.low for line in found]) < 0.3
 
 
 def test_too_few_rows_are_kept():
     log = small_log(np.random.default_rng(5), 100)
     seen = seen_rewards(log, "explicit")
-    (_, found) = policy_values(log, seen, ["thompson"], "action", Options())
+    (_, found) = policy_values(log, seen, ["thompson"], "action", Options(replays=2))
     assert found.estimates == []
     assert "rows of its own; expected 50 or more" in found.refusals[0]
 
@@ -111,7 +180,7 @@ def test_a_bandit_is_told_of_rewards_what_users_tell_it(rewards, family):
 def test_a_policy_that_asks_for_a_horizon():
     log = small_log(np.random.default_rng(7), 600)
     (_, found) = policy_values(
-        log, seen_rewards(log, "explicit"), ["linucb"], "action", Options(seed=4)
+        log, seen_rewards(log, "explicit"), ["linucb"], "action", Options(seed=4, replays=2)
     )
     assert not found.refusals
     assert Player(log, "linucb", None, 4).bandit.policy.horizon == 200

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,12 @@ from belated.logs.log_plan import (
     COMPARED,
     DAILY,
     Candidate,
+    Plan,
     Task,
+    before,
     candidates,
     judged,
+    lift_by_copy,
     make_plan,
     played,
     to_play,
@@ -279,6 +283,27 @@ def test_the_best_that_is_ahead_beyond_chance_is_to_be_played():
     )
     assert to_play(table, "mine") == "good"
     assert to_play(table.assign(verdict="even"), "mine") == "mine"
+
+
+@pytest.mark.slow
+def test_a_plan_finds_another_candidate_than_the_first_where_that_is_better():
+    """In few decisions who explores least earns most, in the world and so in the plan."""
+    policies, seeds, n = ["linucb", "greedy", "uniform"], range(1, 7), 400
+    facts, other = (facts_of(log_of(m, m, late=(0.2, 0.5)), "explicit", None) for m in (1000, 4000))
+    truth = other._replace(theta=other.theta._replace(root=0.0 * other.theta.root))
+    frames = [
+        pd.concat([played(Task(f, Candidate(p, p), s, n)) for s in seeds for p in policies])
+        for f in (facts, truth)
+    ]
+    table = judged(frames[0], "linucb")
+    plan = Plan(facts, frames[0], table, "linucb", len(seeds), n)
+    best_first = ["greedy", "linucb", "uniform"]
+    told = set(combinations(best_first, 2))
+    assert before(lift_by_copy(frames[1])) == told
+    assert before(lift_by_copy(frames[0])) == told
+    assert table["player"].tolist() == best_first
+    assert [row["place"] for row in rows(plan)] == ["1", "2", "3"]
+    assert advice(plan).startswith("Play greedy: ")
 
 
 @pytest.mark.slow

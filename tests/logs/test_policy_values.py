@@ -291,6 +291,7 @@ def test_rewards_of_the_same_second_are_not_late():
         ({"interval": "exact"}, "--interval = 'exact': expected one of normal"),
         ({"level": 1.0}, "--level = 1.0: expected"),
         ({"clip": 0.0}, "--clip = 0.0: expected"),
+        ({"replays": 1}, "--replays = 1: expected"),
     ],
 )
 def test_options_that_cannot_be(options, said):

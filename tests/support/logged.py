@@ -80,3 +80,17 @@ def young_action_log(rng, n, new_for=4.0, window=7.0, rate=0.3):
     returned = np.where(came, decided + (delay * DAY * 1e6).astype(np.int64), PENDING)
     reward, propensity = np.where(came, 1.0, np.nan), np.where(there, 0.5, 1.0)
     return WholeLog(decided, returned, reward, propensity, action, ["boots", "tent"], {}, NOW)
+
+
+TWO = np.array([0.3, 0.5])  # rewards of two actions
+
+
+def two_actions_log(rng, n=700):
+    """Two actions, played evenly for ten days; the better one's rewards come in two days."""
+    action = rng.integers(2, size=n)
+    decided = NOW - (rng.uniform(0.0, 10.0 * DAY, n) * 1e6).astype(np.int64)
+    delay = rng.exponential(np.where(action == 1, 2.0, 0.4) * DAY)
+    returned = decided + (delay * 1e6).astype(np.int64)
+    came, reward = returned <= NOW, (rng.random(n) < TWO[action]).astype(float)
+    returned, reward = np.where(came, returned, PENDING), np.where(came, reward, np.nan)
+    return WholeLog(decided, returned, reward, np.full(n, 0.5), action, ["a", "b"], {}, NOW)

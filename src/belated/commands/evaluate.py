@@ -45,6 +45,9 @@ def evaluate(
     scores: Annotated[
         bool, typer.Option("--scores", help="A function returns scores: play the highest.")
     ] = False,
+    replays: Annotated[
+        int, typer.Option(help="Of a policy that learns: how many times it plays the log.")
+    ] = 10,
     seed: Annotated[int, typer.Option(help="Of bootstraps and of policies that learn.")] = 1,
     as_json: AsJson = False,
     **reading: Any,
@@ -57,7 +60,7 @@ def evaluate(
         log,
         policy,
         context=named_in(context),
-        options=Options(interval, level, clip, scores, seed, reward_range),
+        options=Options(interval, level, clip, scores, seed, reward_range, replays),
         **with_bad_file(log, reading),
     )
     _show(found, as_json)

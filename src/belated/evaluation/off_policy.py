@@ -41,6 +41,7 @@ censoring. arXiv 2603.22900, 2026 (IPCW-IPS, IPCW-DR; their outcome is a time, a
 estimate is the law of the censoring: here ages are known, and the law of the delay is estimated).
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,10 +122,45 @@ class Estimate(NamedTuple):
     pull: Vector  # by the logarithm of 1 / F of each row
 
 
-def value(terms: Terms, rewards: Rewards, counts: Vector) -> float:
-    """Returns the estimate with every row counted so many times."""
-    above, below = _sums(terms, rewards)
-    return float((counts * above).sum() / (counts * below).sum())
+class Recounted:
+    """Estimates with rows counted anew and with other shares F, as a bootstrap needs them.
+
+    Sums of terms and of sizes are sums over rows of ``counts (a + b / F)``, where a and b stay as
+    they are: what is left for each replicate are products of ``counts`` and of ``counts / F``.
+
+    Parameters
+    ----------
+    terms
+        The estimates.
+    rewards
+        The rewards as they are where every F is 1.
+    """
+
+    def __init__(self, terms: Sequence[Terms], rewards: Rewards) -> None:
+        earned, counted, counts_seen = rewards
+        self.came = (earned != 0.0) | (counted != 0.0) if counts_seen else earned != 0.0
+        without, with_share = (0.0, counted) if counts_seen else (counted, 0.0)
+        self.above = [
+            (t.base - t.loss * without, t.gain * earned - t.loss * with_share) for t in terms
+        ]
+        self.below = [
+            (t.size + t.size_counted * without, t.size_counted * with_share) for t in terms
+        ]
+
+    def values(self, counts: Vector, shares: Vector) -> Vector:
+        """Returns each estimate."""
+        there = self.came & (counts > 0.0)
+        weighted = np.divide(counts, shares, out=np.zeros_like(counts), where=there)
+        above, below = (
+            [_total(counts, a) + _total(weighted, b) for a, b in sums]
+            for sums in (self.above, self.below)
+        )
+        return np.array(above) / np.array(below)
+
+
+def _total(counts: Vector, values: Any) -> float:
+    """Returns the sum of the values, or of one for all rows, each so many times."""
+    return float(counts @ values if np.ndim(values) else counts.sum() * values)
 
 
 def estimate(terms: Terms, rewards: Rewards) -> Estimate:

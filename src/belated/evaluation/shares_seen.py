@@ -215,6 +215,7 @@ def returned_shares(
     parts = [
         _Part(_Returned(waited[rows], came[rows], ages[at]), rows, at)
         for rows, at in [*_own_strata(strata, strata_of_ages), lonely]
+        if at.size
     ]
     return _ByStratum(parts, len(waited), len(ages))
 

@@ -24,8 +24,9 @@ OF_ESTIMATOR = {
 OF_LEARNERS = (
     "A policy that learns was replayed on the rows in which it chose what was played: its traffic "
     "is thinned, and late rewards hurt it less than at full traffic, which `belated plan` plays. "
-    "Its interval is for the rows that it kept; on another log like this one it might have "
-    "learnt something else, and that luck is not in the interval."
+    "With other luck it would have learnt something else, so it was replayed several times, with "
+    "rows that are near in time in another order: its interval is as wide as the luck of a single "
+    "replay and that of the rows make it together."
 )
 OF_INTERVAL = {
     "normal": "Intervals are normal, with the uncertainty of the estimated delays in them.",

@@ -11,15 +11,26 @@ K actions about one row in K. Its traffic is thinned by as much, and a delay of 
 fewer decisions than it would in production: late rewards hurt less. A world that is fitted to the
 log and played at full traffic answers that, and rests on the fit; replay rests on propensities.
 
+One replay is one path. With other luck the policy would have learnt something else and earned more
+or less: a greedy one that meets two bad draws of the best action may never come back to it. So the
+log is replayed several times. Rejections and the policy are drawn anew, and so is, after the first
+time, the order of the rows: they are dealt to the times of the log, each with its delay, at most a
+tenth of the log from where it was. Rows that are near in time are exchangeable unless the world
+changes that fast, so every replay is as right on average as the first. ``policy_values.with_luck``
+has what their spread does to the interval.
+
 References
 ----------
 L. Li, W. Chu, J. Langford, X. Wang: Unbiased offline evaluation of contextual-bandit-based news
 article recommendation algorithms. WSDM 2011.
 M. Dudik, D. Erhan, J. Langford, L. Li: Sample-efficient nonstationary policy evaluation for
 contextual bandits. UAI 2012 (rejection).
+J. Mary, P. Preux, O. Nicol: Improving offline evaluation of contextual bandit algorithms via
+bootstrapping techniques. ICML 2014 (several replays of rows that are drawn anew).
 """
 
 import heapq
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +46,7 @@ from belated.registry import POLICIES, parse
 
 FITTED = 100_000  # rows that numbers are scaled by
 COLUMN = "action"
+NEAR = 0.05  # of the rows of a log: a row and the one whose place it takes move by so many at most
 
 
 class Player:
@@ -55,11 +67,9 @@ class Player:
     """
 
     def __init__(self, log: WholeLog, policy: str, window: float | None, seed: int) -> None:
-        self.log, self.seed, self.rng = log, seed, np.random.default_rng((seed, 1))
+        self.log, self.seed = log, seed
         self.longest = np.inf if window is None else window * 1e6  # later conversions do not count
         self.actions = [{COLUMN: name} for name in log.names]
-        self.now = int(log.decided.min())
-        self.waiting: list[tuple[int, int, Any, float]] = []  # when, row, id, reward
         loop: dict[str, Any] = {}
         if window is not None:
             loop = {"window": window, "default_reward": 0.0}
@@ -67,34 +77,63 @@ class Player:
         _, family = family_of(rewards[~np.isnan(rewards)])
         horizon = max(1, len(log.action) // len(log.names))
         made = with_horizon(parse(POLICIES, policy), horizon)
-        self.bandit = Bandit(
-            family=family_for(made, family),
-            policy=made,
-            features=features_of(log),
-            seed=seed,
-            clock=lambda: self.now / 1e6,
+        self.settings = {
+            "family": family_for(made, family),
+            "policy": made,
+            "features": features_of(log),
+            "clock": lambda: self.now / 1e6,
             **loop,
-        )
+        }
+        self._begin(seed)
 
-    def kept_rows(self) -> Integers:
-        """Returns the rows that the policy keeps, in the order of time."""
+    def _begin(self, seed: int) -> None:
+        self.now = int(self.log.decided.min())
+        self.waiting: list[tuple[int, int, Any, float]] = []  # when, row, id, reward
+        self.rng = np.random.default_rng((seed, 1))
+        self.bandit = Bandit(seed=seed, **self.settings)
+
+    def kept_rows(
+        self, replay: int = 0, told: Callable[[int], None] = lambda rows: None
+    ) -> Integers:
+        """Returns the rows that the policy keeps, in the order in which they come.
+
+        Parameters
+        ----------
+        replay
+            The number of the replay; number 0 has the rows in the order of time.
+        told
+            Called with 1 after each row.
+        """
+        seed = self.seed
+        if replay:
+            seed = int(np.random.default_rng((self.seed, replay)).integers(2**31))
+        self._begin(seed)
         order = np.argsort(self.log.decided, kind="stable")
-        coins = np.random.default_rng(self.seed).random(len(order))
-        offered = order[coins < self.log.propensity.min() / self.log.propensity[order]]
-        return np.array([row for row in offered.tolist() if self._keeps(row)], np.int64)
+        times = self.log.decided[order].tolist()
+        if replay:
+            order = order[dealt(len(order), np.random.default_rng((seed, 2)))]
+        coins = np.random.default_rng(seed).random(len(order))
+        offered = coins < self.log.propensity.min() / self.log.propensity[order]
+        kept = []
+        for row, time, is_offered in zip(order.tolist(), times, offered, strict=True):
+            if is_offered and self._keeps(row, time):
+                kept.append(row)
+            told(1)
+        return np.array(kept, np.int64)
 
-    def _keeps(self, row: int) -> bool:
+    def _keeps(self, row: int, time: int) -> bool:
         """Returns whether the bandit chooses the action of the row, and if so takes it in."""
-        self._learn_until(int(self.log.decided[row]))
+        self._learn_until(time)
         context = {name: plain_cell(column[row]) for name, column in self.log.context.items()}
         action = int(self.log.action[row])
         if self.rng.random() >= self.bandit.probabilities(self.actions, context)[action]:
             return False
         decision = self.bandit.decide([self.actions[action]], context, probabilities=False)
         returned = int(self.log.returned[row])
-        if returned != PENDING and returned - self.log.decided[row] <= self.longest:
+        late = returned - int(self.log.decided[row])
+        if returned != PENDING and late <= self.longest:
             reward = float(self.log.reward[row])
-            heapq.heappush(self.waiting, (returned, row, decision.id, reward))
+            heapq.heappush(self.waiting, (time + late, row, decision.id, reward))
         return True
 
     def _learn_until(self, time: int) -> None:
@@ -102,6 +141,15 @@ class Player:
             self.now, _, id, reward = heapq.heappop(self.waiting)
             self.bandit.learn(id, reward)
         self.now = time
+
+
+def dealt(n: int, rng: np.random.Generator) -> Integers:
+    """Returns the places 0 to n - 1 in another order, each about as far along as before.
+
+    >>> np.abs(dealt(1_000, np.random.default_rng(1)) - np.arange(1_000)).max() <= 100
+    np.True_
+    """
+    return np.argsort(np.arange(n) + rng.uniform(-NEAR * n, NEAR * n, n), kind="stable")
 
 
 def plain_cell(cell: Any) -> Any:

@@ -1,14 +1,21 @@
 """Values of target policies on a log: estimates with intervals, overlap, or a refusal."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from belated.core.arguments import positive, probability, wrong
+from belated.core.arguments import positive, probability, whole, wrong
 from belated.core.types import Integers, Vector
 from belated.evaluation import off_policy
-from belated.evaluation.anytime import ROUNDING, Known, anytime_interval, least_reach
+from belated.evaluation.anytime import (
+    ROUNDING,
+    Known,
+    anytime_errors,
+    anytime_interval,
+    least_reach,
+)
 from belated.evaluation.confidence import (
     bernstein_interval,
     bootstrap_values,
@@ -29,6 +36,8 @@ from belated.evaluation.overlap import (
     unlikely_weights,
 )
 from belated.evaluation.reward_model import CrossFitted
+from belated.experiments.run_intervals import student_quantile
+from belated.ledger.tools.progress import progress
 from belated.logs.learning_targets import Player
 from belated.logs.seen_rewards import SeenRewards
 from belated.logs.targets import Target, learns, policy_name, target_of
@@ -47,6 +56,7 @@ class Options(NamedTuple):
     scores: bool = False
     seed: int = 1
     reward_range: tuple[float, float] | None = None  # None: as in the log
+    replays: int = 10  # of a policy that learns
 
     def checked(self) -> "Options":
         """Returns the options, or raises."""
@@ -55,6 +65,7 @@ class Options(NamedTuple):
         probability("--level", self.level)
         if self.clip is not None:
             positive("--clip", self.clip)
+        whole("--replays", self.replays, least=2)
         return self
 
 
@@ -90,6 +101,15 @@ class _Candidate(NamedTuple):
     bounded: bool  # whether its terms are bounded by the weight times a reward
 
 
+class _Asked(NamedTuple):
+    """A target with what its estimates are made of."""
+
+    answer: Answer  # without estimates
+    candidates: Sequence[_Candidate] = ()  # none: it is refused
+    weight: Any = 1.0  # of each row
+    replayed: Sequence[float] = ()  # values of the replays of a policy that learns
+
+
 def policy_values(
     log: WholeLog, seen: SeenRewards, policies: Sequence[Any], column: str, options: Options
 ) -> list[Answer]:
@@ -119,21 +139,26 @@ def policy_values(
         else target_of(policy, log.names, column, options.scores)
         for policy in policies
     ]
-    return [
-        _as_played(seen, options),
+    asked = [
+        _as_played(seen),
         *(
             _of_learner(seen, policy, target, options)
             if isinstance(target, Player)
-            else _answer(log, seen, policy_name(policy), target, options)
+            else _of_target(log, seen, policy_name(policy), target, options)
             for policy, target in zip(policies, targets, strict=True)
         ),
     ]
+    drawn = _replicates(asked, seen, options)
+    of_mean, *_ = drawn[0]
+    return [
+        one.answer._replace(estimates=_with_intervals(one, own, of_mean, seen, options))
+        for one, own in zip(asked, drawn, strict=True)
+    ]
 
 
-def _as_played(seen: SeenRewards, options: Options) -> Answer:
-    mean = _mean_reward(seen)
-    estimates = _with_intervals([mean], np.ones(len(seen.used)), seen, options)
-    return Answer("as played", "the policy of the log", estimates, [], [])
+def _as_played(seen: SeenRewards) -> _Asked:
+    answer = Answer("as played", "the policy of the log", [], [], [])
+    return _Asked(answer, [_mean_reward(seen)], np.ones(len(seen.used)))
 
 
 def _mean_reward(seen: SeenRewards) -> _Candidate:
@@ -141,9 +166,9 @@ def _mean_reward(seen: SeenRewards) -> _Candidate:
     return _Candidate("mean reward", off_policy.self_normalised(ones), ones, False)
 
 
-def _answer(
+def _of_target(
     log: WholeLog, seen: SeenRewards, name: str, target: Target, options: Options
-) -> Answer:
+) -> _Asked:
     played = _Played(log, seen, target)
     action, propensity, subject = _drawn(log, seen)
     weight = played.chance / propensity
@@ -152,10 +177,9 @@ def _answer(
     reasons = refusals(found, weight, rewards.counted, rewards.earned)
     reasons = reasons or unlikely_weights(found, action, weight, subject)
     if reasons:
-        return Answer(name, target.words, [], found, reasons)
+        return _Asked(Answer(name, target.words, [], found, reasons))
     candidates = _candidates(seen, played, weight, options.clip)
-    estimates = _with_intervals(candidates, weight, seen, options)
-    return Answer(name, target.words, estimates, found, [])
+    return _Asked(Answer(name, target.words, [], found, []), candidates, weight)
 
 
 class _Played:
@@ -199,20 +223,45 @@ def _candidates(
     ]
 
 
-def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) -> Answer:
-    kept = np.zeros(seen.n_rows)
-    kept[player.kept_rows()] = 1.0
-    matches = kept[seen.used]
+def _of_learner(seen: SeenRewards, text: str, player: Player, options: Options) -> _Asked:
+    with progress(f"replaying {text}", options.replays * seen.n_rows) as told:
+        paths = np.zeros((options.replays, seen.n_rows))
+        for number, path in enumerate(paths):
+            path[player.kept_rows(number, told)] = 1.0
+    first, *_ = paths = paths[:, seen.used]
     words = (
-        f"learns as it goes, from rewards when they came: its first {int(matches.sum()):,} "
-        "decisions, by replay with rejection; the interval does not hold the luck of its own path"
+        f"learns as it goes, from rewards when they came: its first {int(first.sum()):,} "
+        f"decisions, by {options.replays} replays with rejection"
     )
     rewards = seen.rewards
-    reasons = refusals([], matches, rewards.counted, rewards.earned) or _uneven(player.log, seen)
+    reasons = refusals([], first, rewards.counted, rewards.earned) or _uneven(player.log, seen)
     if reasons:
-        return Answer(text, words, [], [], reasons)
-    replay = _Candidate("replay", off_policy.self_normalised(matches), matches, False)
-    return Answer(text, words, _with_intervals([replay], matches, seen, options), [], [])
+        return _Asked(Answer(text, words, [], [], reasons))
+    terms = off_policy.self_normalised(paths.mean(axis=0))
+    values = [off_policy.estimate(off_policy.self_normalised(p), rewards).value for p in paths]
+    replay = _Candidate("replay", terms, first, False)
+    return _Asked(Answer(text, words, [], [], []), [replay], first, values)
+
+
+def with_luck(line: Estimated, values: Sequence[float], n_rows: int, options: Options) -> Estimated:
+    """Returns a line whose intervals hold the luck of a path, too, by ``values`` of replays.
+
+    All replays share the rows of one log, so the luck of their mean is less than that of a single
+    one, and nobody knows by how much. The variance of a single one is added to that of the rows.
+    """
+    errors = student_quantile(0.5 + 0.5 * options.level, len(values) - 1)
+    if options.interval == "anytime":
+        errors = max(errors, anytime_errors(n_rows, options.level))
+    luck = errors * float(np.std(values, ddof=1))
+
+    def wider(value: float, low: float | None, high: float | None) -> Any:
+        if low is None or high is None:
+            return None, None
+        return value - math.hypot(value - low, luck), value + math.hypot(high - value, luck)
+
+    low, high = wider(line.value, line.low, line.high)
+    gain_low, gain_high = wider(line.gain, line.gain_low, line.gain_high)
+    return line._replace(low=low, high=high, gain_low=gain_low, gain_high=gain_high)
 
 
 def _uneven(log: WholeLog, seen: SeenRewards) -> list[str]:
@@ -231,35 +280,45 @@ def _drawn(log: WholeLog, seen: SeenRewards) -> tuple[Integers, Vector, Integers
     return log.action[seen.used], log.propensity[seen.used], subject
 
 
+def _replicates(asked: Sequence[_Asked], seen: SeenRewards, options: Options) -> list[Vector]:
+    """Returns for each target the values of its candidates in every replicate of the log.
+
+    There is a row for each candidate. Without a bootstrap, rows are empty.
+    """
+    terms = [candidate.terms for one in asked for candidate in one.candidates]
+    drawn = np.empty((0, len(terms)))
+    if options.interval == "bootstrap":
+        drawn = _bootstrapped(terms, seen, options.seed)
+    ends = np.cumsum([len(one.candidates) for one in asked])
+    return np.split(drawn.T, ends[:-1])
+
+
 def _with_intervals(
-    candidates: Sequence[_Candidate], weight: Vector, seen: SeenRewards, options: Options
+    asked: _Asked, drawn: Vector, of_mean: Vector, seen: SeenRewards, options: Options
 ) -> list[Estimated]:
-    """Returns the estimates of the candidates, and of their gains over the policy of the log.
+    """Returns the estimates of a target, and of its gains over the policy of the log.
 
     Rows that are all alike have no standard error, and yet the next one may differ: no interval is
     shorter than that of as many such rows as the weights of the target are worth.
     """
     played = _mean_reward(seen)
-    drawn = np.empty((0, len(candidates) + 1))
-    if options.interval == "bootstrap":
-        terms = [candidate.terms for candidate in (*candidates, played)]
-        drawn = _bootstrapped(terms, seen, options.seed)
-    *replicates, mean_replicates = drawn.T
     mean, mean_slopes = _estimated(played, seen)
-    floor, floor_of_gain = _floors(weight, seen, options.level)
+    floor, floor_of_gain = _floors(asked.weight, seen, options.level)
     result = []
-    for candidate, values in zip(candidates, replicates, strict=True):
+    for candidate, values in zip(asked.candidates, drawn, strict=True):
         value, by_row = _estimated(candidate, seen)
         bounds = _interval(candidate, value, by_row, values, seen, options)
         gain = value - mean
-        of_gain = gain, by_row - mean_slopes, values - mean_replicates
+        of_gain = gain, by_row - mean_slopes, values - of_mean
         gain_bounds = _interval(candidate._replace(bounded=False), *of_gain, seen, options)
         if standard_error(of_gain[1]) <= ROUNDING * max(abs(value), abs(mean)):
             gain_bounds = _at_least(floor_of_gain, gain, *gain_bounds)
         own = candidate.weight
         rows = None if own is None else effective_rows(own * seen.rewards.counted)
         ends = _at_least(floor, value, *bounds)
-        result.append(Estimated(candidate.name, value, *ends, rows, gain, *gain_bounds))
+        line = Estimated(candidate.name, value, *ends, rows, gain, *gain_bounds)
+        luck = asked.replayed
+        result.append(with_luck(line, luck, seen.n_rows, options) if luck else line)
     return result
 
 
@@ -290,10 +349,11 @@ def _estimated(candidate: _Candidate, seen: SeenRewards) -> tuple[float, Vector]
 
 def _bootstrapped(terms: Sequence[Terms], seen: SeenRewards, seed: int) -> Vector:
     """Returns the values of all estimators, one column each, in every replicate of the log."""
+    without_law = seen.with_shares(np.ones(len(seen.used)))
+    recounted = off_policy.Recounted(terms, without_law)
 
     def values(counts: Vector) -> Vector:
-        rewards = seen.with_shares(seen.law.shares(counts))
-        return np.array([off_policy.value(t, rewards, counts[seen.used]) for t in terms])
+        return recounted.values(counts[seen.used], seen.law.shares(counts))
 
     return bootstrap_values(values, seen.n_rows, seed)
 

@@ -36,12 +36,12 @@ from belated.evaluation.overlap import (
     unlikely_weights,
 )
 from belated.evaluation.reward_model import CrossFitted
-from belated.experiments.run_intervals import student_quantile
 from belated.ledger.tools.progress import progress
 from belated.logs.learning_targets import Player
 from belated.logs.seen_rewards import SeenRewards
 from belated.logs.targets import Target, learns, policy_name, target_of
 from belated.logs.whole_log import WholeLog, context_features
+from belated.numerics.student import student_quantile
 
 BLOCK = 65_536  # rows whose probabilities are in memory at a time
 INTERVALS = ("normal", "bootstrap", "bernstein", "anytime")

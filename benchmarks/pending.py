@@ -16,6 +16,7 @@ import timeit
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -122,6 +123,7 @@ class Case:
         self.n, self.closed = n, closed
         self.decided: list[float] = []  # seconds of each part
         self.rewarded: list[float] = []
+        self.ticks: list[float] = []  # seconds of decisions that began a tick
         self.close()
 
     def close(self) -> None:
@@ -133,12 +135,16 @@ class Case:
     def play(self) -> None:
         """Decide and reward for a while; the time for closing windows is not counted."""
         replica, ids = self.replica, []
+        hearing = replica.folds["shop"].hearing
         started = time.perf_counter()
         for _ in range(PART):
             self.clock.go_on()
+            begun = time.perf_counter()
             draft = replica.propose("shop", next(self.asks)).draft
             replica.commit([draft])
             ids.append(draft.id)
+            if hearing is not None and hearing.since == 1:
+                self.ticks.append(time.perf_counter() - begun)
         self.decided.append(time.perf_counter() - started)
         rewards = (self.rng.random(PART) < RATE).astype(float).tolist()
         started = time.perf_counter()
@@ -156,9 +162,10 @@ def events() -> None:
 Printed by `python benchmarks/pending.py events`: {DIM} features, {K} actions, the default policy, a ledger in
 memory, a window of four days. Means in microseconds over {PARTS * PART:,} decisions and as many rewards, in turns of
 {PART} between the rows of each half. To close windows is part of neither. The ratio is that of the row to the first one.
+The last column is the median of the decisions that begin a tick, in milliseconds.
 
-| until its window closes, a decision is | decisions before | of them open | a decision | ratio (asked: at most 2) | a reward | ratio (asked: at most 2) |
-|---|---|---|---|---|---|---|""")
+| until its window closes, a decision is | decisions before | of them open | a decision | ratio (asked: at most 2) | a reward | ratio (asked: at most 2) | begins a tick |
+|---|---|---|---|---|---|---|---|""")
     for open, name in (("hold", "held"), ("silence", "heard")):
         cases = [Case(open, n, closed) for n, closed in ((0, True), (OPEN, True), (OPEN, False))]
         for case in cases:
@@ -171,6 +178,7 @@ memory, a window of four days. Means in microseconds over {PARTS * PART:,} decis
             for ours, theirs in ((case.decided, none.decided), (case.rewarded, none.rewarded)):
                 mean = sum(ours[1:]) / PARTS / PART * 1e6
                 cells += [f"{mean:,.0f}", f"{sum(ours[1:]) / sum(theirs[1:]):.2f}"]
+            cells += [f"{median(case.ticks) * 1e3:,.0f}" if case.ticks else "-"]
             print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -316,13 +316,11 @@ def test_an_index_belongs_to_its_action():
 
 
 def test_long_vectors_are_refused_where_a_bound_matters():
-    client = InProcess()
-    client.bandit(policy="greedy")
-    client("PATCH", "/v1/bandits/shop/actions", {"put": {"a": [0.6, 0.0], "b": [0.0, 0.8]}})
+    client = shop(policy="greedy", log_actions=True)
     scorer = Scorer(document(client), seed=1)
-    _, made = scorer.decide()
+    _, made = scorer.decide(CONTEXTS[0])
     client.now = scorer._ids._clock()
-    long = msgspec.structs.replace(made, columns=[0, 1], values=[1.0, 1.0])
+    long = msgspec.structs.replace(made, values=[9.0 for _ in made.values])
     assert posted(client, long)["reasons"][0].startswith("values = ")
     assert posted(client, made)["statuses"] == ["accepted"]
 

@@ -305,7 +305,7 @@ def test_deep_objects_are_refused(http):
         deep = {"a": deep}
     answer = rank(http, "deep", contextFeatures=[deep])
     assert (answer.status_code, "8 deep at most" in answer.json()["detail"]) == (422, True)
-    body = '{"actions": [{"id": "a", "features": [' + '{"a":' * 50_000 + "1"
+    body = '{"actions": [{"id": "a", "features": [' + '{"a":' * 5_000 + "1"
     answer = http.post(RANK, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
 

@@ -128,7 +128,7 @@ def _vector(service: Service, name: str, item: MadeDecision) -> bytes:
         if (np.abs(values) > LARGEST_ENTRY).any():
             raise wrong("values", item.values, f"numbers of size {LARGEST_ENTRY:g} at most")
         return packed(SparseRows(columns[np.newaxis], values[np.newaxis]), 0, item.dim)
-    longest = fold.learner.longest
+    longest = fold.spec.bound
     if not np.linalg.norm(values) <= longest * NORM_ROUNDING:
         raise wrong("values", shown(item.values), f"a vector of norm {longest:g} at most")
     vector = np.zeros(item.dim)

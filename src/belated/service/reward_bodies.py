@@ -24,14 +24,9 @@ from belated.ledger.tools.reward_files import (
 )
 from belated.ledger.tools.tables import Row, rows_in
 from belated.service.http.problems import INVALID, Problem
-from belated.service.rewarding import reward
+from belated.service.rewarding import FILES, reward
 from belated.service.service import Service
 
-FILES = {  # formats by media type
-    "text/csv": "csv",
-    "application/x-ndjson": "jsonl",
-    "application/vnd.apache.parquet": "parquet",
-}
 MOST_ROWS = 50_000
 LONGEST_TEXT = 1_000  # bytes of a cell: a dictionary in Parquet repeats it for nothing
 MOST_UNPACKED = 50_000_000  # bytes, by what a Parquet file says of itself

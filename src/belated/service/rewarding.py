@@ -13,6 +13,11 @@ from belated.ledger.rules import second_event
 from belated.service.service import Service
 
 NO_ID = Outcome(Status.UNKNOWN)  # what a text that is no id gets
+FILES = {  # formats of rewards by media type, see reward_bodies.py
+    "text/csv": "csv",
+    "application/x-ndjson": "jsonl",
+    "application/vnd.apache.parquet": "parquet",
+}
 NO_TIME = Outcome(Status.INVALID)  # what a reward gets whose time is no time
 
 

@@ -35,8 +35,7 @@ from belated.service.http.paging import NO_PAGE, page_of
 from belated.service.http.problems import INVALID, STORE_UNAVAILABLE, Problem, ProblemType
 from belated.service.promoting import add_retraining
 from belated.service.ranking import rank
-from belated.service.reward_bodies import FILES, take_file
-from belated.service.rewarding import note_outcomes, reward
+from belated.service.rewarding import FILES, note_outcomes, reward
 from belated.service.service import NO_BANDIT, NOT_READY, Service
 from belated.service.settings import spec_of, state_of
 
@@ -186,6 +185,8 @@ def _add_loop(api: Api, service: Service) -> None:
         became of the rows, and which ones could not be used, up to the first 1,000 of these. A file
         may be sent again: what is in the log already is a duplicate.
         """
+        from belated.service.reward_bodies import take_file  # which needs Numba
+
         return await take_file(service, path.name, call.raw, call.media_type)
 
     @api.route(

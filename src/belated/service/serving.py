@@ -181,7 +181,7 @@ def app_from_environment() -> ASGIApp:
         write_access_log(sys.stderr)
     sys.setswitchinterval(SWITCH_SECONDS)
     # Numba and all: a thread that imports it later would hold up the event loop
-    import_module("belated.ledger.fold")
+    import_module("belated.service.reward_bodies")
     service = Service(settings.ledger, snapshot_folder=_folder(settings), only=settings.only)
     rate = settings.requests_per_second
     limit = None if rate is None else RateLimit(rate, max(1.0, 2.0 * rate))

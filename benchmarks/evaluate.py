@@ -36,7 +36,7 @@ from belated.logs.policy_values import Options, policy_values
 from belated.logs.seen_rewards import seen_rewards
 from support import logged  # type: ignore[import-not-found]
 
-RUNS = {"normal": 400, "bootstrap": 60, "bernstein": 200, "anytime": 200}
+RUNS = {"normal": 400, "bootstrap": 200, "bernstein": 200, "anytime": 200}
 ESTIMATORS = ("IPS", "clipped IPS", "SNIPS", "direct method", "doubly robust")
 NAIVE = "naive IPS"
 ACTIONS = [f"banner {k}" for k in range(10)]
@@ -101,7 +101,7 @@ def learners(logs: int) -> None:
         "| policy | earns on average | standard deviation over paths | logs | level | half width | level of a path | half width |"
     )
     print(f"|{'---|' * 8}")
-    for policy in ("greedy", "adaptive-thompson", "linucb", "uniform"):
+    for policy in ("greedy", "adaptive-thompson"):
         played, found, alone = [], [], []
         for seed in range(logs):
             log = logged.two_actions_log(np.random.default_rng([seed, 9]))

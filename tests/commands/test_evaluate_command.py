@@ -139,11 +139,14 @@ def test_a_log_that_cannot_answer(path, tmp_path):
 
 def test_only_what_was_computed_is_spoken_of(path):
     """And a policy that learns is played by `belated plan`, too, at full traffic."""
-    learner = call(path, "--policy", "uniform", "--policy", "linucb").output
+    learner = call(path, "--policy", "uniform", "--policy", "linucb", "--replays", "2").output
     assert "The direct method is right only if" in learner
     assert "which `belated plan` plays" in learner
-    assert "the luck of its own path" in learner
-    alone = json.loads(call(path, "--policy", "linucb", "--json").output)["assumptions"]
+    assert "decisions, by 2 replays with rejection" in learner
+    assert "the luck of a single replay" in learner
+    alone = json.loads(call(path, "--policy", "linucb", "--replays", "2", "--json").output)[
+        "assumptions"
+    ]
     assert not any("direct method" in said or "Clipped" in said for said in alone)
     fixed = json.loads(call(path, "--policy", "uniform", "--json").output)["assumptions"]
     assert not any("belated plan" in said for said in fixed)

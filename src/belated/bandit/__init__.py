@@ -72,25 +72,25 @@ class Bandit:
     seed
         For policies that draw random numbers: an int or a ``numpy.random.SeedSequence``.
     max_norm
-        Bound on the Euclidean norm of every action; a longer one is refused. Policies of which
-        nothing is proved within a bound, such as the default, take longer ones.
+        Bound on the Euclidean norm of every action; a longer action is refused. Policies that claim
+        nothing within a bound, such as the default, take longer actions.
     features
         Turns raw actions and contexts into vectors; see ``belated.features.Features``. The bandit
         keeps a copy: fitting it again elsewhere would change what the numbers mean. Rows have norm
         at most ``max_norm`` for policies that need a bound, and are not scaled for the others.
     groups
-        For actions that are vectors: name and size of each group of consecutive features that
-        share a prior variance, as in ``{"banner": 20, "country": 5, "intercept": 1}``; a group
-        "intercept" is a constant. ``features`` know their groups.
+        For actions that are vectors: name and size of each group of consecutive features that share
+        a prior variance, as in ``{"banner": 20, "country": 5, "intercept": 1}``; a group
+        "intercept" is a constant. With ``features`` it is not needed: they know their groups.
     ledger
-        Where every decision and reward is kept, such as ``"sqlite:///shop.db"``: nothing that
-        ``decide`` or ``learn`` returned is lost when the process is killed, and another process
-        that opens the same ledger goes on with the same bandit.
+        The ledger in which every decision and reward is kept, such as ``"sqlite:///shop.db"``. If
+        the process is killed, no decision or reward that ``decide`` or ``learn`` returned is lost,
+        and another process that opens the same ledger goes on with the same bandit.
     name
         Name of the bandit in the ledger.
     window
-        Seconds for which a reward is waited for; None: for ever. If it is not given, the log's
-        value stays; a new bandit waits for ever.
+        Seconds for which a decision waits for its reward; None: for ever. If it is not given, the
+        log's value stays; a new bandit waits for ever.
     grace
         Seconds after the window in which a reward that happened within it may still be handed in;
         see ``at`` of ``learn``. If it is not given, the log's value stays; a new bandit has 0.
@@ -108,20 +108,20 @@ class Bandit:
         what is counted how. If they are not given, the log's values stay; in a ledger they may be
         changed at any time.
     open
-        With a ``default_reward``: whether every decision, with or without a reward, is held while
-        its window is open ("hold"), so that early rewards do not count twice; or a reward is learnt
-        when it comes, and a silent decision counts the more like a failure the more conversions
-        should have come at its age ("silence"). That is for the default policy, Bernoulli or
-        Poisson rewards and a ``default_reward`` of 0, and rests on assumptions
-        (docs/how-to/conversions.md). ``OTFLinUCB`` and ``OTFLinTS`` need "silence": they learn a
-        conversion when it comes, and nothing when a window closes. If it is not given, the log's
-        value stays; a new bandit has "silence" where it can, unless ``combine`` is "last", "sum" or
-        "max".
+        With a ``default_reward``: how decisions count while their window is open. "hold": every
+        decision, with or without a reward, is held, so that early rewards do not count twice.
+        "silence": a reward is learnt when it comes, and the more conversions should have come at
+        the age of a silent decision, the more it counts like a failure. "silence" is for the
+        default policy, Bernoulli or Poisson rewards and a ``default_reward`` of 0, and rests on
+        assumptions (docs/how-to/conversions.md). ``OTFLinUCB`` and ``OTFLinTS`` need "silence":
+        they learn a conversion when it comes, and nothing when a window closes. If it is not given,
+        the log's value stays; a new bandit has "silence" where it can, unless ``combine`` is
+        "last", "sum" or "max".
     combine
         How several rewards of a decision, each with an ``event_id``, become the one that is learnt:
-        "first" or "last" by the time they happened, "sum" or "max", of those that are on time.
-        None: a decision has one reward. If it is not given, the log's value stays; a new bandit has
-        None.
+        the "first" or the "last" by the time they happened, the "sum" or the "max". Only rewards
+        that are on time count. None: a decision has one reward. If it is not given, the log's value
+        stays; a new bandit has None.
     clock
         Tells the time in seconds since 1970. A simulation passes a function of its own, and days
         pass in an instant: windows, half-lives in seconds and the ``at`` of rewards go by it.
@@ -230,7 +230,7 @@ class Bandit:
         names: Any = None,
         probabilities: bool | None = None,
     ) -> Decision:
-        """Choose one of ``actions``.
+        """Chooses one of ``actions``.
 
         Parameters
         ----------
@@ -246,9 +246,10 @@ class Bandit:
             "boots, red"; if that does not tell all actions of the call apart, and without
             ``Features``, the log has row numbers, and one law of the delay for all actions.
         probabilities
-            Whether the decision has the probability with which each action was to be played. None:
-            that of the chosen action alone, its ``propensity``. False: without a log, not even that
-            where it takes thousands of decisions; it is NaN then. See ``Decision``.
+            True: the decision has the probability with which each action was to be played. None:
+            only that of the chosen action, its ``propensity``. False: without a log, not even the
+            propensity if counting it takes thousands of decisions; it is NaN then. See
+            ``Decision``.
         """
         with self._lock:
             self._backend.follow()  # the features may have grown
@@ -266,7 +267,7 @@ class Bandit:
         names: Any = None,
         probabilities: bool | None = None,
     ) -> list[Decision]:
-        """Choose one action of each set, all at once: for a mail campaign, say.
+        """Chooses one action of each set, all at once: for a mail campaign, say.
 
         The decisions are those of ``decide``, called for one set after the other. With a ledger
         they are written in one transaction, all or none, and a policy that counts its decisions
@@ -296,12 +297,13 @@ class Bandit:
         names: Any = None,
         probabilities: bool | None = None,
     ) -> list[Decision]:
-        """Choose ``top`` different actions and return their decisions, the first choice first.
+        """Chooses ``top`` different actions; returns their decisions, the first choice first.
 
-        Each has an id and gets a reward of its own. The second is chosen among the actions that
-        the first has left, and so on: its propensity is the probability given the choices before
-        it. The actions chosen before have probability 0. With a ledger, all are written in one
-        transaction; the log has the second as a decision among the actions that were left.
+        Each decision has an id and gets a reward of its own. The second is chosen among the actions
+        that the first has left, and so on: its propensity is the probability given the choices
+        before it. The actions chosen before have probability 0. With a ledger, all decisions are
+        written in one transaction; the log has the second as a decision among the actions that were
+        left.
 
         Parameters
         ----------
@@ -336,13 +338,15 @@ class Bandit:
         at: Any = None,
         event_id: str | None = None,
     ) -> int:
-        """Take in rewards: ``learn(id, reward)``, ``learn(pairs)`` or ``learn(ids, rewards)``.
+        """Takes in rewards: ``learn(id, reward)``, ``learn(pairs)`` or ``learn(ids, rewards)``.
 
         The same reward again for the same decision changes nothing; another one is an error. When
-        any of several rewards is refused, none is taken in. From 100 rewards on, whenever their
-        number has doubled, an assumption that they speak against is the text of an
-        ``AssumptionWarning``, once for each kind; see ``broken_assumptions``. So is the first call
-        with rewards that come after their window and are not learnt, see ``late`` and ``n_late``.
+        any of several rewards is refused, none is taken in.
+
+        From 100 rewards on, whenever their number has doubled, ``learn`` warns of assumptions that
+        the rewards speak against, with an ``AssumptionWarning``, once for each kind; see
+        ``broken_assumptions``. It also warns once when rewards come after their window and are not
+        learnt; see ``late`` and ``n_late``.
 
         Parameters
         ----------
@@ -385,7 +389,7 @@ class Bandit:
     def note_outcome(
         self, id: str, name: str, value: float, *, at: Any = None, event_id: str | None = None
     ) -> bool:
-        """Write a guardrail outcome of a decision into the log; nothing is learnt from it.
+        """Writes a guardrail outcome of a decision into the log; learns nothing from it.
 
         ``belated lift`` compares it between a bandit and its holdout, beside the reward. The same
         outcome again changes nothing; another value under the same name and ``event_id`` is an
@@ -394,14 +398,14 @@ class Bandit:
         Parameters
         ----------
         id
-            Of the decision. The bandit must have a log (``window=`` or ``ledger=``).
+            Id of the decision. The bandit must have a log (``window=`` or ``ledger=``).
         name
-            Of the outcome, such as ``"complaint"``.
+            Name of the outcome, such as ``"complaint"``.
         value
             Any number up to 1e12 in size. Outcomes of one name under several event ids are added
             up.
         at, event_id
-            As of ``learn``.
+            As in ``learn``.
 
         Returns
         -------
@@ -422,7 +426,7 @@ class Bandit:
             return self._backend.note_outcome(id, name, value, at, event_id)
 
     def grow(self, features: Features) -> None:
-        """Go on with features that have further categories; what was learnt stays.
+        """Goes on with features that have further categories; what was learnt stays.
 
         The history is taken in again with longer vectors, which are zero in the new features, and
         the estimate is brought up to date once: a pass over all decisions. The estimate is then, up
@@ -458,7 +462,7 @@ class Bandit:
             self._backend.grow(features)
 
     def close(self) -> None:
-        """Let go of the ledger, if there is one."""
+        """Closes the ledger, if there is one."""
         self._backend.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -578,11 +582,12 @@ class Bandit:
 
     @property
     def broken_assumptions(self) -> list[Broken]:
-        """The assumptions of policy, family and delays that the rewards speak against; best empty.
+        """The assumptions that the rewards speak against; ideally empty.
 
-        Looked at when the number of rewards has doubled since the last look, from 100 on; those on
-        delays, with ``open="silence"``, four times a window. Each has a name, a sentence on what
-        was found and a sentence on what to change, or on what follows.
+        They are assumptions of policy, family and delays. From 100 rewards on, they are checked
+        when the number of rewards has doubled since the last check. Those on delays, with
+        ``open="silence"``, are checked four times per window. Each has a name, a sentence on the
+        finding and a sentence on what to change, or on what follows.
 
         Examples
         --------
@@ -605,7 +610,8 @@ class Bandit:
     def unmatched(self) -> dict[Unmatched, int]:
         """The parts of actions and contexts that became zeros, each with its number of calls.
 
-        A part is an unknown category, an unused key or a missing column, in calls of this process.
+        A part is an unknown category, an unused key or a missing column. Only calls of this process
+        count.
 
         Examples
         --------
@@ -643,19 +649,23 @@ class Bandit:
             return reading.certificate(self._backend.present())
 
     def interval(self, x: Any, context: Any = None) -> tuple[float, float]:
-        """Interval of the mean reward of an action, of the kind that ``interval_kind`` names.
+        """Returns an interval of an action's mean reward, of the kind ``interval_kind``.
 
         "confidence", for a policy with a confidence set: with probability 1 - delta all intervals
-        of all rounds hold at once (with a half-life: those of each time by itself, while theta_star
-        stays), if its guarantee is intact (a true R, ``width_scale`` of 1 or more). "posterior",
-        for all others: the central 95 % of the mean reward given the rewards that have returned,
-        ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a normal prior with
-        the ridge of the policy: exact for Gaussian rewards, Laplace's approximation for others. It
-        holds for this action and this time, without a proof. With ``open="silence"`` the open
-        decisions have their part in it, and S the error of the law by which they count
-        (``learner/heard_law.py``). A confidence set rests on closed decisions alone: policies
-        that claim one hold open decisions. Exceptions are ``OTFLinUCB`` and ``OTFLinTS``: an open
-        decision counts as zero, so means and both ends are too low until windows close.
+        of all rounds hold at once, if the policy's guarantee is intact (a true R, ``width_scale``
+        of 1 or more). With a half-life, only the intervals of one time hold at once, while
+        theta_star stays.
+
+        "posterior", for all other policies: the central 95 % of the mean reward given the rewards
+        that have returned, ``mu(x'theta -+ 1.96 sqrt(x'S x))``. S is the posterior covariance of a
+        normal prior with the ridge of the policy: exact for Gaussian rewards, Laplace's
+        approximation for others. It holds for this action and this time, without a proof. With
+        ``open="silence"`` the open decisions count in it, and S includes the error of the law by
+        which they count (``learner/heard_law.py``).
+
+        A confidence set rests on closed decisions alone: policies that claim one hold open
+        decisions. Exceptions are ``OTFLinUCB`` and ``OTFLinTS``: an open decision counts as zero,
+        so means and both ends are too low until windows close.
 
         Parameters
         ----------
@@ -690,7 +700,7 @@ class Bandit:
         return action_intervals.interval_kind(self._learner)
 
     def ranking(self, actions: Any, context: Any = None, *, names: Any = None) -> Ranking:
-        """Ranks ``actions`` and tells how sure the best is; nothing is decided.
+        """Ranks ``actions`` and tells how sure the best is; makes no decision.
 
         Parameters
         ----------
@@ -730,7 +740,7 @@ class Bandit:
             return action_intervals.ranking(learner, shown, matrix, played)
 
     def probabilities(self, actions: Any, context: Any = None) -> Vector:
-        """Returns the probability with which each action would be played; nothing is decided.
+        """Returns the probability with which each action would be played; makes no decision.
 
         Parameters
         ----------
@@ -744,14 +754,14 @@ class Bandit:
             return self._backend.chances(Asked(rows, context, actions))
 
     def fingerprint(self) -> str:
-        """Returns a digest of all that is known, equal for two that will act and learn alike."""
+        """Returns a digest, equal for two bandits that will act and learn alike."""
         with self._lock:
             return reading.fingerprint(self._backend.present())
 
     # ------------------------------------------------------------------------ state on disk
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything the bandit knows to ``path``, all of it or nothing.
+        """Writes everything the bandit knows to ``path``, all of it or nothing.
 
         A bandit in memory that waits for windows is refused: a ledger keeps it.
         """
@@ -769,7 +779,7 @@ class Bandit:
         types: Iterable[type] = (),
         clock: Clock = time.time,
     ) -> Self:
-        """Read a bandit back; it goes on exactly where the saved one stopped.
+        """Reads a bandit back; it goes on exactly where the saved one stopped.
 
         Parameters
         ----------

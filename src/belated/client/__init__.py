@@ -1,7 +1,8 @@
-"""Clients of the service: decisions and rewards over HTTP, sent again where that may help.
+"""Clients of the service: decisions and rewards over HTTP, sent again if that may help.
 
-``Client`` waits for each answer, ``AsyncClient`` is the same with ``await``. Needs the extra
-``belated[client]``, or the distribution ``belated-client``, which is the client and nothing else.
+``Client`` waits for each answer; the methods of ``AsyncClient`` are the same, to be awaited. Both
+need the extra ``belated[client]``, or the distribution ``belated-client``, which is the client and
+nothing else.
 
 >>> from belated.client import Client
 >>> client = Client("http://127.0.0.1:8787", key=None, timeout=2.0, retries=5)

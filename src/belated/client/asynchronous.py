@@ -29,7 +29,7 @@ class AsyncClient(Operations):
         self._http = httpx2.AsyncClient(**options)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Closes the connection."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Requests of the clients, when they are sent again, and how their answers are read."""
+"""Requests of the clients: when they are sent again, and how their answers are read."""
 
 import random
 import ssl
@@ -45,7 +45,7 @@ class Call(NamedTuple, Generic[T]):
     timeout: float | None = None  # seconds; None: that of the client
 
     def request(self, http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
-        """The request as ``http`` sends it."""
+        """Returns the request as ``http`` sends it."""
         headers = {} if self.content is None else {"Content-Type": self.media_type}
         timeout = http.timeout if self.timeout is None else self.timeout
         return http.build_request(
@@ -53,7 +53,7 @@ class Call(NamedTuple, Generic[T]):
         )
 
     def read(self, response: httpx2.Response) -> T:
-        """The answer, or the error that it is."""
+        """Returns the answer; raises ``ServiceError`` if it is an error."""
         if response.is_success:
             return msgspec.json.decode(response.content, type=self.answer)
         raise ServiceError(_problem(response))
@@ -62,8 +62,8 @@ class Call(NamedTuple, Generic[T]):
 class Attempts:
     """Decides when a request is sent again: after failures that may pass, a little later each time.
 
-    Each request may be sent twice without harm: a decision has a request id, and for the rest the
-    service finds out that it was done before.
+    Each request may be sent twice without harm. A decision has a request id, and for all other
+    requests the service notices that they were done before.
     """
 
     def __init__(self, retries: int) -> None:
@@ -71,9 +71,9 @@ class Attempts:
         self._compiling = LONGEST_COMPILATION
 
     def pause(self, response: httpx2.Response | None) -> float | None:
-        """Seconds to wait before the next attempt, or None: this was the last one.
+        """Returns the seconds to wait before the next attempt; None if this was the last one.
 
-        ``response`` is None where there was none.
+        ``response`` is None if no response came.
         """
         if response is not None and response.status_code not in WORTH_A_RETRY:
             return None
@@ -87,7 +87,7 @@ class Attempts:
         return max(backoff, 0.0 if response is None else _retry_after(response))
 
     def _is_compiling(self, response: httpx2.Response) -> bool:
-        """Returns whether the service is compiling, which is waited for in any case."""
+        """Returns whether the service is compiling; the client waits for that in any case."""
         if response.status_code != 503 or _problem(response).type != COMPILING:
             return False
         self._compiling -= _retry_after(response)
@@ -122,7 +122,7 @@ def _problem(response: httpx2.Response) -> ProblemDocument:
 def http_options(
     base_url: str, key: str | None, timeout: float, transport: Any, ca_file: str | None
 ) -> dict[str, Any]:  # of httpx2.Client and httpx2.AsyncClient alike
-    """The checked settings of a client."""
+    """Returns the checked settings of a client."""
     if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
         raise wrong("base_url", base_url, "an address such as http://127.0.0.1:8787")
     return {

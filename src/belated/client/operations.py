@@ -34,7 +34,7 @@ class Operations(ABC):
 
     @abstractmethod
     async def _send(self, call: Call[T]) -> T:
-        """Returns the answer to a request; raises where there is none, or where it is an error."""
+        """Returns the answer to a request; raises if there is none, or if it is an error."""
 
     async def _ask(
         self,
@@ -74,7 +74,7 @@ class Operations(ABC):
         propensity: float | None = None,
         probabilities: bool = False,
     ) -> wire.DecisionAnswer:
-        """Choose one of the registered actions, of ``actions``, or of the rows of ``matrix``.
+        """Chooses one of the registered actions, of ``actions``, or of the rows of ``matrix``.
 
         Parameters
         ----------
@@ -87,11 +87,11 @@ class Operations(ABC):
         matrix
             A vector for each action: a 2-d array.
         subject
-            Whom the decision concerns, for ``forget``.
+            The person or thing that the decision concerns, for ``forget``.
         request_id
             Your own name for the request, to ask again after a crash; drawn by default.
         played, propensity
-            In shadow mode: the action that is played, and the probability with which it was.
+            In shadow mode: the action that is played, and the probability with which you drew it.
         probabilities
             Whether to log and return the probability of every action, not only of the chosen one.
         """
@@ -112,15 +112,15 @@ class Operations(ABC):
     async def decide_many(
         self, bandit: str, requests: Iterable[Mapping[str, Any]]
     ) -> list[wire.DecisionAnswer]:
-        """Make many decisions with few calls: for a mail campaign, say.
+        """Makes many decisions with few calls: for a mail campaign, say.
 
         Parameters
         ----------
         requests
             The arguments of ``decide`` for each decision, as in
-            ``[{"context": {"age": 31}, "request_id": "spring-mail-17"}, ...]``. 100 at a time are
-            sent, and written all or none; with a ``request_id`` of your own in each, a campaign
-            that was interrupted may be sent again.
+            ``[{"context": {"age": 31}, "request_id": "spring-mail-17"}, ...]``. They are sent 100
+            at a time, and each hundred is written as a whole or not at all. With a ``request_id``
+            of your own in each, a campaign that was interrupted may be sent again.
         """
         bodies = []
         for k, request in enumerate(requests):
@@ -151,17 +151,17 @@ class Operations(ABC):
         request_id: str | None = None,
         probabilities: bool = False,
     ) -> list[wire.DecisionAnswer]:
-        """Choose ``top`` different actions and return their decisions, the first choice first.
+        """Chooses ``top`` different actions; returns their decisions, the first choice first.
 
-        Each has an id and a reward of its own, and is chosen among the actions that those before
-        it left: its propensity is the probability given the choices before it.
+        Each decision has an id and a reward of its own. It is made among the actions that the
+        choices before it left, and its propensity is the probability given these choices.
 
         Parameters
         ----------
         top
             How many actions to choose: up to their number, and 100 at most.
         context, eligible, actions, matrix, subject, request_id, probabilities
-            As of ``decide``.
+            As in ``decide``.
         """
         body = wire.TopRequest(
             *_options(context, eligible, actions, matrix),
@@ -182,7 +182,8 @@ class Operations(ABC):
         at: Any = None,
         event_id: str | None = None,
     ) -> Status:
-        """Hand in a reward; ``revise`` puts it in the place of an earlier one.
+        """Hands in a reward and returns its status; ``revise`` puts it in the place of an earlier
+        one.
 
         Parameters
         ----------
@@ -190,7 +191,7 @@ class Operations(ABC):
             When the reward happened, if that was not now: a ``datetime`` with its zone, a text such
             as ``"2026-03-31T12:00:00Z"``, or seconds since 1970.
         event_id
-            Tells the rewards of one decision apart, where the bandit combines several.
+            Tells the rewards of one decision apart, if the bandit combines several.
         """
         (status,) = await self._reward([_reward_item(decision_id, reward, at, event_id, revise)])
         return status
@@ -201,7 +202,7 @@ class Operations(ABC):
             tuple[str, float] | tuple[str, float, Any] | tuple[str, float, Any, str | None]
         ],
     ) -> list[Status]:
-        """Hand in many, as pairs of decision id and reward: what became of each.
+        """Hands in many rewards, as pairs of decision id and reward; returns the status of each.
 
         A pair may have a third and a fourth entry: ``at`` and ``event_id`` of ``reward``.
         """
@@ -218,20 +219,20 @@ class Operations(ABC):
         at: Any = None,
         event_id: str | None = None,
     ) -> Status:
-        """Hand in a guardrail outcome: something to watch beside the reward, not learnt from.
+        """Hands in a guardrail outcome: something to watch beside the reward, not learnt from.
 
         Parameters
         ----------
         name
-            Of the outcome, such as ``"complaint"``.
+            Name of the outcome, such as ``"complaint"``.
         at, event_id
-            As of ``reward``. Outcomes of one name under several event ids are added up.
+            As in ``reward``. Outcomes of one name under several event ids are added up.
         """
         (status,) = await self.outcomes([(decision_id, name, value, at, event_id)])
         return status
 
     async def outcomes(self, outcomes: Iterable[tuple[Any, ...]]) -> list[Status]:
-        """Hand in many, as tuples of decision id, name and value: what became of each.
+        """Hands in many outcomes, as tuples of decision id, name and value; returns their statuses.
 
         A tuple may have a fourth and a fifth entry: ``at`` and ``event_id`` of ``outcome``.
         """
@@ -246,12 +247,12 @@ class Operations(ABC):
     async def reward_file(
         self, bandit: str, content: bytes, media_type: str = "text/csv"
     ) -> wire.RewardsTaken:
-        """Hand in a file of at most 50,000 rewards and 1 MB, unless the service allows more bytes.
+        """Hands in a file of at most 50,000 rewards and 1 MB, unless the service allows more bytes.
 
         Parameters
         ----------
         content
-            The file: columns ``decision_id`` and ``reward`` and, if wanted, ``at`` and
+            The file, with the columns ``decision_id``, ``reward`` and, if wanted, ``at`` and
             ``event_id``.
         media_type
             ``text/csv``, ``application/x-ndjson`` or ``application/vnd.apache.parquet``.
@@ -279,7 +280,7 @@ class Operations(ABC):
         return answer.statuses
 
     async def cancel(self, decision_id: str) -> Status:
-        """Say that a decision was not carried out: no reward is waited for."""
+        """Says that a decision was not carried out, so that it waits for no reward."""
         path = "decisions", decision_id, "cancel"
         return (await self._ask(wire.StatusAnswer, "POST", *path)).status
 
@@ -297,18 +298,18 @@ class Operations(ABC):
         actions: Mapping[str, Features] | None = None,
         matrix: Any = None,
     ) -> Ranking:
-        """Returns a ranking: which action is best, and how sure that is. Nothing is decided.
+        """Returns a ranking of the actions and how sure it is; makes no decision.
 
         Parameters
         ----------
         context, eligible, actions, matrix
-            As of ``decide``.
+            As in ``decide``.
 
         Returns
         -------
         Ranking
-            The best action first, each with its estimated mean reward, an interval of it, and how
-            many decisions and rewards it has had; and a verdict in words.
+            The best action first, each with its estimated mean reward, an interval of that, and the
+            numbers of its decisions and rewards; and a verdict in words.
         """
         body = wire.RankingRequest(*_options(context, eligible, actions, matrix))
         return await self._ask(Ranking, "POST", "bandits", bandit, "ranking", body=body)
@@ -316,9 +317,9 @@ class Operations(ABC):
     async def lift(self, bandit: str) -> wire.LiftView:
         """Returns what a bandit earns above its holdout: ``sentence`` says it in words.
 
-        It is worked out from the log and takes the longer the longer the log is. A client that
-        loses patience asks again and waits for the same work; give it a ``timeout`` that is long
-        enough for yours.
+        The service works it out from the whole log, so a longer log takes longer. A client that
+        loses patience asks again and waits for the same work: give the client a ``timeout`` that is
+        long enough for your log.
         """
         return await self._ask(wire.LiftView, "GET", "bandits", bandit, "lift")
 
@@ -327,25 +328,25 @@ class Operations(ABC):
         return bytes(await self._ask(msgspec.Raw, "GET", "bandits", bandit, "model"))
 
     async def made(self, bandit: str, decisions: Sequence[wire.MadeDecision]) -> wire.MadeAnswer:
-        """Hand in decisions that were made elsewhere, 100 at most; they may be sent again."""
+        """Hands in decisions that were made elsewhere, 100 at most; they may be sent again."""
         body, path = wire.MadeBatch(list(decisions)), ("bandits", bandit, "decisions", "made")
         return await self._ask(wire.MadeAnswer, "POST", *path, body=body)
 
     # --------------------------------------------------------------------------------- bandits
 
     async def bandits(self) -> list[str]:
-        """Names of all bandits."""
+        """Returns the names of all bandits."""
         first = await self._ask(wire.BanditList, "GET", "bandits")
         return [name for page in await self._pages(first, "bandits") for name in page.bandits]
 
     async def bandit(self, name: str) -> wire.BanditState:
-        """A bandit's settings and what it knows."""
+        """Returns a bandit's settings and what it knows."""
         return await self._ask(wire.BanditState, "GET", "bandits", name)
 
     async def put_bandit(
         self, name: str, settings: Mapping[str, Any] | wire.BanditSettings
     ) -> wire.BanditState:
-        """Make a bandit, or change its settings."""
+        """Makes a bandit, or changes its settings; returns its state."""
         return await self._ask(wire.BanditState, "PUT", "bandits", name, body=settings)
 
     async def retrain(
@@ -356,10 +357,10 @@ class Operations(ABC):
         back: bool = False,
         timeout: float = FROM_LOG,
     ) -> wire.RetrainView:
-        """Compare a bandit with what it would be, had it had other settings all along.
+        """Compares a bandit with what it would be if it had had other settings all along.
 
-        ``back`` stands for the settings before the last promotion. This takes the longer the
-        longer the log is: ``timeout`` is in seconds.
+        ``back`` stands for the settings before the last promotion. A longer log takes longer;
+        ``timeout`` is in seconds.
         """
         path, body = ("bandits", bandit, "retrain"), _retraining(settings, back)
         return await self._ask(wire.RetrainView, "POST", *path, body=body, timeout=timeout)
@@ -372,21 +373,21 @@ class Operations(ABC):
         back: bool = False,
         timeout: float = FROM_LOG,
     ) -> wire.RetrainView:
-        """Let a bandit go on as if it had had other settings all along; returns when it does.
+        """Lets a bandit go on as if it had had other settings all along; returns when it does.
 
-        ``back`` and ``timeout`` are as of ``retrain``.
+        ``back`` and ``timeout`` are as in ``retrain``.
         """
         path, body = ("bandits", bandit, "promote"), _retraining(settings, back, _request_id(None))
         return await self._ask(wire.RetrainView, "POST", *path, body=body, timeout=timeout)
 
     async def actions(self, bandit: str) -> dict[str, Any]:
-        """The registered actions, by name."""
+        """Returns the registered actions, by name."""
         return await self._actions("GET", bandit)
 
     async def change_actions(
         self, bandit: str, put: Mapping[str, Features] | None = None, drop: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """Register actions or change their features, and withdraw others; returns all."""
+        """Registers actions or changes their features, and withdraws others; returns all."""
         features = {name: _features(given) for name, given in (put or {}).items()}
         return await self._actions("PATCH", bandit, wire.ActionChange(features, list(drop)))
 
@@ -398,7 +399,7 @@ class Operations(ABC):
         return {name: given for page in pages for name, given in page.actions.items()}
 
     async def forget(self, bandit: str, subject: str) -> int:
-        """Erase a subject's decisions and rewards; returns how many decisions.
+        """Erases a subject's decisions and rewards; returns how many decisions.
 
         0 may also mean that an attempt whose answer was lost has erased them.
         """
@@ -415,7 +416,7 @@ def _options(
     actions: Mapping[str, Features] | None,
     matrix: Any,
 ) -> tuple[Any, Any, Any, Any]:
-    """The first fields of a request, which say which actions there are, and in which context."""
+    """Returns the first fields of a request: the actions and their context."""
     rows = None
     if actions is not None:
         rows = [wire.ActionRow(name, _features(features)) for name, features in actions.items()]
@@ -436,7 +437,7 @@ def _decision_request(
     request_id: str | None = None,
     **others: Any,
 ) -> wire.DecisionRequest:
-    """The body of a decision, whose fields ``others`` are sent as they are."""
+    """Returns the body of a decision, whose fields ``others`` are sent as they are."""
     options = _options(context, eligible, actions, matrix)
     return wire.DecisionRequest(*options, request_id=_request_id(request_id), **others)
 
@@ -444,13 +445,13 @@ def _decision_request(
 def _retraining(
     settings: Mapping[str, Any] | None, back: bool, request_id: str | None = None
 ) -> dict[str, Any]:
-    """The body of a request to retrain a bandit."""
+    """Returns the body of a request to retrain a bandit."""
     named = {"back": back, "request_id": request_id}
     return dict(settings or {}) | {name: value for name, value in named.items() if value}
 
 
 def _request_id(given: str | None) -> str:
-    """The name of a request, drawn where the caller has none: it may have to be sent again."""
+    """Returns the name of a request, drawn if the caller has none: it may be sent again."""
     return str(uuid4()) if given is None else given
 
 
@@ -461,7 +462,7 @@ def _reward_item(
     event_id: str | None = None,
     revise: bool = False,
 ) -> wire.RewardItem:
-    """A reward; NaN would arrive as null and be refused with a message nobody understands."""
+    """Returns an item of a batch; raises at NaN, which would arrive as null."""
     value = _finite(f"reward of {shown(decision_id)}", reward)
     return wire.RewardItem(decision_id, value, revise, _seconds(at), event_id)
 

@@ -56,26 +56,26 @@ class _Blocking(Operations):
 class Client:
     """A connection to a service.
 
-    Every request is sent again where the service cannot be reached, is busy (429) or has no store
-    (503): a little later each time, with the same bytes and request id, so that nothing is done
-    twice. What is refused raises ``ServiceError``, a service that stays out of reach
-    ``ConnectionError``.
+    If the service cannot be reached, is busy (429) or has no store (503), the client sends the
+    request again: with a longer pause each time, and with the same bytes and request id, so that
+    nothing is done twice. A refused request raises ``ServiceError``; a service that stays out of
+    reach raises ``ConnectionError``.
 
     Parameters
     ----------
     base_url
-        Such as ``http://127.0.0.1:8787``.
+        Address of the service, such as ``http://127.0.0.1:8787``.
     key
-        API key, where the service asks for one.
+        API key, if the service asks for one.
     timeout
         Seconds to wait for an answer, each time.
     retries
         How often to try again.
     transport
-        Of httpx2, instead of the network.
+        A transport of httpx2, used instead of the network.
     ca_file
-        PEM file with the certificate of who signed that of an https service, instead of those that
-        httpx2 trusts.
+        PEM file with the certificate of the authority that signed the certificate of an https
+        service. It replaces the authorities that httpx2 trusts.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Client:
         self._blocking = _Blocking(self._http, retries)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Closes the connection."""
         self._http.close()
 
     def __enter__(self) -> Self:

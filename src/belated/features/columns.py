@@ -47,34 +47,36 @@ class Features:
     max_norm
         Bound on the norm of every row.
     ignore
-        Keys that rows have and no column uses, on purpose. Those of the rows of ``fit`` need not be
-        listed.
+        Keys that rows have on purpose although no column uses them. Keys of the rows of ``fit``
+        need not be listed.
     optional
         Columns that rows may lack.
     strict
-        Whether ``transform`` raises where it would otherwise give zeros and count: at an unknown
-        category, a key that no column uses and a missing column.
+        Whether ``transform`` raises at an unknown category, a key that no column uses and a missing
+        column. Otherwise it gives zeros and counts them.
     missing
         Numeric columns whose number may be None, NaN or absent. Such a column has a second feature,
-        the indicator: it is 1, and the first 0, where the number is missing.
+        the indicator. If the number is missing, the indicator is 1 and the first feature 0.
     tags
-        Columns that hold a list of categories: the features of all of them are 1, or alike and of
-        norm 1 together. Categories are those seen in ``fit``, as in ``categorical``.
+        Columns that hold a list of categories. The features of all categories in the list have the
+        same value: 1 for ``unbounded`` features, otherwise of norm 1 together. Categories are those
+        seen in ``fit``, as in ``categorical``.
     scale
         How to scale a numeric column. "linear", the default: evenly. "log": evenly in the
-        logarithm; numbers in ``fit`` are above 0. "log1p": evenly in log(1 + number); numbers in
-        ``fit`` are 0 or more. "quantile": evenly in the share of the numbers of ``fit`` that are
-        smaller, linear between 21 quantiles.
+        logarithm; numbers in ``fit`` must be above 0. "log1p": evenly in log(1 + number); numbers
+        in ``fit`` must be 0 or more. "quantile": evenly in the share of the numbers of ``fit`` that
+        are smaller, linear between 21 quantiles.
     other
         Categorical columns and tags with one more feature, for all categories that ``fit`` has not
-        seen. They are counted in ``unmatched``; ``strict`` features accept them.
+        seen. Such categories are counted in ``unmatched``; ``strict`` features accept them.
 
     Attributes
     ----------
     bounded
         False after ``unbounded``.
     unmatched
-        An ``UnmatchedCounts``: what ``transform`` met and turned into zeros, and how often.
+        An ``UnmatchedCounts``: the parts of rows that ``transform`` turned into zeros, and how
+        often.
 
     Notes
     -----
@@ -84,8 +86,8 @@ class Features:
     (in ``fit``, any number of rows); no key may be in both an action and its context.
 
     A category is a str, int, bool, None or finite float. Numbers are compared as numbers, so 1 and
-    1.0 are the same category, but 1, True and "1" are three. None is a category like others, and
-    NaN, which tables have where a text is missing, is None.
+    1.0 are the same category, but 1, True and "1" are three. None is a category like others. NaN,
+    which tables have in the place of a missing text, is read as None.
 
     Examples
     --------
@@ -152,12 +154,12 @@ class Features:
         self._layouts: dict[tuple[Any, ...], Layout] = {}
 
     def fit(self, actions: Any, context: Any = None) -> "Features":
-        """Learn the ranges of the numbers and the categories; refused rows change nothing.
+        """Learns the ranges of the numbers and the categories; refused rows change nothing.
 
         There may be more actions than contexts, or fewer. Every column is learnt by itself, from
-        the side that has it, and an interaction has all products of what its two columns learnt:
-        which action stood beside which context changes nothing. One dict as ``context`` is one
-        context: its categories are all that ``fit`` sees.
+        the side that has it, and an interaction has all products of the features of its two
+        columns. So it makes no difference which action stood beside which context. One dict as
+        ``context`` is one context: its categories are all that ``fit`` sees.
 
         >>> features = Features(categorical=["ad", "device"], interactions=[("ad", "device")])
         >>> ads = [{"ad": "a"}, {"ad": "b"}, {"ad": "c"}]
@@ -170,11 +172,11 @@ class Features:
         return self
 
     def transform(self, actions: Any, context: Any = None) -> Matrix:
-        """One row of features for each action, of shape (K, dim)."""
+        """Returns one row of features for each action, of shape (K, dim)."""
         return self.dense(*self.entries(actions, context))
 
     def sparse_rows(self, actions: Any, context: Any = None) -> "SparseRows":
-        """The entries of ``transform`` that may be nonzero: no array is as wide as ``dim``.
+        """Returns the entries of ``transform`` that may be nonzero: no array is as wide as ``dim``.
 
         >>> features = Features(categorical=["ad"], intercept=False).fit([{"ad": "a"}, {"ad": "b"}])
         >>> features.sparse_rows([{"ad": "b"}, {"ad": "a"}, {"ad": "unseen"}])
@@ -187,7 +189,7 @@ class Features:
         return SparseRows(*self.entries(actions, context))
 
     def entries(self, actions: Any, context: Any = None) -> tuple[Integers, Matrix]:
-        """Columns and values of the entries of each action's row."""
+        """Returns columns and values of the entries of each action's row."""
         if isinstance(context, Mapping):
             records, about = records_of("actions", actions), context
         else:  # a context for each action, or none
@@ -196,14 +198,14 @@ class Features:
         return self.rows(shape, shape.actions(records), about)
 
     def rows(self, shape: Layout, actions: Stack, about: Record) -> tuple[Integers, Matrix]:
-        """Columns and values of the entries of each action's row; counts what became zeros."""
+        """Returns columns and values of each action's entries; counts what became zeros."""
         of_context = shape.context(about)
         if actions.found or of_context.found:
             self.notice(Counter(actions.found + of_context.found * len(actions.places)))
         return shape.rows(actions, of_context)
 
     def layout(self, keys: tuple[Any, ...]) -> Layout:
-        """The sides of rows whose context has these keys."""
+        """Returns the layout of rows whose context has these keys."""
         known = self._layouts.get(keys)
         if known is None:
             fitted, blocks = self._need_fit(), len(self.blocks)
@@ -213,7 +215,7 @@ class Features:
         return known
 
     def dense(self, columns: Integers, values: Matrix) -> Matrix:
-        """The rows with these entries.
+        """Returns the rows with these entries.
 
         No entry exceeds the scale and a row has one per block, so rounding cannot add up: the norm
         stays within a few ulps of ``max_norm`` whatever the number of blocks.
@@ -221,7 +223,7 @@ class Features:
         return dense(columns, values, self.dim)
 
     def check_action(self, action: Record) -> None:
-        """Raise where the features cannot use an action, whatever its context."""
+        """Raises if the features cannot use an action, whatever its context."""
         fitted = self._need_fit()
         own = {column: kind for column, kind in fitted.kinds.items() if column in action}
         found = Side(own, [], fitted.keys, remembered=0).stack([action]).found
@@ -229,7 +231,7 @@ class Features:
             self.notice(Counter(found))
 
     def notice(self, found: Mapping[Unmatched, int]) -> None:
-        """Count what became zeros; raise at the first of it where the features are strict."""
+        """Counts what became zeros; raises at the first of it if the features are strict."""
         places = {column: k for k, column in enumerate(self.columns)}
 
         def order(what: Unmatched) -> tuple[int, str]:  # by columns, then keys that are no column
@@ -253,7 +255,7 @@ class Features:
         return list(self._need_fit().names)
 
     def columns_of(self, block: Any) -> tuple[Key, ...]:
-        """The columns behind a block."""
+        """Returns the columns behind a block."""
         return block if isinstance(block, tuple) else () if block is None else (block,)
 
     @property
@@ -263,7 +265,7 @@ class Features:
 
     @property
     def longest(self) -> float:
-        """Bound on the norm of every row: a list may have all tags of its column.
+        """Bound on the norm of every row; a list is assumed to have all tags of its column.
 
         >>> features = Features(categorical=["ad"], tags=["likes"])
         >>> _ = features.fit([{"ad": "a", "likes": ["sea", "snow"]}])
@@ -298,10 +300,10 @@ class Features:
         return groups
 
     def unbounded(self) -> "Features":
-        """These features with rows as long as they come: nothing is divided.
+        """Returns these features with rows as long as they come: nothing is divided.
 
-        A category is a one, a number is between -1 and 1, an interaction is the product of its
-        columns and the intercept is 1. For policies that need no bound on the norm.
+        A category is a 1, a number is between -1 and 1, an interaction is the product of its
+        columns and the intercept is 1. This is for policies that need no bound on the norm.
 
         >>> features = Features(numeric=["price"], categorical=["ad"])
         >>> _ = features.fit([{"price": 10, "ad": "a"}, {"price": 30, "ad": "b"}])
@@ -313,7 +315,7 @@ class Features:
         return copy
 
     def with_categories(self, more: Mapping[Key, Iterable[Any]]) -> "Features":
-        """These features with further categories; those there were stay what they are.
+        """Returns these features with further categories; the old ones stay what they are.
 
         See ``Bandit.grow``.
 
@@ -325,7 +327,7 @@ class Features:
         return with_categories(self, more)
 
     def fit_transform(self, actions: Any, context: Any = None) -> Matrix:
-        """``fit``, then ``transform`` of the same rows."""
+        """Fits the features and returns ``transform`` of the same rows."""
         records = merged(actions, context)
         return self.fit(records).transform(records)
 
@@ -340,7 +342,7 @@ class Features:
         return [name for block in self._need_fit().names.values() for name in block]
 
     def to_dict(self) -> dict[str, Any]:
-        """All options and what ``fit`` learned, exactly, as JSON can hold it."""
+        """Returns all options and what ``fit`` learned, exactly, as JSON can hold it."""
         # Options at their defaults are left out: a map of before they existed has the same dict.
         later = {"ignore": self.ignore, "optional": self.optional, "strict": self.strict}
         later |= {"missing": self.missing, "tags": self.tags, "other": self.other}
@@ -361,7 +363,7 @@ class Features:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> "Features":
-        """Inverse of ``to_dict``: the same features to the last bit.
+        """Returns the features of a ``to_dict``, the same to the last bit.
 
         >>> import json
         >>> features = Features(categorical=[0]).fit([{0: 7}, {0: 8}])

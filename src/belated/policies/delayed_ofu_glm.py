@@ -44,13 +44,13 @@ class DelayedOFUGLM(NamedTuple):
         sqrt_beta = sqrt(lam) m1 + (R / kappa) sqrt(log det(W / lam) + 2 log(1 / delta)).
 
     With probability 1 - delta the true parameter is in the set in all rounds at once. Parameters
-    left open are derived from the family.
+    that you leave open are derived from the family.
 
-    Of use where a guarantee for the worst case counts: few features, a known m1, means near the
-    middle of their range, many rewards. The width grows with the number of features and with
-    1 / kappa, which for rewards of 0 or 1 is 5 for m1 = 1 and 57 for m1 = 4, which allows means
-    down to 2 per cent: with such rewards and dozens of features it explores for longer than pays.
-    docs/which-policy.md has numbers.
+    It is of use where a guarantee for the worst case counts: few features, a known m1, means near
+    the middle of their range, many rewards. The width grows with the number of features and with
+    1 / kappa. For rewards of 0 or 1, 1 / kappa is 5 for m1 = 1 and 57 for m1 = 4, which allows
+    means down to 2 per cent. With such rewards and dozens of features the policy explores for
+    longer than pays. docs/which-policy.md has numbers.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ class DelayedOFUGLM(NamedTuple):
     width_scale
         Factor on the width, for practitioners. The guarantee goes when it is below 1.
     constrained
-        Estimate over the ball ``||theta|| <= m1`` (default), the reading for which the confidence
-        set is proved; False is the paper's unconstrained estimate, whose proof uses kappa outside
-        the ball where it does not hold. For the Gaussian family the slope is 1 everywhere and
-        the two readings need no distinction: the estimate is plain ridge regression.
+        Whether the estimate is sought in the ball ``||theta|| <= m1`` (default); for this reading
+        the confidence set is proved. False is the paper's unconstrained estimate, whose proof uses
+        kappa outside the ball, where it does not hold. For the Gaussian family the slope is 1
+        everywhere and the two readings need no distinction: the estimate is plain ridge regression.
     tol
         Largest certified distance of the estimate from the exact one, in the norm of the Hessian.
         The radius is widened by the certified distance, so the guarantee is kept.
@@ -87,8 +87,9 @@ class DelayedOFUGLM(NamedTuple):
 
     With a half-life, W, its determinant and the estimate count each round by its weight w <= 1. The
     set then holds with probability 1 - delta at each time by itself, not in all rounds at once, as
-    long as theta_star stays the same. With S = sum of w e x, e the noise, and H = kappa lam I + sum
-    of w x x' times slopes of at least kappa between theta and theta_star, so that H >= kappa W,
+    long as theta_star stays the same. Let e be the noise, S = sum of w e x, and H = kappa lam I +
+    sum of w x x' times slopes between theta and theta_star. These slopes are at least kappa, so
+    that H >= kappa W. Then
 
         H (theta - theta_star) = S - kappa lam theta_star,
         ||theta - theta_star|| <= sqrt(lam) m1 + ||S|| / kappa    in the norms of W and W^-1
@@ -99,25 +100,29 @@ class DelayedOFUGLM(NamedTuple):
 
     is the self-normalised bound for the actions w x: at a fixed time the weights are known in
     advance. W~ <= W because w^2 <= w, so W^-1 <= W~^-1 and det W~ <= det W: the usual width with W
-    covers it. It is wider than it must be. The determinant of W~ would do. Where the mean is
-    linear, H = W, and the norm of W^-1 W~ W^-1 would do in place of that of W^-1, too (Russac,
-    Vernade, Cappe): for evenly spread actions and many rewards a half-life W~ is 1 / (1 +
-    2^(-1/16)) = 0.511 times W, and the width would be narrower by the root of that, 0.715, besides
-    the determinant. For other means it would not: H >= kappa W does not bound H^-1 W~ H^-1 by W^-1
-    W~ W^-1. Nothing is guaranteed for a theta_star that moves: the set is around what the weighted
-    rewards say on average.
+    covers it.
+
+    The usual width is wider than it must be. The determinant of W~ would do. If the mean is linear,
+    H = W, and the norm of W^-1 W~ W^-1 would do in place of that of W^-1, too (Russac, Vernade,
+    Cappe). For evenly spread actions and many rewards per half-life, W~ is 1 / (1 + 2^(-1/16)) =
+    0.511 times W, and the width would be narrower by the root of that, 0.715, besides the
+    determinant. For other means that norm would not do: H >= kappa W does not bound H^-1 W~ H^-1 by
+    W^-1 W~ W^-1.
+
+    Nothing is guaranteed for a theta_star that moves: the set is around the parameter that the
+    weighted rewards point to on average.
 
     Cost
     ----
-    A decision: O(K d), and O(d^2) for each of the few actions that pruning leaves. A returned
-    reward: O(d^2) for Gaussian rewards; for others O(d^2) at order 2 and O(d^3) at order 3, and now
-    and then a pass over all n returned rewards, O(n d^2).
+    A decision costs O(K d), and O(d^2) for each of the few actions that pruning leaves. A returned
+    reward costs O(d^2) for Gaussian rewards. For others it costs O(d^2) at order 2 and O(d^3) at
+    order 3, and now and then a pass over all n returned rewards, O(n d^2).
 
     Deviations
     ----------
-    The estimate is sought in the ball by default, where the paper's is not (``constrained``). The
-    radius is widened by the certified error of the estimate. R is a parameter, which the paper's
-    list of inputs lacks. Delays that depend on the reward are excluded in so many words.
+    The estimate is sought in the ball by default; the paper's estimate is not (``constrained``).
+    The radius is widened by the certified error of the estimate. R is a parameter; the paper's list
+    of inputs lacks it. Delays that depend on the reward are excluded explicitly.
 
     References
     ----------
@@ -158,7 +163,7 @@ class DelayedOFUGLM(NamedTuple):
         return resolved(self, **derive(self, family, max_norm)._asdict(), order=order)
 
     def estimator(self: Any, family: Family, dim: int, max_norm: float) -> Estimator:
-        """The penalised maximum likelihood estimate, in the ball or not."""
+        """Returns the estimator: penalised maximum likelihood, in the ball or not."""
         return penalised_mle(
             family,
             dim,

@@ -41,10 +41,10 @@ class Backend(Protocol):
         """See ``Bandit.n_late``; nothing is read from a store."""
 
     def present(self) -> Learner:
-        """Return the state, after taking in what other processes wrote."""
+        """Returns the state, after taking in what other processes wrote."""
 
     def to_save(self) -> Learner:
-        """Return the state as ``present`` does, or raise where a file would not hold all of it."""
+        """Returns the state as ``present`` does, or raise where a file would not hold all of it."""
 
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""
@@ -57,7 +57,7 @@ class Backend(Protocol):
         """
 
     def chances(self, asked: Asked) -> Vector:
-        """Return the probability with which each row would be played now; nothing is recorded."""
+        """Returns the probability with which each row would be played now; nothing is recorded."""
 
     def decide_top(self, asked: Asked, top: int, *, probabilities: bool | None) -> list[Decision]:
         """Choose ``top`` different rows, one after the other, and record all; see ``decide``."""

@@ -38,11 +38,11 @@ class InMemory:
         return 0
 
     def present(self) -> Learner:
-        """Return the learner: nobody else writes."""
+        """Returns the learner: nobody else writes."""
         return self.learner
 
     def to_save(self) -> Learner:
-        """Return the learner, which is all there is."""
+        """Returns the learner, which is all there is."""
         return self.learner
 
     def follow(self) -> None:
@@ -55,7 +55,7 @@ class InMemory:
         return [decide_at(now, self.learner, rows, self.rng, weighed) for rows, *_ in asked]
 
     def chances(self, asked: Asked) -> Vector:
-        """Return the probability with which each row would be played; nothing is recorded."""
+        """Returns the probability with which each row would be played; nothing is recorded."""
         choice = self.learner.choose(asked.rows, np.random.default_rng(0), weighed=True)
         return np.asarray(choice.probabilities)
 
@@ -97,11 +97,11 @@ class InMemory:
         self.learner, self.features = learner, new
 
     def waiting(self) -> str:
-        """Return nothing: rewards are learnt at once."""
+        """Returns nothing: rewards are learnt at once."""
         return ""
 
     def broken(self) -> list[Broken]:
-        """Return the assumptions that the rewards speak against."""
+        """Returns the assumptions that the rewards speak against."""
         return self.learner.broken_assumptions
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class InMemory:
 
 
 def _new_rewards(rewards: list[Returned], learner: Learner) -> dict[int, float]:
-    """Return the rewards that their rows of the history do not have yet, by row."""
+    """Returns the rewards that their rows of the history do not have yet, by row."""
     new: dict[int, float] = {}
     for id, y, at, event_id in rewards:
         for name, given in (("at", at), ("event_id", event_id)):

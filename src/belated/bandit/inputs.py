@@ -72,7 +72,7 @@ def checked_model(
     features: FeatureMap | None,
     groups: Mapping[str, int] | None,
 ) -> Model:
-    """Return the model that arguments of ``Bandit`` describe, or raise where they do not fit."""
+    """Returns the model that arguments of ``Bandit`` describe, or raise where they do not fit."""
     if features is not None and not hasattr(features, "transform"):
         raise wrong_type("features", features, "a feature map, such as Features(...)")
     if dim is None:
@@ -98,14 +98,14 @@ def checked_model(
 
 
 def random_stream(seed: Any) -> np.random.Generator:
-    """Return a stream of PCG64, whose state a snapshot can hold."""
+    """Returns a stream of PCG64, whose state a snapshot can hold."""
     if seed is not None and not isinstance(seed, np.random.SeedSequence):
         seed = whole("seed", seed, least=0)
     return np.random.Generator(np.random.PCG64(seed))
 
 
 def now_by(clock: Clock) -> int:
-    """Return the time that a clock tells, in microseconds, or raise where it tells none."""
+    """Returns the time that a clock tells, in microseconds, or raise where it tells none."""
     told = clock()
     try:
         seconds = any_number(told)
@@ -124,7 +124,7 @@ def action_rows(
     sparse: bool = False,
     called_from: int = 4,
 ) -> Any:
-    """Return the vectors of the actions, one row per action, or raise where they do not fit.
+    """Returns the vectors of the actions, one row per action, or raise where they do not fit.
 
     They are a matrix; ``SparseRows`` where that is asked for and the features can give them.
     ``called_from`` is the ``stacklevel`` of warnings, that of the user's line.
@@ -155,7 +155,7 @@ def kept(actions: Any) -> Any:
 
 
 def checked_names(names: Any, n: int) -> list[str] | None:
-    """Return names that a user gave to ``n`` actions, or raise where they do not fit."""
+    """Returns names that a user gave to ``n`` actions, or raise where they do not fit."""
     if names is None:
         return None
     expected = f"{n} different texts of 1 to {LONGEST_NAME} characters, one per action"
@@ -169,7 +169,7 @@ def checked_names(names: Any, n: int) -> list[str] | None:
 
 
 def names_asked(names: Any, n: int) -> list[Any]:
-    """Return the names of the actions of each of ``n`` decisions; see ``decide_many``."""
+    """Returns the names of the actions of each of ``n`` decisions; see ``decide_many``."""
     if names is None:
         return [None] * n
     given = _several("names", names)
@@ -205,7 +205,7 @@ def _category(value: Any) -> str:
 
 
 def decisions_asked(action_sets: Any, contexts: Any) -> list[tuple[str, Any, Any]]:
-    """Return name, actions and context of each decision that is asked for; see ``decide_many``.
+    """Returns name, actions and context of each decision that is asked for; see ``decide_many``.
 
     The name is that of the arguments with their index.
     """
@@ -226,7 +226,7 @@ def decisions_asked(action_sets: Any, contexts: Any) -> list[tuple[str, Any, Any
 
 
 def _several(name: str, given: Any) -> list[Any]:
-    """Return the items of a list, one at least; those of a table are its rows, as dicts."""
+    """Returns the items of a list, one at least; those of a table are its rows, as dicts."""
     if any(hasattr(given, method) for method in ("to_dicts", "to_pylist", "iterrows")):
         return list(records_of(name, given))
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
@@ -269,7 +269,7 @@ class Returned(NamedTuple):
 
 
 def returned(rewards: Any) -> list[Returned]:
-    """Return an iterable of rewards as a list; an error of the iterable's own passes through."""
+    """Returns an iterable of rewards as a list; an error of the iterable's own passes through."""
     usage = "expected learn(id, reward), learn([(id, reward), ...]) or learn(ids, rewards)"
     if not isinstance(rewards, Iterable) or isinstance(rewards, Mapping):
         raise TypeError(f"learn({shown(rewards)}): {usage}")
@@ -283,13 +283,13 @@ def returned(rewards: Any) -> list[Returned]:
 
 
 def is_column(given: Any) -> bool:
-    """Return whether this is an array or a list of values in their order, and no single value."""
+    """Returns whether this is an array or a list of values in their order, and no single value."""
     unordered = isinstance(given, str | bytes | Mapping | Set)
     return isinstance(given, Collection) and not unordered and getattr(given, "ndim", 1) > 0
 
 
 def paired(ids: Any, rewards: Any) -> list[Returned]:
-    """Return columns of ids and rewards as a list of rewards, or raise where they do not fit."""
+    """Returns columns of ids and rewards as a list of rewards, or raise where they do not fit."""
     columns = []
     for name, column in (("ids", ids), ("rewards", rewards)):
         if not is_column(column) or getattr(column, "ndim", 1) > 1:

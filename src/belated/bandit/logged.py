@@ -154,7 +154,7 @@ class Logged:
         self._replica.configure(self._name, new)
 
     def present(self) -> Learner:
-        """Return the state, after taking in what others wrote; once closed, the last state."""
+        """Returns the state, after taking in what others wrote; once closed, the last state."""
         if not self._closed and self._private:
             self.follow()  # nobody else closes windows, and nothing is written anywhere
         elif not self._closed:
@@ -162,7 +162,7 @@ class Logged:
         return self.learner
 
     def to_save(self) -> Learner:
-        """Return the state; raises where there is no ledger to keep what is still waited for."""
+        """Returns the state; raises where there is no ledger to keep what is still waited for."""
         if self._private:
             raise TypeError(_ONLY_HERE)
         return self.present()
@@ -172,7 +172,7 @@ class Logged:
         return self._fold.waiting_words(self._replica.clock())
 
     def broken(self) -> list[Broken]:
-        """Return what was found as far as the log has been taken in."""
+        """Returns what was found as far as the log has been taken in."""
         return self._fold.broken
 
     @property
@@ -194,7 +194,7 @@ class Logged:
         return self._written([self._replica.propose(self._name, ask) for ask in asks])
 
     def chances(self, asked: Asked) -> Vector:
-        """Return the probability with which each row would be played; ``follow`` comes first."""
+        """Returns the probability with which each row would be played; ``follow`` comes first."""
         ask, stream = self._ask(asked, probabilities=True), np.random.default_rng(0)
         answer = proposing.decide(self._fold, ask, stream)
         return np.array(answer.probabilities)
@@ -340,7 +340,7 @@ def _refuse(
     drafts: Sequence[Draft],
     outcomes: Sequence[Outcome],
 ) -> None:
-    """Raise if the log, or an earlier reward of the same call, contradicts a reward."""
+    """Raises if the log, or an earlier reward of the same call, contradicts a reward."""
     for (id, y, *_), draft, outcome in zip(rewards, drafts, outcomes, strict=True):
         if outcome.status == Status.INVALID:
             raise ValueError(f"{replica.refusal(draft, outcome)} (id = {shown(id)})")

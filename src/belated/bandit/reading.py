@@ -16,7 +16,7 @@ from belated.model.state import ERROR, PASSES, ROWS, SLACK
 
 
 def width(learner: Learner, which: Generic[float]) -> float:
-    """Return ``sqrt_beta`` or ``radius``; raises where the policy has no confidence set."""
+    """Returns ``sqrt_beta`` or ``radius``; raises where the policy has no confidence set."""
     if type(learner.policy) not in which.cases:
         raise TypeError(
             f"policy = {learner.policy!r} has no confidence set: expected one that has, such as "
@@ -26,7 +26,7 @@ def width(learner: Learner, which: Generic[float]) -> float:
 
 
 def certificate(learner: Learner) -> Certificate:
-    """Return how close the estimate is to the exact one."""
+    """Returns how close the estimate is to the exact one."""
     scalars, counts = learner.state.scalars, learner.state.counts
     return Certificate(
         float(scalars[ERROR]), float(scalars[SLACK]), int(counts[PASSES]), int(counts[ROWS])
@@ -34,7 +34,7 @@ def certificate(learner: Learner) -> Certificate:
 
 
 def fingerprint(learner: Learner) -> str:
-    """Return a digest of the whole state and history."""
+    """Returns a digest of the whole state and history."""
     digest = sha256()
     for name, array in files.flatten(learner.state, learner.history).items():
         digest.update(name.encode())
@@ -43,7 +43,7 @@ def fingerprint(learner: Learner) -> str:
 
 
 def played(learner: Learner, matrix: Matrix) -> list[tuple[int, int]]:
-    """Return how many decisions played each row of ``matrix``, and how many have a reward."""
+    """Returns how many decisions played each row of ``matrix``, and how many have a reward."""
     n = learner.n_decided
     rows = _as_keys(played_rows(learner))
     returned = ~np.isnan(learner.history.y[:n])
@@ -53,13 +53,13 @@ def played(learner: Learner, matrix: Matrix) -> list[tuple[int, int]]:
 
 
 def design(learner: Learner, weights: Vector) -> Matrix:
-    """Return ``lam I + sum of weight x x'``; lam is 0 where the policy has none."""
+    """Returns ``lam I + sum of weight x x'``; lam is 0 where the policy has none."""
     x, lam = played_rows(learner), getattr(learner.policy, "lam", 0.0)
     return np.asarray(lam * np.eye(learner.dim) + (x.T * weights) @ x)
 
 
 def returned_design(learner: Learner) -> Matrix:
-    """Return ``lam I + sum of weight x x'`` over the decisions whose reward has returned."""
+    """Returns ``lam I + sum of weight x x'`` over the decisions whose reward has returned."""
     if not learner.is_sparse:
         return learner.state.W.copy()
     n, weight = learner.n_decided, learner.history.weight

@@ -51,7 +51,7 @@ def without_probabilities(decision: Decision) -> Decision:
 
 
 def _checked(backend: Backend, actions: Any, context: Any, names: Any) -> Asked:
-    """Return vectors that the policy can choose from, with their names, or raise."""
+    """Returns vectors that the policy can choose from, with their names, or raise."""
     known, actions = backend.learner, kept(actions)
     rows = action_rows(
         actions, context, backend.features, known.dim, known.is_sparse, called_from=USER

@@ -17,7 +17,7 @@ Command = Callable[..., None]
 
 
 def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command one option for each field of ``declared``.
+    """Returns a decorator that gives a command one option for each field of ``declared``.
 
     The command gets the options that were named in ``**given``, by the names of the fields. A field
     without a default must be named. The ``Meta`` of a field holds its help and examples;
@@ -61,7 +61,7 @@ def options_of(declared: type, show_defaults: bool = False) -> Callable[[Command
 
 
 def from_json(option: str, text: str) -> Any:
-    """Return the value of an option that is JSON."""
+    """Returns the value of an option that is JSON."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -86,7 +86,7 @@ def _meta(hint: Any) -> Meta:
 
 
 def _kind(hint: Any) -> Any:
-    """Return the type of the values of an option, or None for JSON; the first type of a union."""
+    """Returns the type of the values of an option, or None for JSON; the first type of a union."""
     while get_origin(hint) not in (None, Sequence, Literal):
         hint = next(part for part in get_args(hint) if part is not NoneType)
     if get_origin(hint) is Sequence:
@@ -105,7 +105,7 @@ def _in_words(default: Any) -> str:
 
 
 def _option(kind: Any, hint: Any, shown: str) -> Any:
-    """Return typer's description of an option."""
+    """Returns typer's description of an option."""
     meta = _meta(hint)
     lines = [meta.description or ""]
     if "unit" in (meta.extra or {}):

@@ -188,13 +188,13 @@ OF_SETS = ["family", "delay", "dim", "horizon", "runs", "actions", "environment"
 
 
 def _named(context: typer.Context, option: str) -> bool:
-    """Return whether an option was given, and not left at its default."""
+    """Returns whether an option was given, and not left at its default."""
     source = context.get_parameter_source(option)
     return source is not None and source.name != "DEFAULT"
 
 
 def _refuse_the_other_kind(context: typer.Context, with_world: bool) -> None:
-    """Raise where an option was given that means nothing with, or without, --world."""
+    """Raises where an option was given that means nothing with, or without, --world."""
     for option in OF_SETS if with_world else OF_WORLDS:
         if _named(context, option):
             need = "no --world: a named world has its own" if with_world else "--world beside it"

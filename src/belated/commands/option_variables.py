@@ -12,7 +12,7 @@ Command = Callable[..., None]
 
 
 def variables_for_options(prefix: str) -> Callable[[Command], Command]:
-    """Return a decorator that lets every option of a command be set by a variable, too.
+    """Returns a decorator that lets every option of a command be set by a variable, too.
 
     The variable of ``--max-body`` is ``PREFIX_MAX_BODY``. An option on the command line wins; the
     values of an option that may be repeated are separated by spaces. An error about a value that

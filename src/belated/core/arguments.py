@@ -41,7 +41,7 @@ def wrong_type(name: str, value: object, expected: str) -> TypeError:
 
 
 def refuse_wide(dim: int) -> None:
-    """Raise where there are more features than a covariance can be kept of."""
+    """Raises where there are more features than a covariance can be kept of."""
     if dim > WIDEST:
         raise wrong(
             "dim",

@@ -25,13 +25,13 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def is_ours(function: Callable[..., Any]) -> bool:
-    """Return whether a function is part of this package."""
+    """Returns whether a function is part of this package."""
     return _holds(getsourcefile(function) or "")
 
 
 @cache  # links are followed once a file, not once a kernel: that is a part of every start
 def _holds(file: str) -> bool:
-    """Return whether a file is in the package."""
+    """Returns whether a file is in the package."""
     return PACKAGE in Path(file).resolve().parents
 
 
@@ -58,7 +58,7 @@ def cache_dir() -> Path:
 
 
 def is_writable() -> bool:
-    """Return whether kernels can be kept on disk."""
+    """Returns whether kernels can be kept on disk."""
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=cache_dir()).close()

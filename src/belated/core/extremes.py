@@ -32,7 +32,7 @@ def largest() -> float:
 
 
 def refuse_extremes(*given: Any) -> None:
-    """Raise where a policy or family, as the user gave it, has a parameter beyond the bound.
+    """Raises where a policy or family, as the user gave it, has a parameter beyond the bound.
 
     Values derived from the family are not checked, nor are values from a file or a log: these were
     accepted when they were written.

@@ -68,12 +68,12 @@ def inlined_kernel(function: F) -> F:
 
 
 def has_compiled(function: Any, *arguments: Any) -> bool:
-    """Return whether a kernel can be called with arguments of these types without compiling it."""
+    """Returns whether a kernel can be called with arguments of these types without compiling it."""
     return not hasattr(function, "is_there") or function.is_there(arguments)
 
 
 def is_lean(dispatcher: Any) -> bool:
-    """Return whether a kernel was compiled without reference counts."""
+    """Returns whether a kernel was compiled without reference counts."""
     return dispatcher.targetoptions.get("_nrt") is False
 
 

@@ -104,7 +104,7 @@ class Batched(NamedTuple):
     every: float
 
     def checked(self) -> "Batched":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(every=positive("every", self.every))
 
     @property

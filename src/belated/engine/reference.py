@@ -66,7 +66,7 @@ class Rounds:
         self.round = 0
 
     def __call__(self) -> float:
-        """Return the round as seconds."""
+        """Returns the round as seconds."""
         return float(self.round)
 
 
@@ -191,7 +191,7 @@ def mean_rewards(family: Family, world: World) -> Matrix:
 
 
 def _covers(bandit: Any, theta_star: Vector) -> bool:
-    """Return whether theta_star is in the confidence set; False where there is none."""
+    """Returns whether theta_star is in the confidence set; False where there is none."""
     state = getattr(bandit, "_state", None)
     if state is None or not claims_set(bandit.policy):
         return False

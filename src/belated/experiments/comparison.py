@@ -129,7 +129,7 @@ def compare(
 
 
 def new_comparison(options: Options) -> tuple[Experiment, dict[str, str]]:
-    """Return the experiment, and why each policy that is left out cannot play; see ``compare``.
+    """Returns the experiment, and why each policy that is left out cannot play; see ``compare``.
 
     ``options`` holds names of groups among its policies, one family or none, and one dimension.
     """

@@ -128,7 +128,7 @@ class WorldTask:
 def new_experiment(
     options: Options, variants: Mapping[tuple[str, str], Any] | None = None
 ) -> Experiment:
-    """Return the experiment of these options, after everything was checked.
+    """Returns the experiment of these options, after everything was checked.
 
     ``variants``: see ``Experiment``.
     """

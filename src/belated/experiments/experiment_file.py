@@ -22,7 +22,7 @@ from belated.registry import hint
 
 
 def experiment_of(file: Path | None, given: dict[str, Any]) -> Experiment:
-    """Return the experiment of a file; the options in ``given`` take precedence over the file."""
+    """Returns the experiment of a file; the options in ``given`` take precedence over the file."""
     settings = read_config(file) if file is not None else {}
     return new_experiment(Options(**settings | given))
 

@@ -44,7 +44,7 @@ class Choices(NamedTuple):
     theta_per_run: bool = False
 
     def checked(self) -> "Choices":
-        """Return the choices; raises if one of them does not exist."""
+        """Returns the choices; raises if one of them does not exist."""
         if self.sets not in SETS:
             raise wrong("sets", self.sets, "per-run (the figures) or per-round (the text)")
         if self.pareto not in PARETO:

@@ -43,7 +43,7 @@ class Gaussian(NamedTuple):
     learns_sd: bool = False  # nobody sets it: whether ``sd`` was left out
 
     def checked(self) -> "Gaussian":
-        """Raise where a parameter does not fit; a noise that is to be learnt is 1 to begin with."""
+        """Raises where a parameter does not fit; noise that is to be learnt is 1 to begin with."""
         if self.sd is None:
             return self._replace(sd=1.0, learns_sd=True).checked()
         if not 1e-100 <= positive("sd", self.sd) <= 1e100:

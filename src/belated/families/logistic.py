@@ -82,7 +82,7 @@ class Binomial(NamedTuple):
     trials: int = 1
 
     def checked(self) -> "Binomial":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(trials=whole("trials", self.trials))
 
     @property

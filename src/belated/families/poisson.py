@@ -29,7 +29,7 @@ class Poisson(NamedTuple):
     max_reward: float = LARGEST_REWARD
 
     def checked(self) -> "Poisson":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         if not positive("max_reward", self.max_reward) <= LARGEST_WHOLE:
             raise wrong("max_reward", self.max_reward, f"a number up to {LARGEST_WHOLE}")
         return self._replace(max_reward=float(self.max_reward))

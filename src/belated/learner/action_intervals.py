@@ -106,7 +106,7 @@ def ranking(
 
 
 def _level_is_unknown(learner: "Learner") -> bool:
-    """Return whether a learner that hears silence has met no failure yet, only conversions."""
+    """Returns whether a learner that hears silence has met no failure yet, only conversions."""
     return learner.hears and learner.n_observed > 0 and not (learner.history.y == 0.0).any()
 
 

@@ -62,7 +62,7 @@ def half_life_of(length: Any, unit: Any) -> HalfLife | None:
 
 
 def refuse_forgetting(half_life: HalfLife, policy: Any, estimator: Any) -> None:
-    """Raise where the policy cannot count a reward by the age of its decision."""
+    """Raises where the policy cannot count a reward by the age of its decision."""
     weighs = type(estimator) in remake.cases
     if type(policy) in draw_parameter.cases:
         reason = "draws from the rewards themselves, each of which counts in full"

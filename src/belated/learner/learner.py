@@ -135,7 +135,7 @@ class Law(NamedTuple):
 def resolved(
     dim: int, family: Family, policy: Policy, max_norm: float
 ) -> tuple[ResolvedPolicy, Estimator]:
-    """Return ``policy`` with every parameter filled in, and its estimator.
+    """Returns ``policy`` with every parameter filled in, and its estimator.
 
     Raises if the parts of a learner are not what they should be or do not fit together.
     """
@@ -158,14 +158,14 @@ def resolved(
 def refuse_groups(
     groups: Mapping[str, int], dim: int, family: Family, policy: Policy, max_norm: float
 ) -> None:
-    """Raise where a policy would ignore the groups that a user named."""
+    """Raises where a policy would ignore the groups that a user named."""
     _, estimator = resolved(dim, family, policy, max_norm)
     if not hasattr(estimator, "grouped"):
         raise wrong("groups", groups, f"None: {type(policy).__name__} has no prior by groups")
 
 
 def learns_early(dim: int, family: Family, policy: Policy, max_norm: float) -> bool:
-    """Return whether this policy can learn before windows close: ``open="silence"``.
+    """Returns whether this policy can learn before windows close: ``open="silence"``.
 
     It learns from silence, or is made for conversions and counts them as they come.
     """
@@ -250,12 +250,12 @@ class Learner:
 
     @property
     def can_revise(self) -> bool:
-        """Return whether the estimator can exchange one reward for another."""
+        """Returns whether the estimator can exchange one reward for another."""
         return can_revise(self.estimator)
 
     @property
     def has_set(self) -> bool:
-        """Return whether the policy has a confidence set."""
+        """Returns whether the policy has a confidence set."""
         return claims_set(self.policy)
 
     def stream(self, rng: np.random.Generator) -> np.random.Generator | None:
@@ -264,12 +264,12 @@ class Learner:
 
     @property
     def draws(self) -> bool:
-        """Return whether the policy draws random numbers."""
+        """Returns whether the policy draws random numbers."""
         return is_randomised(self.policy)
 
     @property
     def _is_exact(self) -> bool:
-        """Return whether the policy knows exactly how often it plays each action."""
+        """Returns whether the policy knows exactly how often it plays each action."""
         return type(self.policy) in probabilities.cases
 
     def make_room(self, more: int, entries: int = 0) -> None:
@@ -380,7 +380,7 @@ class Learner:
         return decision_set(actions)
 
     def check_norms(self, actions: Matrix, name: str = "actions[{}]") -> None:
-        """Raise where an action is not finite or too long."""
+        """Raises where an action is not finite or too long."""
         if self.is_sparse:
             self.options(actions)
             return
@@ -486,7 +486,7 @@ class Learner:
 
     @property
     def is_compiled(self) -> bool:
-        """Return whether the kernels for choosing and learning are in memory or on disk."""
+        """Returns whether the kernels for choosing and learning are in memory or on disk."""
         if self.draws and not self.is_sparse:
             options = decision_set(np.zeros((1, self.dim)))
             step, arguments = to_weigh(*self._now(), options, np.zeros(1))

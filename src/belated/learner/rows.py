@@ -32,7 +32,7 @@ def checked_groups(groups: Mapping[str, int] | None, dim: int) -> dict[str, int]
 
 
 def refuse_many(n_actions: int, dim: int) -> None:
-    """Raise where the law of as many scores takes more memory than a covariance may."""
+    """Raises where the law of as many scores takes more memory than a covariance may."""
     most = max(WIDEST, WIDEST**2 // dim)
     if n_actions > most:
         raise ValueError(
@@ -65,7 +65,7 @@ def longest_row(policy: Any, max_norm: float) -> float:
 
 
 def too_long(matrix: Matrix, longest: float, max_norm: float, *names: str) -> ValueError:
-    """Return the error that names the row which is not finite, or the longest."""
+    """Returns the error that names the row which is not finite, or the longest."""
     names = names or tuple(f"actions[{k}]" for k in range(len(matrix)))
     for name, x in zip(names, matrix, strict=True):
         if not np.isfinite(x).all():

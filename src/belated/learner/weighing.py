@@ -33,7 +33,7 @@ class Weights(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Return whether the shares are probabilities, not counted."""
+        """Returns whether the shares are probabilities, not counted."""
         return self.draws == math.inf
 
     def given(self, index: int) -> tuple[float, Vector]:

@@ -79,7 +79,7 @@ def load(
 
 
 def is_carried(event: Event, is_open: Callable[[str, bytes], bool]) -> bool:
-    """Return whether an event that is dropped from the log stays at hand.
+    """Returns whether an event that is dropped from the log stays at hand.
 
     API keys do, and everything about decisions that are open at the base.
     """
@@ -104,7 +104,7 @@ def digest_of(events: Iterable[Event]) -> str:
 
 
 def is_whole(ledger: Ledger, bandit: str) -> bool:
-    """Return whether the log holds every event of a bandit, from its first one on."""
+    """Returns whether the log holds every event of a bandit, from its first one on."""
     return version_at_base(ledger, bandit) == 0
 
 

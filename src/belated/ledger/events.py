@@ -212,14 +212,14 @@ class KeyChange(msgspec.Struct, array_like=True, frozen=True):
     revoked: bool = False
 
     def covers(self, bandit: str) -> bool:
-        """Return whether the key is for this bandit."""
+        """Returns whether the key is for this bandit."""
         return self.bandit in ("", bandit)
 
 
 def is_late(
     time: int, received: int | None, due: int | None, closes: int | None, expired: bool
 ) -> bool:
-    """Return whether a reward is late, given the facts of its decision.
+    """Returns whether a reward is late, given the facts of its decision.
 
     A reward is on time if it happened within the window and was handed in while the window, with
     its grace, was open.

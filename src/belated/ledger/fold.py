@@ -132,7 +132,7 @@ class Fold:
         self._look_at_assumptions()
 
     def begins_tick(self, now: int) -> bool:
-        """Return whether what has come and what is silent is to be taken in, without a decision."""
+        """Returns whether to take in what has come and what is silent, without a decision."""
         if self.hearing is None:
             return False
         known = self.counts.rewarded + self.counts.expired
@@ -447,7 +447,7 @@ class Fold:
         self._plan.learn(rows, rewards)
 
     def _can_have(self, reward: float) -> bool:
-        """Return whether the family can have a reward, which another regime may have accepted."""
+        """Returns whether the family can have a reward, which another regime may have accepted."""
         if self._possible(reward):
             return True
         self.lost["a reward that this family cannot have"] += 1

@@ -43,7 +43,7 @@ class Earlier:
         return further
 
     def knows(self, dim: int) -> bool:
-        """Return whether vectors of this length are those of present or earlier features."""
+        """Returns whether vectors of this length are those of present or earlier features."""
         return dim == self.dim or dim in self._places
 
     def present(self, x: bytes) -> bytes:

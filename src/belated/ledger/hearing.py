@@ -119,7 +119,7 @@ class Hearing:
         self.rewards.pop(row, None)
 
     def begins(self, time: int, dim: int) -> bool:
-        """Return whether a tick begins with a decision at this time."""
+        """Returns whether a tick begins with a decision at this time."""
         seconds, decisions = self.next_tick(time, dim)
         return seconds <= 0.0 or decisions <= 0
 
@@ -131,7 +131,7 @@ class Hearing:
         return (begins - time) / 1e6, enough - self.since
 
     def begins_without_decision(self, time: int, decided: int, known: int, any_open: bool) -> bool:
-        """Return whether a tick begins at this time though nobody decides.
+        """Returns whether a tick begins at this time though nobody decides.
 
         ``decided`` is the time of the latest decision. ``known`` rewards and closed windows are in
         the log: a sixteenth of them makes a tick, so that many cost few.

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 
 def is_held_out(bandit: str, unit: bytes, share: float) -> bool:
-    """Return whether decisions for a unit are held out.
+    """Returns whether decisions for a unit are held out.
 
     Parameters
     ----------

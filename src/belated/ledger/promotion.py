@@ -136,7 +136,7 @@ class ToldSettings:
         return self._seen()
 
     def replaced_by(self, placed: Placed) -> bool:
-        """Return whether a promotion begins another regime than that of the fold."""
+        """Returns whether a promotion begins another regime than that of the fold."""
         return placed.place > self.last and placed.promotion.regime != self.regime
 
     def to_keep(self) -> list[str] | None:

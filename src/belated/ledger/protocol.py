@@ -70,10 +70,10 @@ class Follower(Protocol):
         """The place in the log up to which this follower has taken it in."""
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
-        """Return whether a bandit can have such a reward, or revision."""
+        """Returns whether a bandit can have such a reward, or revision."""
 
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
-        """Return the given decisions that are still open; some may be left out.
+        """Returns the given decisions that are still open; some may be left out.
 
         A decision is open while no reward, cancellation or expiry has been taken in. Guardrail
         outcomes are left out of the facts: a store that must know them looks them up.
@@ -94,7 +94,7 @@ class Importer:
     position: Position = START
 
     def open_decisions(self, ids: Collection[bytes]) -> dict[bytes, Facts]:
-        """Return none: an importer has taken nothing in."""
+        """Returns none: an importer has taken nothing in."""
         return {}
 
     def approve(self, outcomes: Sequence[Outcome]) -> None:

@@ -279,7 +279,7 @@ class Replica:
         self._torn -= by_bandit.keys()
 
     def follows(self, name: str) -> bool:
-        """Return whether a bandit of this name is taken in."""
+        """Returns whether a bandit of this name is taken in."""
         return self._only is None or name in self._only
 
     def release(self, name: str) -> None:
@@ -314,7 +314,7 @@ class Replica:
         return fold
 
     def _took_in_what(self, erasure: Event) -> bool:
-        """Return whether this replica may have taken in decisions before they were erased."""
+        """Returns whether this replica may have taken in decisions before they were erased."""
         first = msgspec.msgpack.decode(erasure.body, type=Erasure).first
         if first is None:
             return False  # there were none of the subject
@@ -377,7 +377,7 @@ class Replica:
         return outcomes
 
     def accepts(self, bandit: str, kind: Kind, reward: float) -> bool:
-        """Return whether a bandit can have such a reward, or revision."""
+        """Returns whether a bandit can have such a reward, or revision."""
         if not self.follows(bandit):
             return True  # nothing is known of it here: who serves some bandits must look himself
         fold = self.folds.get(bandit)

@@ -49,11 +49,11 @@ class RowTable:
         self._table = array("I", table.tobytes())
 
     def has_room(self, n: int) -> bool:
-        """Return whether a third of the places will be free when ``n`` more rows are added."""
+        """Returns whether a third of the places will be free when ``n`` more rows are added."""
         return 3 * (self._n + n) <= 2 * self._size
 
     def suits(self, n: int) -> bool:
-        """Return whether the table does not have too many places for ``n`` rows."""
+        """Returns whether the table does not have too many places for ``n`` rows."""
         return 2 * self._size <= max(8 * n, 2 * LEAST)
 
     def add(self, id: bytes, row: int) -> None:

@@ -114,7 +114,7 @@ def _count_in(
 
 
 def _takes_place(facts: Facts, time: int) -> bool:
-    """Return whether a reward at ``time`` comes before the chosen one, or, for "last", after it.
+    """Returns whether a reward at ``time`` comes before the chosen one, or, for "last", after it.
 
     Where both happened at once, the order of the log decides.
     """

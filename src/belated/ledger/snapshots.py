@@ -195,7 +195,7 @@ def load_fold(replica: Replica, header: dict[str, Any], arrays: Path, actions: P
 
 
 def _outdated(ledger: Ledger, position: Position) -> bool:
-    """Return whether something was erased from a snapshot since, or one of its bandits promoted."""
+    """Returns whether a subject was erased since, or one of the bandits was promoted."""
     if ledger.rare(Kind.PROMOTED, position):
         return True
     for event in ledger.rare(Kind.FORGOTTEN, position):

@@ -90,7 +90,7 @@ class Spec(Settings, frozen=True):
         return msgspec.structs.replace(spec, open=open)
 
     def can_hear(self, types: Iterable[type] = ()) -> bool:
-        """Return whether ``open = "silence"`` goes with the other settings."""
+        """Returns whether ``open = "silence"`` goes with the other settings."""
         from belated.learner import files
         from belated.learner.learner import learns_early
 
@@ -175,7 +175,7 @@ class Spec(Settings, frozen=True):
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether the policy takes rows as lists of their nonzero entries."""
+        """Returns whether the policy takes rows as lists of their nonzero entries."""
         return self._declared("sparse", False)
 
     def _declared(self, name: str, usual: bool) -> bool:
@@ -358,5 +358,5 @@ def _plain(value: Any) -> Any:
 
 
 def _can_grow(features: dict[str, Any] | None) -> bool:
-    """Return whether the log holds every category of these features."""
+    """Returns whether the log holds every category of these features."""
     return features is not None and features.get("kind") == "features"

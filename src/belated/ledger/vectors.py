@@ -39,7 +39,7 @@ def packed(rows: Matrix | SparseRows, row: int, dim: int) -> bytes:
 
 
 def is_sparse(x: bytes) -> bool:
-    """Return whether these bytes leave out zeros."""
+    """Returns whether these bytes leave out zeros."""
     return len(x) % 8 == 4
 
 

@@ -154,7 +154,7 @@ class BadRows:
             raise ValueError(f"{error}. Rows left out of the log: {self.words}") from error
 
     def refuse(self) -> None:
-        """Raise where there are bad rows: what ``--strict`` asks for."""
+        """Raises where there are bad rows: what ``--strict`` asks for."""
         if self.total:
             reasons = "; ".join(f"{reason}: {n:,}" for reason, n in self.counts.items())
             where = "" if self.aside is None else f"; they are in {self.aside}"

@@ -16,7 +16,7 @@ FIELDS = ("id", "time", "action", "propensity", "reward", "reward_time", "x", "p
 
 
 def is_ledger(source: object) -> bool:
-    """Return whether a log is the URL of a ledger."""
+    """Returns whether a log is the URL of a ledger."""
     return isinstance(source, str) and ("://" in source or source.startswith("env:"))
 
 

@@ -33,7 +33,7 @@ class Support(NamedTuple):
     integer: bool = False
 
     def contains(self, y: float) -> bool:
-        """Return whether ``y`` is a possible reward."""
+        """Returns whether ``y`` is a possible reward."""
         return self.low <= y <= self.high and (not self.integer or y == int(y))
 
     def __str__(self) -> str:
@@ -235,12 +235,12 @@ def hear(estimator: Any, family: Any, state: State, history: Any, silence: Vecto
 
 
 def can_hear_silence(estimator: Estimator, family: Family) -> bool:
-    """Return whether open decisions can say something to this estimator."""
+    """Returns whether open decisions can say something to this estimator."""
     return type(estimator) in hear.cases and type(family) in silence_derivatives.cases
 
 
 def can_revise(estimator: Estimator) -> bool:
-    """Return whether the estimator can exchange one reward for another."""
+    """Returns whether the estimator can exchange one reward for another."""
     return type(estimator) in revise.cases or type(estimator) in revise_row.cases
 
 
@@ -317,7 +317,7 @@ def deterministic(policy_type: type[P]) -> type[P]:
 
 
 def is_randomised(policy: Any) -> bool:
-    """Return whether the policy draws random numbers. True unless it says otherwise."""
+    """Returns whether the policy draws random numbers. True unless it says otherwise."""
     return bool(getattr(policy, "randomised", True))
 
 
@@ -349,7 +349,7 @@ def refusal(policy: Any, family: Family) -> str:
 
 
 def refuse_family(policy: Any, family: Family) -> None:
-    """Raise where the policy cannot learn from this family."""
+    """Raises where the policy cannot learn from this family."""
     reason = refusal(policy, family)
     if reason:
         raise ValueError(f"family = {shown(family)}: {type(policy).__name__} {reason}")
@@ -433,7 +433,7 @@ def radius(policy: Any, state: State) -> float:
 
 
 def claims_set(policy: Any) -> bool:
-    """Return whether the policy, with its present parameters, claims a confidence set.
+    """Returns whether the policy, with its present parameters, claims a confidence set.
 
     A policy with a parameter ``guaranteed`` claims one only where that is True: with any other
     value its width is not proved.

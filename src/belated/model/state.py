@@ -150,7 +150,7 @@ def weight_of(history: Any, row: int) -> float:
 
 @inlined_kernel
 def counts_for(history: Any, row: int) -> bool:
-    """Return whether the reward of a row has returned and weighs anything."""
+    """Returns whether the reward of a row has returned and weighs anything."""
     return history.y[row] == history.y[row] and weight_of(history, row) > 0.0
 
 

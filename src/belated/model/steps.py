@@ -232,7 +232,7 @@ def count_choices(
 
 @kernel
 def is_within(x: Vector, max_norm: float) -> bool:
-    """Return whether ``x`` is finite and no longer than ``max_norm``."""
+    """Returns whether ``x`` is finite and no longer than ``max_norm``."""
     square = 0.0
     for i in range(x.shape[0]):
         v = float(x[i])  # Python's float: its overflow is infinite, without a warning
@@ -242,7 +242,7 @@ def is_within(x: Vector, max_norm: float) -> bool:
 
 @kernel
 def are_within(actions: Matrix, max_norm: float) -> bool:
-    """Return whether every row is finite and no longer than ``max_norm``."""
+    """Returns whether every row is finite and no longer than ``max_norm``."""
     for a in range(actions.shape[0]):  # noqa: SIM110 (Numba compiles no generator)
         if not is_within(actions[a], max_norm):
             return False
@@ -334,7 +334,7 @@ def fold_step(
 
 @inlined_kernel
 def covers(policy: Any, state: State, theta_star: Vector) -> bool:
-    """Return whether ``theta_star`` is in the confidence set; False where the policy has none."""
+    """Returns whether ``theta_star`` is in the confidence set; False where the policy has none."""
     if state.W.shape[0] == 0:
         return False
     error = state.work[0]

@@ -154,7 +154,7 @@ class Doubts:
         self.by_size = ""  # the same of large rewards, while decisions are held for that
 
     def begins(self, now: int) -> bool:
-        """Return whether a look is due."""
+        """Returns whether a look is due."""
         return now * LOOKS // self.window > self.looked
 
     def look(self, seen: Seen, now: int) -> None:

@@ -107,7 +107,7 @@ def _collect(rows: Matrix, columns: Integers, values: Vector) -> None:
 
 @kernel
 def are_within_size(values: Matrix, largest: float) -> bool:
-    """Return whether every number is finite and at most ``largest`` in size.
+    """Returns whether every number is finite and at most ``largest`` in size.
 
     NumPy would take three passes and as many calls for it, a tenth of the time of a decision.
     """

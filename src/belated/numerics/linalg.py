@@ -62,7 +62,7 @@ def cholesky(A: Matrix, shift: float, U: Matrix) -> None:
 
 @kernel
 def exceeds(A: Matrix, bound: float, U: Matrix) -> bool:
-    """Return whether every eigenvalue of ``A`` is above ``bound``, by a Cholesky factor."""
+    """Returns whether every eigenvalue of ``A`` is above ``bound``, by a Cholesky factor."""
     d = A.shape[0]
     for i in range(d):
         for j in range(d):

@@ -380,7 +380,7 @@ def search(
 
 @inlined_kernel
 def _in_reach(number: float) -> bool:
-    """Return whether single precision neither overflows nor loses digits."""
+    """Returns whether single precision neither overflows nor loses digits."""
     return SMALL < number < LARGE
 
 

@@ -127,7 +127,7 @@ class AdaOFUECOLog(NamedTuple):
     subtract: Flag = False
 
     def checked(self) -> "AdaOFUECOLog":
-        """Raise where two parameters do not fit together."""
+        """Raises where two parameters do not fit together."""
         if self.literal and self.subtract:
             raise ValueError(
                 "literal = True, subtract = True: expected one of them; the subtraction is proved "

@@ -204,7 +204,7 @@ choose.case(OFUL)(optimistic)
 
 @kernel
 def _outgrown(policy: Any, state: State) -> bool:
-    """Return whether det W > (1 + C) det W at the last switch."""
+    """Returns whether det W > (1 + C) det W at the last switch."""
     return state.scalars[LOG_DET] > state.memory.scalars[THEN_LOG_DET] + math.log1p(policy.C)
 
 

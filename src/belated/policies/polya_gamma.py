@@ -171,7 +171,7 @@ def _areas(c: float) -> tuple[float, float]:
 
 @kernel
 def _lies_below_series(u: float, x: float) -> bool:
-    """Return whether ``u`` is below the alternating sum of all a_n(x); partial sums enclose it."""
+    """Returns whether ``u`` is below the alternating sum of all a_n(x); partial sums enclose it."""
     total, n = _coefficient(0, x), 0
     while True:
         n += 1

@@ -66,7 +66,7 @@ class Compiling:
             self._compile(name, spec, learner)
 
     def prepare(self, fold: "Fold") -> bool:
-        """Return whether the kernels of a bandit are there; if not, ``look`` sees to it."""
+        """Returns whether the kernels of a bandit are there; if not, ``look`` sees to it."""
         is_compiled = fold.spec.learner().is_compiled
         if not is_compiled:
             self._wanted.append(fold)

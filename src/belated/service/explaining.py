@@ -281,7 +281,7 @@ def _fold_at(
 
 
 def _is_before(manifest: snapshots.Manifest, name: str, version: int, regime: str) -> bool:
-    """Return whether a snapshot holds a bandit as it was after ``version`` events or fewer."""
+    """Returns whether a snapshot holds a bandit as it was after ``version`` events or fewer."""
     return any(
         bandit["name"] == name
         and bandit["version"] <= version

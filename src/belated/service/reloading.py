@@ -142,7 +142,7 @@ def _present(context: Any) -> str:
 
 
 def is_terminal_gone() -> bool:
-    """Return whether the terminal on which this process was started has been closed.
+    """Returns whether the terminal on which this process was started has been closed.
 
     A program that was started there ends with it, and SIGHUP is how it learns of that.
     """

@@ -280,7 +280,7 @@ class Service:
     # ------------------------------------------------------------------------------ for handlers
 
     async def settled(self) -> None:
-        """Return when no thread works on the bandits: until the caller awaits, they stay the same.
+        """Returns when no thread works on the bandits: until the caller awaits, they stay the same.
 
         To be awaited before bandits are looked at. Health does not, and is answered meanwhile.
         """
@@ -289,7 +289,7 @@ class Service:
     async def worked_out(
         self, size: int, function: Callable[..., T], *arguments: Any, work: int = 0
     ) -> T:
-        """Return what a function makes of the bandits, for a request of ``size`` bytes.
+        """Returns what a function makes of the bandits, for a request of ``size`` bytes.
 
         ``work`` is the number of actions that it compares, times that of their features where these
         are fewer, else squared. Where it may take long, a thread calls it, and the bandits are not
@@ -325,7 +325,7 @@ class Service:
         return Problem(NO_BANDIT, said)
 
     def check_serves(self, name: str) -> None:
-        """Raise where a bandit of this name is for another process to serve."""
+        """Raises where a bandit of this name is for another process to serve."""
         if not self.replica.follows(name):
             raise self._elsewhere(name)
 
@@ -393,7 +393,7 @@ class Service:
             return None
 
     def check_ready(self) -> None:
-        """Raise where nothing can be served yet, or no longer."""
+        """Raises where nothing can be served yet, or no longer."""
         if self.ready:
             return
         if self.compiling.names:
@@ -418,7 +418,7 @@ class Service:
 
 
 async def nothing_to_wait_for() -> None:
-    """Return at once."""
+    """Returns at once."""
 
 
 async def _forever(seconds: float, act: Callable[[], Awaitable[None]]) -> None:

@@ -28,12 +28,12 @@ class WorkThread:
         return self._work is not None and not self._work.done()
 
     async def idle(self) -> None:
-        """Return when no work goes on; none begins before the caller awaits something else."""
+        """Returns when no work goes on; none begins before the caller awaits something else."""
         while self._work is not None and not self._work.done():
             await asyncio.wait([self._work])
 
     async def run(self, wait: float, function: Callable[..., T], *arguments: Any) -> T:
-        """Return what ``function`` returns; the event loop waits for it for ``wait`` seconds."""
+        """Returns what ``function`` returns; the event loop waits for it for ``wait`` seconds."""
         await self.idle()
         work = self._executor.submit(function, *arguments)
         with suppress(TimeoutError):

@@ -72,7 +72,7 @@ class Board:
         SLOT.pack_into(self._memory, self._start, self._count() + 1)
 
     def others(self) -> tuple[bytes, bytes]:
-        """Return what the others have counted: it changes whenever one of them has written."""
+        """Returns what the others have counted: it changes whenever one of them has written."""
         return self._memory[: self._start], self._memory[self._end : COUNTS]
 
     def tell_rebuilt(self, tx: int) -> None:
@@ -80,12 +80,12 @@ class Board:
         SLOT.pack_into(self._memory, COUNTS + self._start, tx)
 
     def others_rebuilt(self, tx: int) -> bool:
-        """Return whether no other worker knows anything that was erased up to a transaction."""
+        """Returns whether no other worker knows anything that was erased up to a transaction."""
         slots = range(0, COUNTS, SLOT.size)
         return all(self._at(COUNTS + slot) >= tx or not self._is_used(slot) for slot in slots)
 
     def leads(self) -> bool:
-        """Return whether this worker has the first used slot: it does what is done once for all."""
+        """Returns whether this worker has the first used slot: it does what is done once."""
         return not any(self._is_used(slot) for slot in range(0, self._start, SLOT.size))
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Board:
         return int(SLOT.unpack_from(self._memory, place)[0])
 
     def _is_used(self, start: int) -> bool:
-        """Return whether a slot is that of another worker, which lives as far as can be told."""
+        """Returns whether a slot is that of another worker, which lives as far as can be told."""
         if start == self._start or self._at(start) == 0:
             return False
         if fcntl is not None:
@@ -117,7 +117,7 @@ class Board:
         return slot
 
     def _locked(self) -> int:
-        """Return the first slot that no living worker has."""
+        """Returns the first slot that no living worker has."""
         for slot in range(SLOTS):
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)

@@ -51,7 +51,7 @@ class FreshActions(NamedTuple):
     n_actions: int = 100
 
     def checked(self) -> Self:
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(n_actions=whole("n_actions", self.n_actions))
 
     def mean(self, dim: int) -> Vector:
@@ -96,7 +96,7 @@ class FixedArms(NamedTuple):
     arms: Any
 
     def checked(self) -> "FixedArms":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         try:
             arms = np.array(self.arms, float)
         except (TypeError, ValueError):
@@ -131,7 +131,7 @@ class OneHot(NamedTuple):
     n_actions: int = 10
 
     def checked(self) -> "OneHot":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(n_actions=whole("n_actions", self.n_actions))
 
     @property

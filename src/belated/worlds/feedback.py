@@ -36,7 +36,7 @@ class Conversions(NamedTuple):
     window: float = math.inf
 
     def checked(self) -> "Conversions":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         if self.window == math.inf:
             return self
         return self._replace(window=not_negative("window", self.window))
@@ -90,7 +90,7 @@ def with_window(policy: Any, feedback: Feedback) -> Any:
 
 
 def check_window(policy: Any, feedback: Feedback) -> None:
-    """Raise where the policy expects conversions to be waited for shorter or longer."""
+    """Raises where the policy expects conversions to be waited for shorter or longer."""
     window = getattr(policy, "window", None)
     if isinstance(feedback, Conversions) and window not in (
         None,
@@ -101,7 +101,7 @@ def check_window(policy: Any, feedback: Feedback) -> None:
 
 
 def check_feedback(policy: Any, family: Family, feedback: Feedback) -> None:
-    """Raise where the policy cannot learn from what is seen, or the family does not fit it."""
+    """Raises where the policy cannot learn from what is seen, or the family does not fit it."""
     refuse_family(policy, family)
     wanted, offered = feedback_of(policy), name_of(feedback)
     if wanted not in (offered, "any"):

@@ -71,12 +71,12 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
         """Do nothing: ``belated cache clear`` deletes entries."""
 
     def holds(self, sig: Any, target_context: Any) -> bool:
-        """Return whether there is an entry for this signature."""
+        """Returns whether there is an entry for this signature."""
         key = self._index_key(sig, target_context.codegen())
         return all(_foreign_sources.values()) and self._file(key).is_file()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel for this signature, or None where none can be read."""
+        """Returns the compiled kernel for this signature, or None where none can be read."""
         if not (self._enabled and all(_foreign_sources.values())):
             return None
         target_context.refresh()
@@ -114,7 +114,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
                 output.write(_checksum(content) + content)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        """Return everything the machine code depends on, besides the source of the package."""
+        """Returns everything the machine code depends on, besides the source of the package."""
         place = self._name, self._py_func.__code__.co_firstlineno, VERSIONS, is_plain()
         foreign = tuple(sorted(_foreign_sources.items()))
         return (*super()._index_key(sig, codegen), place, foreign)

@@ -53,7 +53,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         return jit(**as_part(self.targetoptions))(self.py_func)
 
     def is_there(self, arguments: tuple[Any, ...]) -> bool:
-        """Return whether the machine code for arguments of these types is in memory or on disk."""
+        """Returns whether the machine code for arguments of these types is in memory or on disk."""
         signature = tuple(map(self.typeof_pyval, arguments))
         return signature in self.overloads or self._cache.holds(signature, self.targetctx)
 

@@ -25,12 +25,12 @@ def try_later(build: Callable[[], None]) -> None:
 
 
 def is_plain() -> bool:
-    """Return whether plain twins are compiled, as far as is known."""
+    """Returns whether plain twins are compiled, as far as is known."""
     return _plain
 
 
 def must_be_plain() -> bool:
-    """Return whether plain twins are to be compiled, after trying every builder not yet tried."""
+    """Returns whether plain twins are to be compiled, after trying every builder not yet tried."""
     global _plain
     while _untried and not _plain:
         try:

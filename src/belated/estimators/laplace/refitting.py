@@ -138,7 +138,7 @@ def _land_anew(estimator: Laplace, family: Any, state: State, history: Any) -> f
 
 @kernel
 def _is_rare(state: State, error: float) -> bool:
-    """Return whether x'theta is below ``RARE`` for silent rows, on the way to the mode, too."""
+    """Returns whether x'theta is below ``RARE`` for silent rows, on the way to the mode, too."""
     fit = state.fit
     if fit.scalars[SILENT] == 0.0 or error == math.inf:
         return True
@@ -150,5 +150,5 @@ def _is_rare(state: State, error: float) -> bool:
 
 @kernel
 def _has_grown(n: float, renewed: float, factor: float) -> bool:
-    """Return whether what is known has grown by this factor since the center moved."""
+    """Returns whether what is known has grown by this factor since the center moved."""
     return n > renewed and n >= math.ceil(factor * renewed)

@@ -310,7 +310,7 @@ def _refit_exactly(
 def _is_enough(
     estimator: LazyNewton, family: Any, fit: NewtonFit, error: float, step: Vector
 ) -> bool:
-    """Return whether a step with this certificate needs no improvement."""
+    """Returns whether a step with this certificate needs no improvement."""
     return error <= estimator.tol and (
         estimator.drift == math.inf or _drift(estimator, family, fit, step) <= estimator.drift
     )

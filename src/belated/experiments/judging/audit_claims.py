@@ -255,7 +255,7 @@ def _bound(rows: list[Row]) -> NumberlessClaim:
 
 
 def judge_thompson(regret: pd.DataFrame) -> NumberlessClaim:
-    """Return whether the penalty of delay is additive for Thompson sampling."""
+    """Returns whether the penalty of delay is additive for Thompson sampling."""
     summary, rows = penalties(curves_of(regret)) if len(regret) else ([], [])
     answers = {True: HOLDS, False: FAILS, None: OPEN}
     pooled = [row for row in summary if row["policy"] != OFU]

@@ -26,7 +26,7 @@ class Lane(NamedTuple):
 
     @property
     def delayed(self) -> bool:
-        """Return whether rewards come late at all."""
+        """Returns whether rewards come late at all."""
         return self.law != "constant" or self.expected > 0.0
 
     def undelayed(self) -> "Lane":

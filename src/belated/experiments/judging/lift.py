@@ -15,7 +15,7 @@ KEYS = ["world", "player", "seed"]
 
 
 def lift_of(part: pd.DataFrame) -> Any:
-    """Return the lift of sums of ``earned``, ``uniform`` and ``best``."""
+    """Returns the lift of sums of ``earned``, ``uniform`` and ``best``."""
     return (part["earned"] - part["uniform"]) / (part["best"] - part["uniform"])
 
 
@@ -23,7 +23,7 @@ VERDICTS = ("higher", "even", "lower")
 
 
 def lifts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per world, player and seed.
+    """Returns one row per world, player and seed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def lifts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def standings(frame: pd.DataFrame, reference: str, confidence: float = 0.95) -> pd.DataFrame:
-    """Return one row per world and player, in the order of worlds and of lift.
+    """Returns one row per world and player, in the order of worlds and of lift.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ SEEN_FROM_REFERENCE = {"higher": "lower", "lower": "higher", "even": "even"}
 
 
 def in_short(table: pd.DataFrame, reference: str, peers: Sequence[str]) -> pd.DataFrame:
-    """Return one row per world: the reference against the best of the peers.
+    """Returns one row per world: the reference against the best of the peers.
 
     Parameters
     ----------

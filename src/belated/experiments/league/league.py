@@ -51,7 +51,7 @@ class League:
     left_out: dict[tuple[str, str], str]
 
     def matches(self) -> list[Match]:
-        """Return all matches, seed by seed: a league that is stopped has whole pairs."""
+        """Returns all matches, seed by seed: a league that is stopped has whole pairs."""
         return [
             Match(world, player, seed, self.decisions or world_named(world, seed).decisions)
             for seed in self.seeds
@@ -69,7 +69,7 @@ def new_league(
     decisions: int | None = None,
     seed: int = 0,
 ) -> League:
-    """Return a league, after a look at whether everybody can play.
+    """Returns a league, after a look at whether everybody can play.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def new_league(
 
 
 def open_folder(league: League, out: str | os.PathLike[str]) -> Folder:
-    """Return the folder in which the matches of a league are kept, one part each."""
+    """Returns the folder in which the matches of a league are kept, one part each."""
     return Folder(Path(out), {"kind": "league", "decisions": league.decisions}, SCHEMA)
 
 

@@ -102,30 +102,30 @@ PEERS: dict[str, Callable[[Shop], Player]] = {
 
 
 def settings_of(peer: str) -> str:
-    """Return the settings of a peer in words, in one line."""
+    """Returns the settings of a peer in words, in one line."""
     return " ".join((getdoc(PEERS[peer]) or "").split())
 
 
 def library_of(peer: str) -> str:
-    """Return the name of the library that a peer comes from, as it is installed and imported."""
+    """Returns the name of the library that a peer comes from, as it is installed and imported."""
     first = peer.split("-")[0]
     return {"vw": "vowpalwabbit"}.get(first, first)
 
 
 def noise(world: Shop) -> float:
-    """Return the standard deviation of a reward at the base rate: what a linear peer is told."""
+    """Returns the standard deviation of a reward at the base rate: what a linear peer is told."""
     return float(getattr(world, "noise", math.sqrt(world.rate * (1.0 - world.rate))))
 
 
 def of_visitor(world: Shop) -> list[int]:
-    """Return the features that all actions of a visit share: the visitor's, and the intercept."""
+    """Returns the features that all actions of a visit share: the visitor's, and the intercept."""
     shared = [set(group) <= set(world.of_visitor) for group in world.groups]
     places = [range(*world.starts[g : g + 2]) for g, yes in enumerate(shared) if yes]
     return [place for group in places for place in group] + [world.dim - 1]
 
 
 def lasting_actions(world: Shop) -> int:
-    """Return the number of actions, if all are always on offer; raise otherwise."""
+    """Returns the number of actions, if all are always on offer; raise otherwise."""
     if len(world.offered(0)) < world.items:
         raise CannotPlayError("it has a model per action, and actions come and go")
     return world.items

@@ -27,10 +27,10 @@ class Player(Protocol):
     closes_windows: bool
 
     def show(self, visit: Visit) -> Any:
-        """Return the visit in the form in which this player has it."""
+        """Returns the visit in the form in which this player has it."""
 
     def decide(self, shown: Any) -> int:
-        """Return the position of the action to play."""
+        """Returns the position of the action to play."""
 
     def learn(self, rewards: list[tuple[int, float]]) -> None:
         """Take in rewards, each with the number of its decision, counted from 0."""
@@ -67,7 +67,7 @@ class Ours:
         self.bandit = Bandit(features=features, **(settings | further))
 
     def show(self, visit: Visit) -> Any:
-        """Return actions and context as they are."""
+        """Returns actions and context as they are."""
         return visit.actions, visit.context
 
     def decide(self, shown: Any) -> int:
@@ -91,7 +91,7 @@ class OfVectors:
         adapter.start(world.dim, np.random.default_rng([world.seed, 9]))
 
     def show(self, visit: Visit) -> Matrix:
-        """Return the vectors of the actions, (K, d)."""
+        """Returns the vectors of the actions, (K, d)."""
         x = np.zeros((len(visit.actions), self.dim))
         x[np.arange(len(x))[:, None], visit.places] = 1.0
         return x
@@ -123,7 +123,7 @@ class OfLines:
         self.kept: list[tuple[int, Any]] = []
 
     def show(self, visit: Visit) -> Visit:
-        """Return the visit: the text is made, and timed, in every decision."""
+        """Returns the visit: the text is made, and timed, in every decision."""
         return visit
 
     def decide(self, shown: Visit) -> int:

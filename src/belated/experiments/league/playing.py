@@ -58,7 +58,7 @@ class Match(NamedTuple):
 
 
 def world_named(name: str, seed: int) -> Shop:
-    """Return a world of the registry."""
+    """Returns a world of the registry."""
     if name not in registry.WORLDS:
         known = f"{', '.join(registry.WORLDS)}{registry.hint(name, registry.WORLDS)}"
         raise wrong("world", name, f"one of {known}")
@@ -67,7 +67,7 @@ def world_named(name: str, seed: int) -> Shop:
 
 
 def player_named(name: str, world: Shop) -> Player:
-    """Return a peer of that name, or else a bandit of ours with that policy.
+    """Returns a peer of that name, or else a bandit of ours with that policy.
 
     "hold " before the policy lets it wait for windows to close where only buyers report.
     """

@@ -89,7 +89,7 @@ def write_events(file: IO[bytes], suffix: str, rows: Iterable[EventRow]) -> int:
 
 
 def is_event_file(path: Path) -> bool:
-    """Return whether this is a file of events, rather than somebody else's log."""
+    """Returns whether this is a file of events, rather than somebody else's log."""
     if path.suffix == ".parquet":
         pa, pq = arrow()
         try:

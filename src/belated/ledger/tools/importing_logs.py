@@ -123,7 +123,7 @@ class _Seen:
         self._rewards: dict[bytes, float | None] = {}
 
     def contradicted(self, row: Imported) -> bool:
-        """Return whether an earlier row has another reward for the decision."""
+        """Returns whether an earlier row has another reward for the decision."""
         known = self._rewards.get(row.draft.id)
         if known is None:
             self._rewards[row.draft.id] = row.reward

@@ -211,7 +211,7 @@ class Rules:
         return _SAID[status]
 
     def _was_dropped(self, event: Event) -> bool:
-        """Return whether the base holds the decision, and nothing else is known of it."""
+        """Returns whether the base holds the decision, and nothing else is known of it."""
         if event.id > self._last_dropped or event.bandit not in self._based:
             return False
         return search_row(self._based[event.bandit].ids, event.id) is not None

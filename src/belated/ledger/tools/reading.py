@@ -26,7 +26,7 @@ CHUNK = 20_000  # events in memory at once
 
 
 def is_new(url: str) -> bool:
-    """Return whether a ledger would have to be made first."""
+    """Returns whether a ledger would have to be made first."""
     file = url.removeprefix("sqlite:///")
     return file != url and not Path(file).is_file()
 

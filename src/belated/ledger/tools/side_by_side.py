@@ -144,7 +144,7 @@ def _predictors(fold: Fold, theta: Vector, rows: Any) -> Vector:
 
 
 def _comparable(live: Any, other: Any) -> bool:
-    """Return whether log-losses are of the same kind: of one family, or of two of 0 and 1."""
+    """Returns whether log-losses are of the same kind: of one family, or of two of 0 and 1."""
     linear = [getattr(learner.policy, "linear_mean", False) for learner in (live, other)]
     families = {type(live.family), type(other.family)}
     same = len(families) == 1 and getattr(live.family, "trials", 1) == getattr(

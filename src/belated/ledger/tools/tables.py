@@ -229,5 +229,5 @@ def _flat(features: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a cell holds nothing: tables write missing numbers as NaN."""
+    """Returns whether a cell holds nothing: tables write missing numbers as NaN."""
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))

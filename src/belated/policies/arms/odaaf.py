@@ -78,7 +78,7 @@ class ODAAF(NamedTuple):
         return "aggregated"
 
     def checked(self) -> "ODAAF":
-        """Raise where two parameters do not fit together."""
+        """Raises where two parameters do not fit together."""
         if self.max_delay is not None and self.variance is not None:
             raise wrong("variance", self.variance, "None where max_delay is given")
         return self

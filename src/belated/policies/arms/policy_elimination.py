@@ -83,7 +83,7 @@ class PolicyElimination(NamedTuple):
     delta: Probability = 0.05
 
     def checked(self) -> "PolicyElimination":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         contexts, weights = self.contexts, self.weights
         if contexts is not None:
             contexts = array_of_numbers("contexts", contexts)

@@ -19,7 +19,7 @@ class Constants(NamedTuple):
 
 
 def has_identity_mean(family: Family) -> bool:
-    """Return whether the mean reward is x'theta itself: a slope of 1, and 0 at 0."""
+    """Returns whether the mean reward is x'theta itself: a slope of 1, and 0 at 0."""
     slopes = family.kappa(1.0), family.lipschitz(1.0)
     return slopes == (1.0, 1.0) and mean(family, 0.0) == 0.0
 

@@ -17,7 +17,7 @@ def curved(policy: Any, state: State) -> tuple[Matrix, Matrix, Vector]:
 
 
 def is_quasi(family: Family) -> bool:
-    """Return whether b is known not to be the cumulant of the law.
+    """Returns whether b is known not to be the cumulant of the law.
 
     A law on 0 and 1 has one canonical mean, the logistic one.
     """

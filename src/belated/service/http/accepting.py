@@ -42,7 +42,7 @@ class Visitor:
         self.socket, self._door, self._came = accepted, door, door.loop.time()
 
     def has_hung_up(self) -> bool:
-        """Return whether all that came is the end of the connection."""
+        """Returns whether all that came is the end of the connection."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError:

@@ -76,7 +76,7 @@ def http_options(limits: Limits) -> dict[str, Any]:
 
 
 def _doors_open(limits: Limits) -> bool:
-    """Return whether uvicorn serves by our event loop; says so where it does not."""
+    """Returns whether uvicorn serves by our event loop; says so where it does not."""
     connections = Connections(limits)
     try:
         with asyncio.Runner(loop_factory=partial(accepting.DoorLoop, connections)) as runner:

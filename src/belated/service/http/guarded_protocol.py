@@ -256,7 +256,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # -------------------------------------------------------------------------- whose turn it is
 
     def _is_clients_turn(self) -> bool:
-        """Return whether nothing can happen before the client sends something."""
+        """Returns whether nothing can happen before the client sends something."""
         if self.pipeline:
             return False
         return self._in_body or self.cycle is None or self.cycle.response_complete

@@ -21,7 +21,7 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::\d*)?")  # and a port
 
 @lru_cache(maxsize=100)  # the same few come again and again
 def is_loopback(name: str) -> bool:
-    """Return whether this is the machine itself.
+    """Returns whether this is the machine itself.
 
     >>> [is_loopback(name) for name in ("127.0.0.1", "::1", "localhost", "shop.example")]
     [True, True, True, False]

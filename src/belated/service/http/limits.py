@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ] = MAX_BODY
 
     def check(self) -> None:
-        """Raise ``ValueError`` for a limit under which nothing could be served."""
+        """Raises ``ValueError`` for a limit under which nothing could be served."""
         whole("max-request-line", self.max_request_line, 64)
         whole("max-header-bytes", self.max_header_bytes, 256)
         whole("max-headers", self.max_headers, 4)

@@ -56,7 +56,7 @@ OF_STARLETTE = {404: NOT_FOUND, 405: METHOD_NOT_ALLOWED}
 
 
 class Problem(Exception):  # noqa: N818 - it is named for what the caller gets
-    """Raise it anywhere in a handler: the caller gets it as a document.
+    """Raises it anywhere in a handler: the caller gets it as a document.
 
     >>> problem = Problem(STORE_UNAVAILABLE, "The disk is full.", retry_after=0.2)
     >>> problem.response().headers["retry-after"]

@@ -44,7 +44,7 @@ class Scaled(NamedTuple):
     shift: float = 0.0
 
     def checked(self) -> "Scaled":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         _check_law("law", self.law)
         return self._replace(
             factor=positive("factor", self.factor), shift=not_negative("shift", self.shift)
@@ -89,7 +89,7 @@ class Informative(NamedTuple):
     threshold: float = 0.5
 
     def checked(self) -> "Informative":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         _check_law("above", self.above)
         _check_law("below", self.below)
         return self._replace(threshold=number("threshold", self.threshold))
@@ -138,7 +138,7 @@ class Hazard(NamedTuple):
     weights: Any
 
     def checked(self) -> "Hazard":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         weights = array_of_numbers("weights", self.weights)
         if weights.ndim != 1 or weights.size == 0 or not np.isfinite(weights).all():
             raise wrong("weights", self.weights, "one finite number for each feature of an action")

@@ -26,7 +26,7 @@ class WithMean(NamedTuple):
     expected: float = 100.0
 
     def checked(self) -> Self:
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(expected=positive("expected", self.expected))
 
     @property
@@ -143,7 +143,7 @@ class Constant(NamedTuple):
     value: float = 0.0
 
     def checked(self) -> "Constant":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(value=not_negative("value", self.value))
 
     @property
@@ -168,7 +168,7 @@ class PacketLoss(NamedTuple):
     arrive: float = 0.9
 
     def checked(self) -> "PacketLoss":
-        """Raise where a parameter does not fit."""
+        """Raises where a parameter does not fit."""
         return self._replace(arrive=probability("arrive", self.arrive))
 
     @property
@@ -219,7 +219,7 @@ class Empirical(NamedTuple):
     values: Any = (0.0,)
 
     def checked(self) -> "Empirical":
-        """Raise where a parameter does not fit; keep the values sorted."""
+        """Raises where a parameter does not fit; keep the values sorted."""
         given = self.values
         if isinstance(given, str | os.PathLike):
             given = read_law(given).values

@@ -7,12 +7,12 @@ from belated.model.protocols import delay_quantile, delay_quantile_of
 
 
 def is_delay(value: object) -> bool:
-    """Return whether ``value`` is the law of a delay."""
+    """Returns whether ``value`` is the law of a delay."""
     return type(value) in delay_quantile.cases or type(value) in delay_quantile_of.cases
 
 
 def is_informative(delay: object) -> bool:
-    """Return whether the delay depends on the reward, which every confidence set here excludes."""
+    """Returns whether the delay depends on the reward, which every confidence set here excludes."""
     return bool(getattr(delay, "informative", False))
 
 
@@ -27,6 +27,6 @@ def is_known_in_advance(delay: object) -> bool:
 
 
 def check_dim(delay: object, dim: int) -> None:
-    """Raise where the delay depends on actions of another length."""
+    """Raises where the delay depends on actions of another length."""
     if dim_of(delay) not in (0, dim):
         raise wrong("delay", delay, f"weights for actions of {dim} numbers, not {dim_of(delay)}")

@@ -30,7 +30,7 @@ class NewBanners(Shop):
     }
 
     def offered(self, t: int) -> NDArray[np.int64]:
-        """Return the numbers of the banners on offer; after the last, old ones return."""
+        """Returns the numbers of the banners on offer; after the last, old ones return."""
         return (t // self.stays + np.arange(self.on_offer)) % self.items
 
 
@@ -46,7 +46,7 @@ class Drift(Shop):
         self.later = self.draw_theta(self.stream(3))
 
     def theta_at(self, t: int) -> Vector:
-        """Return effects whose standard deviation stays the same, and the same intercept."""
+        """Returns effects whose standard deviation stays the same, and the same intercept."""
         angle = 0.5 * math.pi * t / self.turn
         theta = math.cos(angle) * self.theta + math.sin(angle) * self.later
         theta[-1] = self.theta[-1]

@@ -32,7 +32,7 @@ class SlowBanners(Shop):
     fastest, slowest = 0.2 * DAY, 3.0 * DAY
 
     def draw_waits(self, rng: np.random.Generator) -> Vector:
-        """Return mean delays in equal steps of their logarithms, in random order."""
+        """Returns mean delays in equal steps of their logarithms, in random order."""
         return rng.permutation(np.geomspace(self.fastest, self.slowest, self.items))
 
 
@@ -51,11 +51,11 @@ class Conversions(Shop):
     window = 1.0 * DAY
 
     def expected(self, scores: Vector) -> Vector:
-        """Return the chance to buy within the window."""
+        """Returns the chance to buy within the window."""
         return super().expected(scores) * -math.expm1(-self.window / self.delay)
 
     def outcome(self, visit: Visit, index: int) -> Outcome:
-        """Return the reward; the delay of a 1 is exponential, given that it is in the window."""
+        """Returns the reward; the delay of a 1 is exponential, given that it is in the window."""
         (u, v), mean = visit.luck, visit.waits[index]
         if u >= visit.expected[index]:
             return Outcome(0.0, math.inf)

@@ -18,15 +18,15 @@ class Revenue(Shop):
     family = "gaussian"  # the noise is ours to learn; peers are told
 
     def intercept(self) -> float:
-        """Return the revenue of a banner and a visitor without effects."""
+        """Returns the revenue of a banner and a visitor without effects."""
         return 1.0
 
     def expected(self, scores: Vector) -> Vector:
-        """Return the scores."""
+        """Returns the scores."""
         return np.asarray(scores)
 
     def outcome(self, visit: Visit, index: int) -> Outcome:
-        """Return the expected revenue plus noise, which is the same whatever is played."""
+        """Returns the expected revenue plus noise, which is the same whatever is played."""
         noise = self.noise * NORMAL.inv_cdf(max(visit.luck[0], 1e-300))
         late = super().outcome(visit, index).wait
         return Outcome(float(visit.expected[index]) + noise, late)

@@ -95,20 +95,20 @@ class Shop:
         self.mean_waits = self.draw_waits(rng)
 
     def stream(self, number: int) -> np.random.Generator:
-        """Return one of the independent streams of random numbers of this world."""
+        """Returns one of the independent streams of random numbers of this world."""
         return np.random.default_rng([self.seed, number])
 
     def draw_theta(self, rng: np.random.Generator) -> Vector:
-        """Return the effects of all groups, the intercept last."""
+        """Returns the effects of all groups, the intercept last."""
         scales = np.repeat(list(self.groups.values()), self.lengths)
         return np.append(scales * rng.standard_normal(len(scales)), self.intercept())
 
     def intercept(self) -> float:
-        """Return the log odds of the base rate."""
+        """Returns the log odds of the base rate."""
         return math.log(self.rate / (1.0 - self.rate))
 
     def draw_waits(self, rng: np.random.Generator) -> Vector:
-        """Return the mean delay of each action."""
+        """Returns the mean delay of each action."""
         return np.full(self.items, self.delay)
 
     @property
@@ -117,15 +117,15 @@ class Shop:
         return len(self.theta)
 
     def categorical(self) -> list[str]:
-        """Return the columns that matter, as ``Features`` takes them."""
+        """Returns the columns that matter, as ``Features`` takes them."""
         return [group[0] for group in self.groups if len(group) == 1]
 
     def interactions(self) -> list[tuple[str, str]]:
-        """Return the pairs of columns that matter, as ``Features`` takes them."""
+        """Returns the pairs of columns that matter, as ``Features`` takes them."""
         return [(group[0], group[1]) for group in self.groups if len(group) == 2]
 
     def rows(self) -> list[dict[str, str]]:
-        """Return rows that hold every category, in the order of theta, to fit features on."""
+        """Returns rows that hold every category, in the order of theta, to fit features on."""
         sizes = self.sizes.items()
         return [
             {c: f"{c}-{min(i, n - 1)}" for c, n in sizes} for i in range(max(self.sizes.values()))
@@ -143,12 +143,12 @@ class Shop:
                 t += 1
 
     def draw_visitors(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Return the numbers of the categories of visitors, one row each."""
+        """Returns the numbers of the categories of visitors, one row each."""
         sizes = list(self.of_visitor.values())
         return rng.integers(sizes, size=(n, len(sizes)))
 
     def visit(self, t: int, visitor: dict[str, int], luck: tuple[float, float]) -> Visit:
-        """Return decision ``t``, of a visitor given by the numbers of its categories."""
+        """Returns decision ``t``, of a visitor given by the numbers of its categories."""
         offered = self.offered(t)
         places = self.places_of(offered, visitor)
         return Visit(
@@ -161,7 +161,7 @@ class Shop:
         )
 
     def places_of(self, offered: NDArray[np.int64], visitor: dict[str, int]) -> NDArray[np.int64]:
-        """Return the positions in theta of what the offered actions and a visitor have."""
+        """Returns the positions in theta of what the offered actions and a visitor have."""
         places = np.empty((len(offered), len(self.starts)), np.int64)
         places[:, -1] = self.starts[-1]  # the intercept
         for g, group in enumerate(self.groups):
@@ -173,18 +173,18 @@ class Shop:
         return places
 
     def offered(self, t: int) -> NDArray[np.int64]:
-        """Return the numbers of the actions on offer at decision ``t``."""
+        """Returns the numbers of the actions on offer at decision ``t``."""
         return self.codes[self.item]
 
     def theta_at(self, t: int) -> Vector:
-        """Return the truth at decision ``t``."""
+        """Returns the truth at decision ``t``."""
         return self.theta
 
     def expected(self, scores: Vector) -> Vector:
-        """Return the expected rewards of actions with these linear scores."""
+        """Returns the expected rewards of actions with these linear scores."""
         return np.asarray(1.0 / (1.0 + np.exp(-scores)))
 
     def outcome(self, visit: Visit, index: int) -> Outcome:
-        """Return what becomes of playing an action of a visit; the luck is that of the visit."""
+        """Returns what becomes of playing an action of a visit; the luck is that of the visit."""
         u, v = visit.luck
         return Outcome(float(u < visit.expected[index]), -visit.waits[index] * math.log1p(-v))

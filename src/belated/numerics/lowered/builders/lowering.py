@@ -17,7 +17,7 @@ NOTHING = ir.VoidType()
 
 
 def has_feature(name: str) -> bool:
-    """Return whether this machine has a set of instructions; False where that is not known."""
+    """Returns whether this machine has a set of instructions; False where that is not known."""
     try:
         return bool(get_host_cpu_features().get(name))
     except RuntimeError:

@@ -160,7 +160,9 @@ class Recounted:
 
 def _total(counts: Vector, values: Any) -> float:
     """Returns the sum of the values, or of one for all rows, each so many times."""
-    return float(counts @ values if np.ndim(values) else counts.sum() * values)
+    if np.ndim(values) == 0:
+        return float(counts.sum() * values)
+    return float(np.einsum("i,i", counts, values))  # BLAS has its threads wait for each other here
 
 
 def estimate(terms: Terms, rewards: Rewards) -> Estimate:

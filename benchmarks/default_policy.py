@@ -20,9 +20,10 @@ import pandas as pd
 from parts import asked_parts
 
 from belated import Bandit, Bernoulli, Features, registry
-from belated.core.sparse import SparseRows
+from belated.core.sparse import SparseRows, dense
 from belated.core.types import Matrix, Vector
 from belated.experiments.judging.lift import standings
+from belated.experiments.labels import parsed_policy
 from belated.experiments.league import playing
 from belated.experiments.league.peers import PEERS
 from belated.experiments.league.players import Ours
@@ -42,6 +43,13 @@ BANNERS, DEVICES, COUNTRIES = (
 ROWS = [{"banner": banner} for banner in BANNERS]
 BESIDE = ("bayesianbandits-eb", "bayesianbandits-glm")  # with vectors, settings as in the league
 ASKED = {"from vectors": 60, "from dicts": 150}  # microseconds at most
+WIDE = {  # rewards that each takes in
+    "adaptive-thompson": 20_000,
+    "inverse-gap": 20_000,
+    "linucb:alpha=1": 200,
+    "delayed-ofu-glm": 20,
+    "thompson": 20,
+}
 
 
 def shop_features() -> Features:
@@ -148,6 +156,28 @@ def speed() -> None:
             learner.learn({t: float(rng.random() < 0.05)})
         each = (time.perf_counter() - start) / rounds * 1e6
         print(f"| {dim:,} features, {rounds:,} rewards | {each:,.0f} | {asked:,} |", flush=True)
+
+
+def wide(dim: int = 1_000) -> None:
+    """What other policies pay for wide features, those with dense rows for a few rewards only."""
+    print(
+        f"| {dim:,} features, 20 actions of ten entries | rewards | microseconds a decision with "
+        "its reward | beside the first row |\n|---|---|---|---|"
+    )
+    first = math.nan
+    for name, rounds in WIDE.items():
+        rng, policy = np.random.default_rng(0), parsed_policy(name)
+        learner = Learner(dim, Bernoulli(), policy, 4.0)
+        learner.warm_up()
+        learner = Learner(dim, Bernoulli(), policy, 4.0)
+        start = time.process_time()
+        for t in range(rounds):
+            rows = wide_rows(rng, dim)
+            learner.decide(rows if learner.is_sparse else dense(rows, dim), rng)
+            learner.learn({t: float(rng.random() < 0.05)})
+        each = (time.process_time() - start) / rounds * 1e6
+        first = each if math.isnan(first) else first
+        print(f"| {name} | {rounds:,} | {each:,.0f} | {each / first:,.1f} |", flush=True)
 
 
 def growth() -> None:
@@ -271,6 +301,9 @@ def logit(p: float | None) -> float:
 
 HEADINGS = {
     speed: "What it costs",
+    wide: """Wide features, by policy
+
+CPU time. The first two have sparse rows; the others keep dense matrices.""",
     growth: "When many rewards are known",
     calibration: "Whether its intervals hold",
     propensities: """Whether its propensities hold

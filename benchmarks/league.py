@@ -18,7 +18,8 @@ Times are those of the first copy: peers have to play it again (``--again``) for
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 KEPT = Path(__file__).parent / "data" / "league.parquet"
 FIRST_SEED = 1000  # nothing was chosen by a look at these worlds
 ENOUGH = 20  # copies of each world
+LATER = "`inverse-gap` and contextualbandits"  # whose kept times are not of the run of all others
 CUBIC = "time that grows with the cube of the number of features: five minutes a copy"
 PER_ACTION = "a model per action: tens of milliseconds a decision with 500 of them"
 SLOW = {
@@ -45,12 +47,16 @@ SLOW = {
     ("wide", "mabwiser-linucb"): CUBIC,
     ("wide", "mabwiser-linucb-tuned"): CUBIC,
 }
-# Beside the default, in the shop alone: how far it explores, its prior, exact propensities, proof.
-IN_THE_SHOP = ("adaptive-thompson:scale=1", "thompson", "inverse-gap", "delayed-ofu-glm")
+EXACT = "inverse-gap"  # beside the default in every world: exact propensities
+# Their library has no wheels. Where it is installed they play, with fewer copies if need be.
+COMPILED = "contextualbandits-linucb", "contextualbandits-lints"
+COMPILED_IN = "shop", "few-banners", "frequent"
+# In the shop alone: how far the default explores, its prior, proof.
+IN_THE_SHOP = ("adaptive-thompson:scale=1", "thompson", "delayed-ofu-glm")
 
 
 def planned(worlds: list[str], seeds: int, decisions: int | None) -> League:
-    ours = (registry.DEFAULT_POLICY, *IN_THE_SHOP)
+    ours = (registry.DEFAULT_POLICY, EXACT, *IN_THE_SHOP)
     league = new_league(worlds, ours, seeds=seeds, decisions=decisions, seed=FIRST_SEED)
     elsewhere = {
         (world, player): "it plays in the shop alone"
@@ -58,12 +64,32 @@ def planned(worlds: list[str], seeds: int, decisions: int | None) -> League:
         for player in IN_THE_SHOP
         if world != "shop"
     }
-    return replace(league, left_out=league.left_out | elsewhere | SLOW)
+    in_few = "its library is compiled where it is installed, and it plays in three worlds"
+    elsewhere |= {(w, player): in_few for w in worlds for player in COMPILED}
+    left_out = league.left_out | elsewhere | SLOW
+    for world in COMPILED_IN:  # what it played there is kept, whether it is installed or not
+        for player in COMPILED:
+            left_out.pop((world, player), None)
+    return replace(league, left_out=left_out)
+
+
+def installed(league: League) -> League:
+    """Returns the league without those who need a library that has to be compiled and is not."""
+    missing = [player for player in COMPILED if find_spec(library_of(player)) is None]
+    out = {(world, player): "not installed" for world in league.worlds for player in missing}
+    return replace(league, left_out=league.left_out | out)
 
 
 def version_of(player: str) -> str:
-    """Returns the version of a player's library, or of belated."""
-    return version(library_of(player) if player in PEERS else "belated")
+    """Returns the version of a player's library, or of belated.
+
+    Of one that is not installed it is that of what is kept.
+    """
+    try:
+        return version(library_of(player) if player in PEERS else "belated")
+    except PackageNotFoundError:
+        kept = pd.read_parquet(KEPT, columns=["player", "version"])
+        return "".join(kept.loc[kept["player"] == player, "version"].unique())
 
 
 def put_kept_into(folder: Path, league: League, again: bool = False) -> None:
@@ -141,7 +167,8 @@ def setting_lines(league: League) -> Iterator[str]:
     if left_out:
         yield "\nLeft out:\n"
     for (world, player), reason in left_out.items():
-        yield f"- {player} in {world}: {reason}"
+        if player not in COMPILED:  # the text above says it
+            yield f"- {player} in {world}: {reason}"
 
 
 def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
@@ -154,7 +181,7 @@ def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
     missing = [name for name in registry.WORLDS if name not in worlds]
     if missing:
         yield f"> Not played for this page yet: {', '.join(missing)}.\n"
-    if table["seeds"].min() < ENOUGH:
+    if table.loc[~table["player"].isin(COMPILED), "seeds"].min() < ENOUGH:
         yield f"> Not all has been played for this page: a full one has {ENOUGH} copies of each world.\n"
     if league.decisions is not None:
         yield f"> A rehearsal with {league.decisions:,} decisions in each world.\n"
@@ -164,7 +191,7 @@ def page(league: League, frame: pd.DataFrame, figure: str) -> Iterator[str]:
     yield READING
     yield WORLDS
     yield from world_lines(league, table)
-    yield SETTINGS
+    yield SETTINGS.format(later=LATER)
     yield from setting_lines(league)
     for world in worlds:
         yield f"\n## {world}\n"
@@ -188,7 +215,7 @@ def main() -> None:
     else:
         put_kept_into(asked.folder, league, asked.again)
         if not asked.so_far:
-            play_league(league, asked.folder, asked.workers)
+            play_league(installed(league), asked.folder, asked.workers)
         frame = finished(league, asked.folder)
         if league.decisions is None:
             keep(frame)
@@ -218,7 +245,8 @@ of these copies, so the interval is unkind to the default. The last column count
 beats, those that it neither beats nor trails, and those that it trails, with 95 per cent confidence. With so many comparisons
 about one in twenty of those that are even in truth will not say so.
 
-How far the default explores (`scale`) was chosen in the shop, on copies with other seeds than those played here;
+How far the default explores (`scale`) was chosen in the shop, on copies with other seeds than those played here, and so was
+`gamma_scale` of `inverse-gap`, in the shop, in `few-banners` and in `frequent`;
 `adaptive-thompson:scale=1` is the default without that choice. Peers have the settings below, where the linear ones are
 told the standard deviation of a reward, which nobody knows beforehand. Of them `mabwiser-linucb-tuned` was chosen like
 the default, on other copies of the shop; the others were not tuned.
@@ -237,11 +265,13 @@ SETTINGS = """
 
 Ours get dicts and features by `Features`; peers get raw one-hot vectors of the same columns and pairs of columns, or
 text, as they are used. Time, in the tables, is CPU time per decision with its reward over the default's, whose
-microseconds stand beside it: that of the first copy, which all play in one run. Ours includes making vectors of dicts, that of
+microseconds stand beside it: that of the first copy, which all play in one run ({later} played it later, on a busier
+machine). Ours includes making vectors of dicts, that of
 peers does not (Vowpal Wabbit's lines are made within its time).
 
-contextualbandits does not play, though it has an adapter (`belated.peers.ContextualBandits`): it is not installed with
-the other peers, because it has no wheels and takes many minutes to compile; its policies other than LinUCB and LinTS are
+contextualbandits is not installed with the other peers, because it has no wheels: where one installs it, it is compiled. It
+plays in three worlds, in fewer copies (the table by peer has their number), with the policies that learn from new rewards
+alone, LinUCB and LinTS; its others are
 fitted to all rewards again whenever some return, which takes time that grows with the square of the horizon.
 """
 

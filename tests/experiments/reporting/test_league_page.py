@@ -2,6 +2,7 @@
 
 import importlib.util
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pandas as pd
@@ -67,6 +68,23 @@ def test_only_matches_of_peers_with_these_versions_are_taken_from_what_is_kept(
         again = folder.read_part("few-banners.river-linucb.1000").to_pandas()
     assert again["t"].equals(tables[0]["t"])
     assert again["earned"].to_numpy() == pytest.approx(tables[0]["earned"].to_numpy(), rel=1e-6)
+
+
+def test_a_library_that_has_to_be_compiled_may_be_missing(script, everything, monkeypatch):
+    """What it played is kept and printed; nobody waits for it to play."""
+    monkeypatch.setattr(script, "find_spec", lambda name: None)
+
+    def not_there(name):
+        raise PackageNotFoundError(name)
+
+    planned = {match.player for match in everything.matches()}
+    assert planned - {match.player for match in script.installed(everything).matches()} == set(
+        script.COMPILED
+    )
+    monkeypatch.setattr(script, "version", not_there)
+    kept = pd.read_parquet(script.KEPT)
+    for player in script.COMPILED:
+        assert script.version_of(player) in set(kept.loc[kept["player"] == player, "version"])
 
 
 def test_copies_that_the_default_has_not_played_are_not_shown(script, tmp_path):

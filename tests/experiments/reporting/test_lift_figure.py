@@ -110,4 +110,4 @@ def test_tables_say_the_same():
     assert short[2].endswith("| peer | 0.410 | +0.200 [+0.200, +0.200] | 1, 0, 0 |")
     copies = len(frame_of()["seed"].unique())
     (by_peer,) = list(peer_lines(table, ["peer"]))[2:]
-    assert by_peer == f"| peer | 1 | {copies} | +0.200 | 1, 0, 0 |"
+    assert by_peer == f"| peer | 1 | {copies} | +0.200 | 1 | 1, 0, 0 |"

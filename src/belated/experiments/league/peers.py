@@ -7,9 +7,10 @@ raises ``CannotPlayError`` with the reason.
 import math
 from collections.abc import Callable
 from inspect import getdoc
+from typing import Any
 
 from belated.experiments.league.players import OfLines, OfVectors, Player
-from belated.peers import BayesianBandits, MABWiser, River
+from belated.peers import BayesianBandits, ContextualBandits, MABWiser, River
 from belated.peers.adapter import library
 from belated.worlds.shops.shop import Shop
 
@@ -89,6 +90,37 @@ def river_linucb(world: Shop) -> Player:
     return OfVectors(River(policy, shared=of_visitor(world)), world)
 
 
+def contextualbandits_linucb(world: Shop) -> Player:
+    """LinUCB(alpha=s), a linear model of the visitor per action, in doubles; s: sd of a reward.
+
+    beta_prior=((1, 1/rate), 2) and ucb_from_empty=False, which its page advises where rewards are
+    rare: an action is drawn around the base rate until it has two rewards of each kind.
+    """
+    online = library("contextualbandits.online", "contextualbandits")
+    settings = {**_of_contextualbandits(world), "use_float": False, "ucb_from_empty": False}
+    policy = online.LinUCB(lasting_actions(world), alpha=noise(world), **settings)
+    return OfVectors(ContextualBandits(policy, shared=of_visitor(world)), world)
+
+
+def contextualbandits_lints(world: Shop) -> Player:
+    """LinTS(v_sq=s^2, sample_from="ci"), a linear model of the visitor per action.
+
+    s: sd of a reward; beta_prior as for contextualbandits-linucb. With coefficients drawn, which is
+    its default, it hardly learnt in other copies of these worlds.
+    """
+    online = library("contextualbandits.online", "contextualbandits")
+    settings = {**_of_contextualbandits(world), "v_sq": noise(world) ** 2, "sample_from": "ci"}
+    policy = online.LinTS(lasting_actions(world), **settings)
+    return OfVectors(ContextualBandits(policy, shared=of_visitor(world)), world)
+
+
+def _of_contextualbandits(world: Shop) -> dict[str, Any]:
+    """Returns settings of both; the visitor's features hold the constant already."""
+    if world.family != "bernoulli":
+        raise CannotPlayError("it learns from rewards of 0 and 1")
+    return {"fit_intercept": False, "beta_prior": ((1.0, 1.0 / world.rate), 2)}
+
+
 PEERS: dict[str, Callable[[Shop], Player]] = {
     "bayesianbandits-glm": bayesianbandits_glm,
     "bayesianbandits-eb": bayesianbandits_eb,
@@ -98,6 +130,8 @@ PEERS: dict[str, Callable[[Shop], Player]] = {
     "mabwiser-linucb-tuned": mabwiser_linucb_tuned,
     "mabwiser-lints": mabwiser_lints,
     "river-linucb": river_linucb,
+    "contextualbandits-linucb": contextualbandits_linucb,
+    "contextualbandits-lints": contextualbandits_lints,
 }
 
 

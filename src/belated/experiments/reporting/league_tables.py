@@ -90,17 +90,18 @@ def short_lines(short: pd.DataFrame) -> Iterator[str]:
 
 def peer_lines(table: pd.DataFrame, peers: Sequence[str]) -> Iterator[str]:
     """Yield one row per peer in Markdown: in how many worlds the reference is ahead of it."""
-    yield "| peer | worlds | copies of each | ahead of it, mean of the worlds | " + (
-        ", ".join(VERDICTS) + " in so many worlds |"
+    yield (
+        "| peer | worlds | copies of each | ahead of it, mean of the worlds "
+        f"| higher in mean, in so many worlds | {', '.join(VERDICTS)} with confidence |"
     )
-    yield "|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|"
     for peer, rows in table[table["player"].isin(peers)].groupby("player"):
         least, most = rows["seeds"].min(), rows["seeds"].max()
         copies = f"{least}" if least == most else f"{least} to {most}"
         counts = rows["verdict"].map(SEEN_FROM_REFERENCE).value_counts()
         verdicts = ", ".join(str(counts.get(verdict, 0)) for verdict in VERDICTS)
-        ahead = -rows["ahead"].mean()
-        yield f"| {peer} | {len(rows)} | {copies} | {ahead:+.3f} | {verdicts} |"
+        ahead, in_mean = -rows["ahead"].mean(), int((rows["ahead"] < 0.0).sum())
+        yield f"| {peer} | {len(rows)} | {copies} | {ahead:+.3f} | {in_mean} | {verdicts} |"
 
 
 def _title(world: Any, rows: pd.DataFrame) -> str:

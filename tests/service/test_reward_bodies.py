@@ -3,6 +3,7 @@
 import asyncio
 import io
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from belated.service import reward_bodies
 from belated.service.service import Service
 from support.running_service import served
 
+DATA = Path(__file__).parent.parent / "data" / "parquet"
 LINES, PARQUET = "application/x-ndjson", "application/vnd.apache.parquet"
 MOST = reward_bodies.MOST_ROWS
 
@@ -142,3 +144,10 @@ def test_others_have_their_turn_between_the_rows(monkeypatch):
 
     assert asyncio.run(use()).statuses == {"unknown": 5_000}
     assert len(seen) == len(set(seen)) == 5
+
+
+def test_damaged_statistics_do_not_end_the_process(client):
+    """Whoever asks pyarrow for the columns of this file's metadata is aborted."""
+    body = (DATA / "damaged_statistics.parquet").read_bytes()
+    taken = client.reward_file("shop", body, PARQUET)
+    assert taken.statuses == {"unknown": taken.rows}

@@ -44,7 +44,7 @@ class Backend(Protocol):
         """Returns the state, after taking in what other processes wrote."""
 
     def to_save(self) -> Learner:
-        """Returns the state as ``present`` does, or raise where a file would not hold all of it."""
+        """Returns the state as ``present`` does; raises where a file would not hold all of it."""
 
     def follow(self) -> None:
         """Take in what other processes wrote, and close the windows that are over."""

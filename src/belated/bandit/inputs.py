@@ -72,7 +72,7 @@ def checked_model(
     features: FeatureMap | None,
     groups: Mapping[str, int] | None,
 ) -> Model:
-    """Returns the model that arguments of ``Bandit`` describe, or raise where they do not fit."""
+    """Returns the model that arguments of ``Bandit`` describe, or raises where they do not fit."""
     if features is not None and not hasattr(features, "transform"):
         raise wrong_type("features", features, "a feature map, such as Features(...)")
     if dim is None:
@@ -105,7 +105,7 @@ def random_stream(seed: Any) -> np.random.Generator:
 
 
 def now_by(clock: Clock) -> int:
-    """Returns the time that a clock tells, in microseconds, or raise where it tells none."""
+    """Returns the time that a clock tells, in microseconds, or raises where it tells none."""
     told = clock()
     try:
         seconds = any_number(told)
@@ -124,7 +124,7 @@ def action_rows(
     sparse: bool = False,
     called_from: int = 4,
 ) -> Any:
-    """Returns the vectors of the actions, one row per action, or raise where they do not fit.
+    """Returns the vectors of the actions, one row per action, or raises where they do not fit.
 
     They are a matrix; ``SparseRows`` where that is asked for and the features can give them.
     ``called_from`` is the ``stacklevel`` of warnings, that of the user's line.
@@ -155,7 +155,7 @@ def kept(actions: Any) -> Any:
 
 
 def checked_names(names: Any, n: int) -> list[str] | None:
-    """Returns names that a user gave to ``n`` actions, or raise where they do not fit."""
+    """Returns names that a user gave to ``n`` actions, or raises where they do not fit."""
     if names is None:
         return None
     expected = f"{n} different texts of 1 to {LONGEST_NAME} characters, one per action"
@@ -289,7 +289,7 @@ def is_column(given: Any) -> bool:
 
 
 def paired(ids: Any, rewards: Any) -> list[Returned]:
-    """Returns columns of ids and rewards as a list of rewards, or raise where they do not fit."""
+    """Returns columns of ids and rewards as a list of rewards, or raises where they do not fit."""
     columns = []
     for name, column in (("ids", ids), ("rewards", rewards)):
         if not is_column(column) or getattr(column, "ndim", 1) > 1:

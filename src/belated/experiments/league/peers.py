@@ -159,7 +159,7 @@ def of_visitor(world: Shop) -> list[int]:
 
 
 def lasting_actions(world: Shop) -> int:
-    """Returns the number of actions, if all are always on offer; raise otherwise."""
+    """Returns the number of actions, if all are always on offer; raises otherwise."""
     if len(world.offered(0)) < world.items:
         raise CannotPlayError("it has a model per action, and actions come and go")
     return world.items
